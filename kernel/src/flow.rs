@@ -1,0 +1,331 @@
+//! The values that pass from stage to stage; the stages themselves do not know one another.
+//!
+//! Flow: [`Arrivals`] is made by decode, completed by route (targets) and append (where each message is stored), and
+//! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
+
+pub mod state;
+
+use crate::error::Result;
+use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use std::sync::Arc;
+
+/// A range of bytes in an [`Arrivals`] arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Number of bytes.
+    pub size_bytes: u32,
+}
+
+/// Everything that one turn of the loop brought, over all connections. Cleared and reused from turn to turn.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// The arena that all spans point into.
+    pub bytes: Vec<u8>,
+    /// PUBLISH packets, in order per connection.
+    pub publishes: Vec<Publish>,
+    /// PUBACK, PUBREC, PUBREL and PUBCOMP packets, in order per connection.
+    pub acknowledgements: Vec<Acknowledgement>,
+    /// Connections that sent PINGREQ, to be answered with PINGRESP.
+    pub pings: Vec<Connection>,
+}
+
+impl Arrivals {
+    /// The bytes of a span; empty if it lies outside the arena.
+    pub fn span(&self, span: Span) -> &[u8] {
+        let start = usize::try_from(span.start).unwrap_or(usize::MAX);
+        let size = usize::try_from(span.size_bytes).unwrap_or(usize::MAX);
+        start.checked_add(size).and_then(|end| self.bytes.get(start..end)).unwrap_or_default()
+    }
+
+    /// Forgets this turn's arrivals and keeps the allocations.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.publishes.clear();
+        self.acknowledgements.clear();
+        self.pings.clear();
+    }
+}
+
+/// One PUBLISH on its way through the stages.
+#[derive(Debug, Clone)]
+pub struct Publish {
+    /// Where it came from, and where its PUBACK or PUBREC goes.
+    pub connection: Connection,
+    /// Who published it.
+    pub publisher: Party,
+    /// 0 at QoS 0.
+    pub packet_identifier: u16,
+    /// 0, 1 or 2.
+    pub qos: u8,
+    /// The RETAIN flag as sent.
+    pub retain: bool,
+    /// The topic name; topic aliases are resolved by decode.
+    pub topic: Span,
+    /// Properties that travel with the message, in MQTT 5 encoding without their length prefix: payload format
+    /// indicator, content type, response topic, correlation data, user properties in order. Never an alias, an
+    /// expiry interval or a subscription identifier.
+    pub properties: Span,
+    /// The application message.
+    pub payload: Span,
+    /// The Message Expiry Interval as sent, in seconds.
+    pub expiry_interval_s: Option<u32>,
+    /// What becomes of it. Set by decode, and by append where the log refuses.
+    pub fate: Fate,
+    /// Filled by route: the attached queues that get it. `None` where nobody does.
+    pub targets: Option<Arc<[Target]>>,
+    /// Filled by append, for messages that are stored.
+    pub stored: Option<Stored>,
+}
+
+/// What becomes of a PUBLISH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Route it, store it, acknowledge it when durable.
+    Accepted,
+    /// QoS 2 and received before: acknowledge again, do nothing else.
+    Duplicate,
+    /// Not taken; an MQTT 5 publisher is told this reason code.
+    Refused(u8),
+}
+
+/// Where and when a message was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Its offset.
+    pub offset: Offset,
+    /// Its bytes.
+    pub location: Location,
+    /// When it expires, if ever.
+    pub expires_at: Option<Timestamp>,
+    /// It is durable once the log is durable up to here.
+    pub durable_at: LogPosition,
+}
+
+/// One attached queue that gets a message, and on what terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The queue.
+    pub queue: Queue,
+    /// The connection that holds the queue: messages of QoS 0 pass straight to it.
+    pub connection: Connection,
+    /// On which terms.
+    pub terms: Terms,
+    /// A party whose own messages are not delivered here (No Local on every matching subscription), or 0.
+    pub except: Party,
+}
+
+/// The terms on which a queue gets a message: the best of its matching subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Terms {
+    /// The highest maximum QoS of the matching subscriptions; a delivery has the lower of this and the message's.
+    pub qos: u8,
+    /// Keep the RETAIN flag as published.
+    pub retain_as_published: bool,
+    /// The subscription identifiers of all matching subscriptions.
+    pub identifiers: Option<Arc<[u32]>>,
+}
+
+/// One subscription of a queue, with the offsets for which it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// The topic filter (without `$share/...`).
+    pub filter: Vec<u8>,
+    /// Maximum QoS.
+    pub qos: u8,
+    /// MQTT 5 No Local.
+    pub no_local: bool,
+    /// MQTT 5 Retain As Published.
+    pub retain_as_published: bool,
+    /// MQTT 5 Subscription Identifier.
+    pub identifier: Option<u32>,
+    /// The first offset it holds for.
+    pub from: Offset,
+    /// The first offset it no longer holds for; `Offset(u64::MAX)` while it is in force.
+    pub until: Offset,
+}
+
+/// The terms on which `subscriptions` of the queue of `owner` get a message of `topic` at `offset` by `publisher`, or
+/// `None` if none of them wants it. Where several match, the message is delivered once: highest QoS, all identifiers.
+pub fn terms(subscriptions: &[Subscription], topic: &[u8], offset: Offset, publisher: Party, owner: Party) -> Option<Terms> {
+    let mut found: Option<Terms> = None;
+    let mut identifiers: Vec<u32> = Vec::new();
+    for subscription in subscriptions {
+        let holds = subscription.from <= offset && offset < subscription.until;
+        let own = subscription.no_local && publisher == owner && publisher != Party(0);
+        if !holds || own || !crate::topic::matches(&subscription.filter, topic) {
+            continue;
+        }
+        let terms = found.get_or_insert_with(Terms::default);
+        terms.qos = terms.qos.max(subscription.qos);
+        terms.retain_as_published |= subscription.retain_as_published;
+        identifiers.extend(subscription.identifier);
+    }
+    if let Some(terms) = &mut found {
+        if !identifiers.is_empty() {
+            terms.identifiers = Some(identifiers.into());
+        }
+    }
+    found
+}
+
+/// What kind of acknowledgement a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcknowledgementKind {
+    /// QoS 1, by the receiver.
+    Puback,
+    /// QoS 2, by the receiver: it has the message.
+    Pubrec,
+    /// QoS 2, by the sender: it has forgotten the message.
+    Pubrel,
+    /// QoS 2, by the receiver: the packet identifier is free.
+    Pubcomp,
+}
+
+/// One acknowledgement, received or to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// From or to which connection.
+    pub connection: Connection,
+    /// PUBACK, PUBREC, PUBREL or PUBCOMP.
+    pub kind: AcknowledgementKind,
+    /// Its packet identifier.
+    pub packet_identifier: u16,
+    /// MQTT 5 reason code; 0 for older versions.
+    pub reason_code: u8,
+}
+
+/// A request to the log: which records after `from` does this queue want? Filled by the log.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// Whose queue.
+    pub queue: Queue,
+    /// The queue's owner (for No Local).
+    pub owner: Party,
+    /// The queue's subscriptions, past ones included while their range is not yet read.
+    pub subscriptions: Arc<[Subscription]>,
+    /// The first offset to look at.
+    pub from: Offset,
+    /// At most this many records are found, ...
+    pub records_maximum: u32,
+    /// ... and at most about this many stored bytes are looked at.
+    pub bytes_maximum: u64,
+    /// Result: what the queue wants, in offset order. Only durable records.
+    pub found: Vec<Found>,
+    /// Result: everything below this offset has been looked at.
+    pub reached: Offset,
+    /// Result: offsets from `from` on that retention has taken before they could be read, if any: first and end.
+    pub missing: Option<(Offset, Offset)>,
+}
+
+/// A stored record that a queue wants.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its first offset.
+    pub offset: Offset,
+    /// How many messages it holds (1, except for batches).
+    pub count: u32,
+    /// Its bytes.
+    pub location: Location,
+    /// The QoS it was published with.
+    pub qos: u8,
+    /// When it expires, if ever.
+    pub expires_at: Option<Timestamp>,
+    /// The slot of its key.
+    pub key_slot: KeySlot,
+    /// On which terms the queue gets it.
+    pub terms: Terms,
+}
+
+/// A stored message as encode needs it; borrowed from the log's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// Topic name.
+    pub topic: &'a [u8],
+    /// Properties as in [`Publish::properties`].
+    pub properties: &'a [u8],
+    /// Application message.
+    pub payload: &'a [u8],
+    /// QoS as published.
+    pub qos: u8,
+    /// The RETAIN flag as published.
+    pub retain: bool,
+    /// When it expires, if ever.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Where encode finds stored messages.
+pub trait Messages {
+    /// The message at `location`; `None` if retention has taken it.
+    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>>;
+}
+
+/// What one turn sends, in order per connection.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// The packets.
+    pub packets: Vec<Packet>,
+}
+
+/// One packet to encode.
+#[derive(Debug, Clone)]
+pub enum Packet {
+    /// A PUBLISH of a stored message.
+    Publish(Delivery),
+    /// An acknowledgement.
+    Acknowledgement(Acknowledgement),
+    /// Bytes that the caller encoded and that waited for the disk (CONNACK, SUBACK, UNSUBACK).
+    Encoded(Connection, Vec<u8>),
+}
+
+/// One stored message on its way to one subscriber.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// To whom.
+    pub connection: Connection,
+    /// 0 at QoS 0.
+    pub packet_identifier: u16,
+    /// The QoS of this delivery.
+    pub qos: u8,
+    /// Sent before on an earlier connection.
+    pub dup: bool,
+    /// The RETAIN flag to send.
+    pub retain: bool,
+    /// Subscription identifiers to send.
+    pub identifiers: Option<Arc<[u32]>>,
+    /// The message.
+    pub location: Location,
+}
+
+/// Something that the caller has to know, range-coded: at most a handful a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose queue or session.
+    pub party: Party,
+    /// What happened.
+    pub kind: NoticeKind,
+    /// The first offset it is about.
+    pub first: Offset,
+    /// The offset after the last one.
+    pub end: Offset,
+    /// How many messages.
+    pub count: u64,
+}
+
+/// Why messages will not be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NoticeKind {
+    /// Message Expiry Interval has passed.
+    Expired,
+    /// The queue was at its limit.
+    Overflow,
+    /// QoS 0, and the connection's outbox was full.
+    SlowReader,
+    /// Larger than the receiver's Maximum Packet Size.
+    TooLarge,
+    /// Retention took it before the queue read it.
+    Retention,
+    /// The receiver refused it (PUBACK or PUBREC with a reason code of 0x80 or more).
+    Refused,
+}

@@ -1,0 +1,1 @@
+//! Delivery state of a party at rest.

@@ -1,0 +1,54 @@
+//! One type per identifier and quantity, so that a signature says what it takes.
+
+/// The position of a message in the order of its shard: dense, one per message, never reused (design section 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub u64);
+
+/// A byte position in everything ever appended; grows for ever, across segments. What waits for the disk waits
+/// for one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPosition(pub u64);
+
+/// Microseconds since the epoch, in UTC. Always an argument: nothing in the kernel reads a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+/// A topic name's number in the log's dictionary; 0 is reserved for control records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub u32);
+
+/// A party's number: whoever publishes, or owns a queue and what is in flight to it. Given by the caller; numbers
+/// below [`Party::TRANSIENT`] are stable across restarts and have durable delivery state; 0 means unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Party(pub u32);
+
+impl Party {
+    /// The first number of parties whose delivery state ends with their connection.
+    pub const TRANSIENT: Party = Party(1 << 31);
+
+    /// True if delivery state of this party survives restarts.
+    pub fn is_durable(self) -> bool {
+        self.0 != 0 && self < Party::TRANSIENT
+    }
+}
+
+/// A network connection's small handle, given by the caller and reused after it is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Connection(pub u32);
+
+/// A queue's small handle while it is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue(pub u32);
+
+/// A slot of the 65 536 that keys hash to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeySlot(pub u16);
+
+/// Where a stored record's bytes are: a segment and a byte position in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The segment's number (carry segments included), dense and never reused.
+    pub segment: u32,
+    /// The byte at which the record starts.
+    pub position: u32,
+}

@@ -1,0 +1,31 @@
+//! Every maximum of the kernel with its reason. What an operator may change is an argument instead.
+
+/// The largest Remaining Length that four bytes can carry (MQTT 5 section 2.1.4).
+pub const REMAINING_LENGTH_MAXIMUM: usize = 268_435_455;
+
+/// The largest MQTT string or binary field (two length bytes).
+pub const FIELD_BYTES_MAXIMUM: usize = 65_535;
+
+/// The largest CONNECT that is read before anything is known of the client: enough for a Will of 64 KiB, user name,
+/// password and some properties.
+pub const CONNECT_BYTES_MAXIMUM: usize = 262_144;
+
+/// User properties of one packet: more are refused, because each costs an allocation at the receiver.
+pub const USER_PROPERTIES_MAXIMUM: usize = 1_024;
+
+/// Levels of a topic: bounds the trie's depth and so the work of one look-up.
+pub const TOPIC_LEVELS_MAXIMUM: usize = 128;
+
+/// Topics whose matches are remembered; the memory is emptied when it is full, so that topics invented by a
+/// client cost a bounded amount.
+pub const ROUTE_CACHE_TOPICS_MAXIMUM: usize = 65_536;
+
+/// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
+pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
+
+/// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long.
+pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
+
+/// Bytes waiting in one connection's outbox, beyond which messages of QoS 0 to it are dropped and counted, and
+/// messages of QoS 1 and 2 stay in the log.
+pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;

@@ -1,0 +1,372 @@
+"""The boundary between Python, which decides, and the kernel, which moves messages.
+
+Every call works on a batch or on something rare. No call takes or returns a single message on the hot path. Time
+is an argument (`now_us`: microseconds since the epoch, UTC). Connections and queues are small integers; a *party*
+is whoever publishes or owns a queue, by a number that Python gives out: below `TRANSIENT_PARTY` it is durable and
+its delivery state survives restarts.
+
+The stages of one turn, in order: `Inbox.feed`, `Inbox.decode`, `Routes.route`, `Log.append`, `Dispatch.admit`,
+`Log.scan`, `Dispatch.allot`, `Outboxes.encode`.
+
+Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError`, `NewerFormatError`,
+`PoisonedError`, and `ValueError` for an argument out of range. A panic is a bug and ends the process.
+"""
+
+from collections.abc import Buffer, Sequence
+from typing import Any, Final, Literal, final
+
+TRANSIENT_PARTY: Final[int]
+LIMITS: Final[dict[str, int]]
+"""Every maximum of the kernel by its name in lower case."""
+
+class DiskError(OSError):
+    full: bool
+class DamagedError(Exception): ...
+class NewerFormatError(Exception): ...
+class PoisonedError(Exception): ...
+
+# --- topics -------------------------------------------------------------------------------------------------------
+
+def topic_matches(topic_filter: bytes, topic_name: bytes) -> bool: ...
+def is_valid_topic_name(topic_name: bytes) -> bool: ...
+def is_valid_topic_filter(topic_filter: bytes) -> bool: ...
+
+# --- values that pass from stage to stage ---------------------------------------------------------------------------
+
+@final
+class Arrivals:
+    """What one turn brought; opaque. Cleared by `Inbox.decode`."""
+    def __new__(cls) -> Arrivals: ...
+    publishes: int
+    """PUBLISH packets in it."""
+    acknowledgements: int
+
+@final
+class Scans:
+    """Requests of hungry queues to the log, and its answers; opaque."""
+    def __len__(self) -> int: ...
+
+@final
+class Outgoing:
+    """What one turn sends; opaque."""
+    def __len__(self) -> int: ...
+
+# --- mqtt: decode -----------------------------------------------------------------------------------------------------
+
+@final
+class Packet:
+    """A control packet, decoded. `kind` is the packet's name in lower case ("connect", "subscribe", ...).
+
+    `fields` by kind (names as in MQTT 5; text is `str`, binary is `bytes`; `properties` is a dict of property name
+    to value: int, str, bytes, or for "user_property" a list of (str, str)):
+      connect      protocol_version (3, 4, 5), client_identifier, clean_start, keep_alive_s, user_name (str|None),
+                   password (bytes|None), will (None or dict: topic_name, payload, qos, retain, properties), properties
+      connack      session_present, reason_code, properties
+      subscribe    packet_identifier, subscriptions (list of dict: topic_filter, qos, no_local,
+                   retain_as_published, retain_handling), properties
+      suback       packet_identifier, reason_codes, properties
+      unsubscribe  packet_identifier, topic_filters, properties
+      unsuback     packet_identifier, reason_codes, properties
+      disconnect   reason_code, properties
+      auth         reason_code, properties
+      pingresp     (none)
+      fault        reason_code, reason: the peer broke the protocol; the connection is to be closed, an MQTT 5 peer is
+                   told the reason code first (in CONNACK if it has not been accepted yet, else in DISCONNECT)
+    """
+    kind: str
+    fields: dict[str, Any]
+
+def encode_packet(kind: str, fields: dict[str, Any], *, protocol_version: int) -> bytes:
+    """One control packet (or publish: packet_identifier, qos, retain, dup, topic_name, payload, properties) as bytes,
+    in either role. Older versions leave out what they do not have; reason codes of 3.x are translated (CONNACK)."""
+
+def decode_packets(data: bytes, *, protocol_version: int, role: Literal["server", "client"]) -> tuple[list[Packet], int]:
+    """All whole packets in `data` (publish and acknowledgements included) and the number of bytes they took. For
+    clients, tests and tools, not for the hot path."""
+
+@final
+class Inbox:
+    """What has arrived on each connection and is not decoded yet, and the receiving half of QoS 1 and 2."""
+
+    def __new__(cls, read_buffer: bytearray) -> Inbox:
+        """`read_buffer` is the one that all sockets read into; `feed` copies from its start."""
+    def open(self, connection: int) -> None:
+        """A new connection, of which nothing is known; CONNECT must come first."""
+    def accept(
+        self,
+        connection: int,
+        *,
+        party: int,
+        protocol_version: int,
+        keep_alive_s: int,
+        receive_maximum: int,
+        maximum_packet_size_bytes: int,
+        topic_alias_maximum: int,
+        received: bytes,
+    ) -> None:
+        """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
+        `Dispatch.received` of the resumed state (packet identifiers of QoS 2 messages not released yet)."""
+    def close(self, connection: int) -> None:
+        """Forgets the connection."""
+    def feed(self, connection: int, count: int, now_us: int) -> int:
+        """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection."""
+    def decode(self, arrivals: Arrivals) -> list[tuple[int, Packet]]:
+        """Decodes what has come. PUBLISH and acknowledgement packets go into `arrivals`; PINGREQ is noted there.
+
+        A control packet or a fault is returned, and its connection is held from there on: later packets of it stay
+        undecoded until `release`. So what a client sends after SUBSCRIBE is decoded when SUBSCRIBE is done."""
+    def release(self, connection: int) -> None:
+        """What was held is decoded by the next `decode`; `ready` says if there is anything."""
+    def ready(self) -> bool:
+        """True if bytes wait on a connection that is not held."""
+    def settle(self, arrivals: Arrivals) -> None:
+        """Called after `Log.append`: forgets packet identifiers of refused messages and of PUBRELs that came."""
+    def silent(self, now_us: int) -> list[int]:
+        """Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22]."""
+    def settled(self, connection: int, count: int) -> None:
+        """`count` QoS 1 or 2 messages of this connection have been answered: gives back Receive Maximum."""
+
+@final
+class Outboxes:
+    """Bytes that wait for each connection's socket, and the encoder."""
+
+    def __new__(cls) -> Outboxes: ...
+    def open(
+        self, connection: int, *, protocol_version: int, maximum_packet_size_bytes: int, topic_alias_maximum: int, party: int
+    ) -> None: ...
+    def close(self, connection: int) -> None: ...
+    def write(self, connection: int, data: bytes) -> None:
+        """Appends encoded bytes (CONNACK and the like)."""
+    def set_writable(self, connection: int, writable: bool) -> None:
+        """While a connection is not writable `take` leaves its bytes here, up to LIMITS["outbox_bytes_maximum"]."""
+    def pass_through(self, arrivals: Arrivals) -> None:
+        """Encodes messages of this turn to targets that get them at QoS 0, and PINGRESP. A full outbox drops the
+        message and counts it."""
+    def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
+        """Encodes stored messages and acknowledgements; clears `outgoing`."""
+    def take(self) -> list[tuple[int, bytes]]:
+        """All bytes of all writable connections that have some: one item per connection."""
+    def waiting_bytes(self, connection: int) -> int: ...
+    def notices(self) -> list[tuple[int, str, int, int, int]]:
+        """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
+        messages that were never stored. Reasons: "slow_reader", "too_large", "expired"."""
+    def counters(self) -> dict[str, int]:
+        """Totals since the start: publishes_sent, acknowledgements_sent, bytes_encoded, dropped_slow_reader, ..."""
+
+# --- route ------------------------------------------------------------------------------------------------------------
+
+@final
+class Routes:
+    """Filters of attached queues, and the memory of what each topic matched."""
+
+    def __new__(cls, seed: int) -> Routes: ...
+    def subscribe(
+        self,
+        queue: int,
+        connection: int,
+        owner: int,
+        topic_filter: bytes,
+        *,
+        qos: int,
+        no_local: bool,
+        retain_as_published: bool,
+        identifier: int | None,
+    ) -> None:
+        """Adds or replaces the queue's subscription to this filter."""
+    def unsubscribe(self, queue: int, topic_filter: bytes) -> bool: ...
+    def remove(self, queue: int) -> None:
+        """Removes all subscriptions of the queue (it is detached)."""
+    def route(self, arrivals: Arrivals) -> None:
+        """Gives each accepted PUBLISH its targets."""
+    def match(self, topic_name: bytes) -> list[tuple[int, int]]:
+        """(queue, qos) for a topic; for tools and tests."""
+    def __len__(self) -> int: ...
+
+# --- store ------------------------------------------------------------------------------------------------------------
+
+@final
+class Log:
+    """The durable log: append, commit, read back, retain. One writer; readers elsewhere use `LogReader`."""
+
+    @staticmethod
+    def open(
+        directory: str,
+        *,
+        segment_bytes: int,
+        cache_bytes: int,
+        reserve_bytes: int,
+        durability: Literal["fsync", "os", "memory"],
+        seed: int,
+        now_us: int,
+    ) -> tuple[Log, dict[str, Any]]:
+        """Opens or creates the log and recovers it. The dict tells: begin_offset, end_offset, segments, bytes,
+        trimmed_bytes (a torn tail), damaged (list of dict: file, first_position, end_position, reason),
+        control_number (the next one), from_checkpoint (bool), seconds is left to the caller.
+        The data directory must be locked by the caller."""
+    @staticmethod
+    def open_simulated(disk: SimulatedDisk, **options: Any) -> tuple[Log, dict[str, Any]]: ...
+    def append(self, arrivals: Arrivals, store_all: Sequence[bytes], now_us: int) -> None:
+        """Stores what has to be stored: QoS 1 and 2, retained messages, and QoS 0 on topics that match a filter of
+        `store_all`. Where the log is full the message is refused with 0x97."""
+    def append_control(self, table: int, key: bytes, value: bytes, now_us: int) -> int:
+        """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
+        Table 0 is the kernel's own delivery state. Returns the log position at which it is durable."""
+    def append_progress(self, dispatch: Dispatch, now_us: int) -> int:
+        """Appends what `dispatch` has to remember of this turn (acknowledged ranges, QoS 2 phases), one record per
+        party that has any; returns the log position at which it is durable (the present end if there was none)."""
+    def end_offset(self) -> int: ...
+    def begin_offset(self) -> int: ...
+    def durable_offset(self) -> int: ...
+    def end_position(self) -> int: ...
+    def durable_position(self) -> int: ...
+    def uncommitted_bytes(self) -> int: ...
+    def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
+        """Control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+    def control_in_force(self, table: int, key: bytes, number: int) -> None:
+        """Tells retention that the newest value of (table, key) is control record `number`."""
+    def delivery_state(self, party: int) -> bytes | None:
+        """The delivery state of a durable party as recovery found it in the log, or as last written."""
+    def commit(self) -> bool:
+        """Writes and syncs what has been appended, here and now; for simulation, tools and shutdown."""
+    def scan(self, scans: Scans) -> None: ...
+    def count(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, to_offset: int) -> int:
+        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index."""
+    def offset_of_newest(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, messages: int) -> int:
+        """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`)."""
+    def retained(self, topic_filter: bytes, limit: int) -> list[int]:
+        """Offsets of the retained messages that match, in offset order."""
+    def retained_count(self) -> int: ...
+    def retain(self, *, maximum_age_us: int, maximum_bytes: int, cursors: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
+        """Removes sealed segments past retention, carrying what is still needed (retained messages, control records in
+        force, records that `cursors` (party, mark, subscriptions, messages_maximum) have not seen). Returns removed segments, carried records, and
+        losses (party, first, end, count)."""
+    def checkpoint(self, now_us: int) -> None:
+        """Writes the derived state (dictionary, retained index, delivery states) so that recovery is this plus the tail."""
+    def bytes_since_checkpoint(self) -> int: ...
+    def statistics(self) -> dict[str, int]:
+        """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
+    def close(self) -> None: ...
+
+@final
+class Committer:
+    """The thread that commits: while one group is on its way to the disk the next one gathers."""
+
+    def __new__(cls, log: Log) -> Committer: ...
+    def fileno(self) -> int:
+        """Becomes readable when a commit has ended."""
+    def collect(self) -> None:
+        """Drains `fileno` and takes over ended commits: `durable_position` moves. Raises `PoisonedError` after a failed sync."""
+    def wake(self) -> None:
+        """There may be something to commit; returns at once."""
+    def stop(self) -> None:
+        """Commits what is left, ends the thread, waits for it."""
+
+@final
+class LogReader:
+    """Reads a log directory without touching it, beside a running broker too. Returns nothing that is not durable."""
+
+    @staticmethod
+    def open(directory: str) -> LogReader: ...
+    def refresh(self, durable_offset: int | None) -> None:
+        """Looks for new records; `durable_offset` limits them where the caller knows it better."""
+    def begin_offset(self) -> int: ...
+    def end_offset(self) -> int: ...
+    def epoch(self) -> str:
+        """The log's identity: made when it was created, part of every checkpoint outside."""
+    def segments(self) -> list[dict[str, Any]]:
+        """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us, last_time_us, sealed, records."""
+    def topics(self, topic_filter: bytes | None) -> list[tuple[str, int]]:
+        """Topic names with their number of stored messages."""
+    def offset_at(self, time_us: int) -> int:
+        """The first offset appended at or after a time."""
+    def read(
+        self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+    ) -> tuple[dict[str, Any], int]:
+        """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
+        Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
+        offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher, expires_at (us, null),
+        properties (MQTT 5 encoding: keys and values lists as map buffers: offsets, key offsets, key data, value offsets, value data)."""
+    def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
+        """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
+    def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
+        """At most `parts` ranges of about equal stored bytes that cover the range."""
+    def verify(self) -> list[dict[str, Any]]:
+        """Reads every checksum; returns what is damaged (file, first_position, end_position, reason)."""
+
+@final
+class SimulatedDisk:
+    """A seeded disk in memory with faults; what was not synced may be lost, torn or reordered at `crash`."""
+
+    def __new__(cls, seed: int, *, capacity_bytes: int = ...) -> SimulatedDisk: ...
+    def crash(self) -> None:
+        """Power is cut: a seeded choice of what was not synced is lost or torn; open files are dead."""
+    def fail_next_sync(self) -> None: ...
+    def set_capacity(self, capacity_bytes: int) -> None: ...
+    def flip_bit(self, file: str, position: int) -> None: ...
+
+# --- dispatch -------------------------------------------------------------------------------------------------------------
+
+@final
+class Dispatch:
+    """Attached queues with their cursors, windows and what is in flight."""
+
+    def __new__(cls) -> Dispatch: ...
+    def attach(
+        self,
+        connection: int,
+        *,
+        party: int,
+        state: bytes,
+        subscriptions: list[dict[str, Any]],
+        receive_maximum: int,
+        mark: int,
+        end_offset: int,
+        entries_maximum: int,
+        now_us: int,
+    ) -> int:
+        """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
+        then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
+        [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
+        `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped."""
+    def detach(self, connection: int) -> bytes:
+        """The session leaves its connection; returns its delivery state (with what is in flight)."""
+    def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
+        """Replaces the queue's subscriptions, past ones included."""
+    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifiers: Sequence[int]) -> None:
+        """The queue gets these retained messages too, with the RETAIN flag, in this order, before new ones."""
+    def set_writable(self, connection: int, writable: bool) -> None: ...
+    def admit(self, arrivals: Arrivals, log: Log, now_us: int) -> None:
+        """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,
+        PUBCOMP) wait until they are durable."""
+    def hold(self, connection: int, data: bytes, position: int) -> None:
+        """`data` goes out once the log is durable up to `position` (CONNACK, SUBACK, UNSUBACK)."""
+    def settle(self, durable_offset: int, durable_position: int, outgoing: Outgoing) -> None:
+        """What has become durable: queues get their messages, publishers their acknowledgements."""
+    def hungry(self, durable_offset: int) -> Scans:
+        """Queues that have room and must read the log."""
+    def feed(self, scans: Scans) -> None:
+        """Gives queues what the log found."""
+    def allot(self, outgoing: Outgoing, now_us: int) -> None:
+        """Gives queued messages to windows that have room: packet identifiers, order, expiry."""
+    def waiting(self) -> bool:
+        """True if a further turn has work without any new arrival or commit (a queue reads on)."""
+    def answered(self) -> list[tuple[int, int]]:
+        """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
+    def mark(self, queue: int) -> int: ...
+    def in_flight(self, queue: int) -> int: ...
+    def party_state(self, queue: int) -> bytes:
+        """The whole delivery state, for a checkpoint."""
+    def queues(self) -> list[tuple[int, int, int]]:
+        """(party, queue, connection) of all attached queues."""
+    def notices(self) -> list[tuple[int, str, int, int, int]]:
+        """What will not be delivered: (party, reason, first offset, end offset, count)."""
+    def counters(self) -> dict[str, int]: ...
+
+def received(state: bytes) -> bytes:
+    """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
+def state_mark(state: bytes) -> int:
+    """The mark of a delivery state: everything below is acknowledged."""
+def state_skip(state: bytes, mark: int) -> bytes:
+    """The state with its mark moved up to `mark` (a queue at rest was cut to its limit)."""
+def describe_state(state: bytes) -> dict[str, Any]:
+    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, phase), received, owed: for people."""
