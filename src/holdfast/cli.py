@@ -1,0 +1,6 @@
+"""The command line."""
+
+
+def main() -> int:
+    """Run it."""
+    return 0
