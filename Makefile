@@ -45,7 +45,7 @@ $(VENV)/.java: requirements-java.lock tools/bring_java | $(VENV)/.installed
 
 $(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
 	@tools/prerequisites rust
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
+	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
 	@touch $@
 
 .PHONY: lock

@@ -63,36 +63,33 @@ class Config:
         path(),
         "holdfast-data",
         "Where the log and everything derived from it lie. One process holds it at a time.",
-        in_command_line=True,
     )
     host: str = setting(
         text(),
         "127.0.0.1",
         "The address to listen on. Loopback, because a default start has no credentials.",
-        in_command_line=True,
     )
     mqtt_port: int | None = setting(
-        port(), 1883, "The MQTT listener; 1883 is MQTT's registered port.", in_command_line=True
+        port(),
+        1883,
+        "The MQTT listener; 1883 is MQTT's registered port.",
     )
     http_port: int | None = setting(
         port(),
         8080,
         "The HTTP listener: health, metrics and the read interface.",
-        in_command_line=True,
     )
     anonymous: bool = setting(
         boolean(),
         False,
         """The explicit word that clients without credentials are wanted on an address beyond
         loopback. Without it such an address is refused.""",
-        in_command_line=True,
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         choice("debug", "info", "warning", "error"),
         "info",
         "The least severe kind of line that is logged.",
         reloadable=True,
-        in_command_line=True,
     )
 
     durability: Literal["fsync", "os", "memory"] = setting(
@@ -100,7 +97,6 @@ class Config:
         "fsync",
         """What an acknowledged message has survived: fsync, the loss of power; os, the death of the
         broker; memory, nothing. Weaker than fsync is said at start.""",
-        in_command_line=True,
     )
     segment_bytes: int = setting(
         size(1 * MIB, 2 * GIB),

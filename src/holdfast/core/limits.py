@@ -41,5 +41,5 @@ LEDGER_ROWS_MAXIMUM: Final = 1_000_000
 """Rows of the loss ledger that the view keeps; ranges, not messages, so this is years of trouble.
 Older rows go first, and their number is kept."""
 
-FILE_BYTES_MAXIMUM: Final = 1_048_576
+CONFIGURATION_BYTES_MAXIMUM: Final = 1_048_576
 """The largest configuration file that is read; a larger one is a mistake in the path."""

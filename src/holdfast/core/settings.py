@@ -18,18 +18,17 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _SIZE_UNITS: Final = {
-    "": 1,
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
+    "TiB": 2**40,
+    "GiB": 2**30,
+    "MiB": 2**20,
+    "KiB": 2**10,
     "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
+    "GB": 10**9,
+    "MB": 10**6,
+    "KB": 10**3,
+    "B": 1,
 }
-_DURATION_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _QUANTITY: Final = re.compile(r"(-?\d{1,18})\s*([A-Za-z]*)")
 
 
@@ -57,7 +56,6 @@ class Setting:
     """Further names that it is accepted under, in a file and in the environment."""
     reloadable: bool
     """True if a running broker takes a new value without a restart."""
-    in_command_line: bool
 
     @property
     def environment_variable(self) -> str:
@@ -77,11 +75,10 @@ def setting(
     *,
     aliases: tuple[str, ...] = (),
     reloadable: bool = False,
-    in_command_line: bool = False,
 ) -> Any:
     """Describe a field of `Config`. The field's own name is the setting's key."""
     value = kind.parse(default)
-    row = Setting("", kind, default, " ".join(reason.split()), aliases, reloadable, in_command_line)
+    row = Setting("", kind, default, " ".join(reason.split()), aliases, reloadable)
     return field(default=value, metadata={"setting": row})
 
 
@@ -100,8 +97,7 @@ def size(minimum: int, maximum: int) -> Kind:
 
     def parse(value: object) -> int:
         if isinstance(value, str):
-            units = {unit.upper(): factor for unit, factor in _SIZE_UNITS.items()}
-            number = _quantity(value, units, str.upper)
+            number = _quantity(value, _SIZE_UNITS)
         else:
             number = _whole(value)
         return _within(number, minimum, maximum, show_size)
@@ -115,7 +111,7 @@ def duration(minimum: int, maximum: int) -> Kind:
 
     def parse(value: object) -> int:
         if isinstance(value, str):
-            number = _quantity(value, _DURATION_UNITS, str.lower)
+            number = _quantity(value, _DURATION_UNITS)
         else:
             number = _whole(value)
         return _within(number, minimum, maximum, show_duration)
@@ -212,12 +208,10 @@ def or_automatic(kind: Kind) -> Kind:
 
 
 def show_size(number: int) -> str:
-    """Bytes in the largest unit that divides them."""
-    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB"):
-        factor = _SIZE_UNITS[unit.upper()]
-        if number and number % factor == 0:
-            return f"{number // factor}{unit}"
-    return str(number)
+    """Bytes in the unit that makes the shortest number of them."""
+    exact = [(number // size, unit) for unit, size in _SIZE_UNITS.items() if number % size == 0]
+    count, unit = min(exact)
+    return f"{count}{unit}" if number and unit != "B" else str(number)
 
 
 def show_duration(number: int) -> str:
@@ -246,12 +240,12 @@ def _whole(value: object) -> int:
     raise ValueError(f"{_written(value)} is not a whole number")
 
 
-def _quantity(written: str, units: dict[str, int], fold: Callable[[str], str]) -> int:
+def _quantity(written: str, units: dict[str, int]) -> int:
     match = _QUANTITY.fullmatch(written.strip())
-    if match is None or fold(match[2]) not in units:
-        known = ", ".join(unit for unit in units if unit)
-        raise ValueError(f'"{written}" is not a number with one of the units {known}')
-    return int(match[1]) * units[fold(match[2])]
+    factors = {unit.lower(): factor for unit, factor in units.items()} | {"": 1}
+    if match is None or match[2].lower() not in factors:
+        raise ValueError(f'"{written}" is not a number with one of the units {", ".join(units)}')
+    return int(match[1]) * factors[match[2].lower()]
 
 
 def _within(number: int, minimum: int, maximum: int, show: Callable[[int], str]) -> int:

@@ -1,6 +1,0 @@
-"""The command line."""
-
-
-def main() -> int:
-    """Run it."""
-    return 0
