@@ -154,6 +154,7 @@ impl Dispatch {
         let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::take);
         let mut queue = queue.ok_or_else(|| no_session(connection))?;
         self.freed.push_back((session.queue, self.arrived_total));
+        self.ready.retain(|handle| *handle != session.queue);
         self.answered.remove(&connection);
         self.refused.remove(&connection);
         queue.catch_up_mark(self.durable);
