@@ -79,7 +79,7 @@ def test_what_cannot_be_right_ends_with_one_sentence_and_code_2(
 def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
     assert code == 1
-    assert said == "holdfast: there is no data directory nowhere; --data-dir names another one"
+    assert said == "holdfast: there is no log in nowhere; --data-dir names another directory"
 
 
 def test_a_configuration_that_is_not_text_is_refused(
