@@ -1,0 +1,248 @@
+"""One socket, and the table of all of them.
+
+Owns: transports, connection handles, and when a socket is read. Never: decodes, and has no task: a
+connection is a protocol object whose callbacks hand bytes to the inbox and ask for a turn.
+
+Invariants:
+1. A handle names one connection from `connection_made` until the turn that finishes it; handles are
+   given out again in the order in which they were freed, the longest unused first.
+2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
+3. Reading from a peer stops while it has more than READ_AHEAD_BYTES_MAXIMUM waiting, or while the disk
+   is that far behind; so what is not decoded and not committed is bounded.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
+from holdfast.kernel import Dispatch, Inbox, Outboxes
+
+READ_AHEAD_BYTES_MAXIMUM = 1_048_576
+"""What one connection may have waiting undecoded: as much as one turn decodes of it."""
+UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
+"""What may wait for the disk before publishers are read no further: a third of a second of a disk that
+writes 200 MB a second, and the memory for it."""
+WRITE_AHEAD_BYTES = 262_144
+"""What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket."""
+
+    __slots__ = ("_buffer", "_connections", "accepted", "closing", "handle", "opened_at_us", "paused",
+                 "protocol_version", "transport", "waiting_bytes")
+
+    def __init__(self, connections: "Connections", buffer: bytearray) -> None:
+        self._connections = connections
+        self._buffer = buffer
+        self.handle = 0
+        self.opened_at_us = 0
+        self.protocol_version = 0
+        self.accepted = False
+        """CONNACK has left, or is about to."""
+        self.closing = False
+        """Its session is gone; the transport may still be writing."""
+        self.paused = False
+        self.waiting_bytes = -1
+        """What the inbox held of it when we last looked, after the peer had closed."""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._connections.opened(self)
+
+    def get_buffer(self, _size_hint: int) -> bytearray:
+        """Everybody reads into the one buffer, which is empty again when `buffer_updated` returns."""
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """`count` bytes have come."""
+        if not self.closing:
+            self._connections.fed(self, count)
+
+    def pause_writing(self) -> None:
+        """The peer does not read as fast as we write."""
+        self._connections.set_writable(self, False)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._connections.set_writable(self, True)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The socket is gone."""
+        self._connections.lost(self)
+
+
+class Connections:
+    """All sockets by handle."""
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox,
+        outboxes: Outboxes,
+        dispatch: Dispatch,
+        read_buffer: bytearray,
+        now_us: Callable[[], int],
+        uncommitted_bytes: Callable[[], int],
+        schedule: Callable[[], None],
+        connections_maximum: int,
+        counts: Counter[str],
+    ) -> None:
+        self._inbox = inbox
+        self._outboxes = outboxes
+        self._dispatch = dispatch
+        self._read_buffer = read_buffer
+        self._now_us = now_us
+        self._uncommitted_bytes = uncommitted_bytes
+        self._schedule = schedule
+        self._connections_maximum = connections_maximum
+        self._counts = counts
+        self._by_handle: dict[int, Connection] = {}
+        self._free: deque[int] = deque()
+        self._next_handle = 1
+        self._paused: set[Connection] = set()
+        self._ended: set[Connection] = set()
+        self._pending: dict[Connection, None] = {}
+        self._closing: dict[Connection, int] = {}
+        self._congested = False
+
+    def make(self) -> Connection:
+        """A protocol for a socket that was accepted."""
+        return Connection(self, self._read_buffer)
+
+    def get(self, handle: int) -> Connection | None:
+        """The connection with this handle, if it is still there."""
+        return self._by_handle.get(handle)
+
+    def __len__(self) -> int:
+        return len(self._by_handle)
+
+    def opened(self, connection: Connection) -> None:
+        """Gives it a handle, or turns it away."""
+        full = len(self._by_handle) >= self._connections_maximum
+        if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
+            self._counts["connections_turned_away"] += 1
+            connection.closing = True
+            connection.transport.abort()
+            return
+        self._counts["connections_opened"] += 1
+        connection.handle = self._free.popleft() if self._free else self._next_handle
+        if connection.handle == self._next_handle:
+            self._next_handle += 1
+        connection.opened_at_us = self._now_us()
+        connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+        self._by_handle[connection.handle] = connection
+        self._pending[connection] = None
+        self._inbox.open(connection.handle)
+
+    def accepted(self, connection: Connection) -> None:
+        """Its CONNECT has been taken."""
+        connection.accepted = True
+        self._pending.pop(connection, None)
+
+    def fed(self, connection: Connection, count: int) -> None:
+        """`count` bytes of it are in the read buffer."""
+        waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
+        if self._congested or waiting_bytes > READ_AHEAD_BYTES_MAXIMUM:
+            connection.paused = True
+            connection.transport.pause_reading()
+            self._paused.add(connection)
+        self._schedule()
+
+    def set_writable(self, connection: Connection, writable: bool) -> None:
+        """Its socket takes bytes, or does not."""
+        if connection.closing or not connection.accepted:
+            return
+        self._outboxes.set_writable(connection.handle, writable)
+        self._dispatch.set_writable(connection.handle, writable)
+        if writable:
+            self._schedule()
+
+    def lost(self, connection: Connection) -> None:
+        """The peer has closed, or the socket is broken; what it sent before still counts."""
+        self._closing.pop(connection, None)
+        self._paused.discard(connection)
+        if not connection.closing:
+            self._ended.add(connection)
+            self._schedule()
+
+    def write(self, batch: Iterable[tuple[int, bytes]]) -> None:
+        """One write per connection."""
+        for handle, data in batch:
+            connection = self._by_handle.get(handle)
+            if connection is not None:
+                connection.transport.write(data)
+
+    def resume(self) -> None:
+        """After a turn: reads on from whoever was paused and need not be any longer."""
+        self._congested = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        if self._congested or not self._paused:
+            return
+        now_us = self._now_us()
+        for connection in list(self._paused):
+            if self._inbox.feed(connection.handle, 0, now_us) <= READ_AHEAD_BYTES_MAXIMUM:
+                self._paused.discard(connection)
+                connection.paused = False
+                connection.transport.resume_reading()
+
+    def finished(self) -> list[Connection]:
+        """After a turn: connections whose peer has gone and of which nothing more can be decoded."""
+        if not self._ended:
+            return []
+        now_us = self._now_us()
+        finished = []
+        for connection in list(self._ended):
+            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if waiting_bytes in (0, connection.waiting_bytes):
+                self._ended.discard(connection)
+                finished.append(connection)
+            connection.waiting_bytes = waiting_bytes
+        if self._ended:
+            self._schedule()
+        return finished
+
+    def close(self, connection: Connection, last_words: bytes = b"") -> None:
+        """Forgets the connection; `last_words` and what was written before still go out."""
+        connection.closing = True
+        self._pending.pop(connection, None)
+        self._paused.discard(connection)
+        self._ended.discard(connection)
+        self._by_handle.pop(connection.handle, None)
+        self._inbox.close(connection.handle)
+        if connection.accepted:
+            self._outboxes.close(connection.handle)
+        self._free.append(connection.handle)
+        if last_words:
+            connection.transport.write(last_words)
+        if not connection.transport.is_closing():
+            self._closing[connection] = self._now_us()
+            connection.transport.close()
+
+    def overdue(self, *, opened_before_us: int) -> list[Connection]:
+        """Connections that have not been accepted although they were opened long ago."""
+        overdue = []
+        for connection in self._pending:
+            if connection.opened_at_us > opened_before_us:
+                break
+            overdue.append(connection)
+        return overdue
+
+    def abort_closing(self, *, closed_before_us: int) -> None:
+        """Ends connections that were closed long ago and whose peer does not take the rest."""
+        for connection, closed_at_us in list(self._closing.items()):
+            if closed_at_us > closed_before_us:
+                break
+            del self._closing[connection]
+            connection.transport.abort()
+
+    def all(self) -> list[Connection]:
+        """Every connection that has not been closed."""
+        return list(self._by_handle.values())
+
+    def still_closing(self) -> int:
+        """How many closed connections still have bytes to write."""
+        return len(self._closing)
