@@ -34,7 +34,7 @@ from holdfast.broker.store.tables import (
     party_key,
 )
 from holdfast.core.config import Config
-from holdfast.kernel import TRANSIENT_PARTY, Dispatch, Log, received
+from holdfast.kernel import TRANSIENT_PARTY, Dispatch, Inbox, Log, received
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, rest
 from holdfast.protocols.mqtt.subscribe import without_past
@@ -79,6 +79,7 @@ class Sessions:
         config: Config,
         records: ControlRecords,
         log: Log,
+        inbox: Inbox,
         dispatch: Dispatch,
         subscriptions: Subscriptions,
         losses: Losses,
@@ -87,6 +88,7 @@ class Sessions:
         self._config = config
         self._records = records
         self._log = log
+        self._inbox = inbox
         self._dispatch = dispatch
         self._subscriptions = subscriptions
         self._losses = losses
@@ -165,7 +167,6 @@ class Sessions:
             mark=queue.mark,
             end_offset=self._log.end_offset(),
             entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
-            now_us=now_us,
         )
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
@@ -177,11 +178,14 @@ class Sessions:
     ) -> int | None:
         """The session has these subscriptions now; returns the log position at which that is
         durable, or `None` if it ends with its connection."""
+        durable = is_durable(attached.session)
         if attached.queue is not None:
-            subscriptions = without_past(subscriptions, self._dispatch.mark(attached.queue))
+            # Who ends with the connection reads nothing again, so nothing past matters to it.
+            mark = self._dispatch.mark(attached.queue) if durable else self._log.end_offset()
+            subscriptions = without_past(subscriptions, mark)
             self._subscriptions.read_by(attached.queue, subscriptions)
         attached.subscriptions = subscriptions
-        if not is_durable(attached.session):
+        if not durable:
             return None
         key = attached.session.client_identifier.encode()
         value = format_subscriptions(subscriptions)
@@ -200,7 +204,8 @@ class Sessions:
         del self._by_party[session.party]
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue)
-            state = self._dispatch.detach(attached.connection)
+            not_released = self._inbox.received(attached.connection)
+            state = self._dispatch.detach(attached.connection, not_released)
             if is_durable(session):
                 self._records.put_delivery_state(party_key(session.party), state, now_us)
         will_due_at_us = plan_will(session, ending, now_us)

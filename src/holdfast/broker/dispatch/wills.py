@@ -10,8 +10,8 @@ Invariants:
 1. A Will on record is taken off it after the message was appended, in the same turn: a crash may
    repeat a Will, not lose it. (A Will whose session has ended is on no record; it is appended in
    the next turn.)
-2. At most IN_FLIGHT_MAXIMUM are unacknowledged at once; the others wait here, and are as many as
-   connections have ended.
+2. At most IN_FLIGHT_MAXIMUM are unacknowledged at once; the others wait here, at most one for each
+   connection that has ended.
 """
 
 from collections import Counter, deque
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.kernel import TRANSIENT_PARTY, Inbox, Outboxes, encode_packet
+from holdfast.kernel import TRANSIENT_PARTY, Dispatch, Inbox, Outboxes, encode_packet
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
 from holdfast.protocols.mqtt.packets import Will
 
@@ -45,7 +45,12 @@ class Wills:
     """Publishes Wills that are due."""
 
     def __init__(
-        self, inbox: Inbox, outboxes: Outboxes, read_buffer: bytearray, counts: Counter[str]
+        self,
+        inbox: Inbox,
+        outboxes: Outboxes,
+        dispatch: Dispatch,
+        read_buffer: bytearray,
+        counts: Counter[str],
     ) -> None:
         self._inbox = inbox
         self._read_buffer = read_buffer
@@ -74,6 +79,16 @@ class Wills:
             topic_alias_maximum=0,
             party=LOOPBACK_PARTY,
         )
+        dispatch.attach(
+            LOOPBACK,
+            party=LOOPBACK_PARTY,
+            state=b"",
+            subscriptions=[],
+            receive_maximum=RECEIVE_MAXIMUM_DEFAULT,
+            mark=0,
+            end_offset=0,
+            entries_maximum=1,
+        )
 
     def owe(self, due: DueWill) -> None:
         """This Will is to be published. One that is on record is taken once, however often it is
@@ -97,13 +112,13 @@ class Wills:
             self._fed.append(due)
             self._counts["wills_published"] += 1
 
-    def appended(self, take_off: Callable[[str, int], None]) -> None:
+    def appended(self, take_off: Callable[[str, int, int], None], now_us: int) -> None:
         """What was fed has been appended; `take_off` removes it from its session's record."""
         fed, self._fed = self._fed, []
         for due in fed:
             if due.client_identifier is not None:
                 self._on_record.discard((due.client_identifier, due.due_at_us))
-                take_off(due.client_identifier, due.due_at_us)
+                take_off(due.client_identifier, due.due_at_us, now_us)
 
     def answered(self, count: int) -> None:
         """`count` of what was published at QoS 1 or 2 is durable."""

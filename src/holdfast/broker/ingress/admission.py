@@ -11,11 +11,12 @@ Flow: control packets -> here -> sessions -> CONNACK.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.broker.dispatch.sessions import Opened, Sessions
 from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connection, Connections
+from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.store.durability import Waiting
 from holdfast.kernel import Inbox, Outboxes, encode_packet
 from holdfast.protocols.mqtt.handshake import (
@@ -42,7 +43,7 @@ class Admission:
         self,
         *,
         offer: Offer,
-        world: "World",
+        entropy: Callable[[int], bytes],
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
@@ -51,7 +52,7 @@ class Admission:
         counts: Counter[str],
     ) -> None:
         self._offer = offer
-        self._world = world
+        self._entropy = entropy
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
@@ -63,14 +64,11 @@ class Admission:
     def connect(self, connection: Connection, connect: Connect, now_us: int) -> None:
         """Takes a CONNECT: the session is opened, and CONNACK follows when it may."""
         connection.protocol_version = connect.protocol_version
-        decision = plan_handshake(connect, self._offer, self._world.entropy(ASSIGNED_ENTROPY_BYTES))
+        decision = plan_handshake(connect, self._offer, self._entropy(ASSIGNED_ENTROPY_BYTES))
         if isinstance(decision, Refusal):
-            self._counts["connections_refused"] += 1
-            fields = refused(decision)
-            version = connect.protocol_version
-            last_words = encode_packet("connack", fields, protocol_version=version)
-            self._connections.close(connection, last_words)
+            self.refuse(connection, decision, connect.protocol_version)
             return
+        self._connections.enter(connection, Phase.ADMITTING)
         opened = self._sessions.open(decision, connection.handle, now_us)
         if opened.displaced is not None:
             self._closing.taken_over(opened.displaced.connection)
@@ -80,6 +78,13 @@ class Admission:
         else:
             self._waiting.add(opened.position, arrival)
 
+    def refuse(self, connection: Connection, refusal: Refusal, protocol_version: int) -> None:
+        """Answers a CONNECT that is not accepted, and closes [MQTT-3.1.4-2]."""
+        self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
+        fields = refused(refusal)
+        data = encode_packet("connack", fields, protocol_version=protocol_version)
+        self._connections.close(connection, data)
+
     def durable(self, durable_position: int, now_us: int) -> None:
         """The log is durable up to here: who waited for that gets CONNACK."""
         for arrival in self._waiting.take(durable_position):
@@ -87,17 +92,16 @@ class Admission:
             if self._sessions.of(arrival.connection.handle) is arrival.opened.attached:
                 self._admit(arrival, now_us)
 
-    def waits(self, connection: Connection) -> bool:
-        """True if its CONNECT was taken and its CONNACK waits for the disk."""
-        attached = self._sessions.of(connection.handle)
-        return attached is not None and attached.queue is None
+    def waits(self) -> bool:
+        """True if a CONNACK waits for the disk."""
+        return len(self._waiting) > 0
 
     def _admit(self, arrival: _Arrival, now_us: int) -> None:
         attached = arrival.opened.attached
         opening = attached.opening
         handle = arrival.connection.handle
         party = attached.session.party
-        self._connections.accepted(arrival.connection)
+        self._connections.enter(arrival.connection, Phase.ACCEPTED)
         self._outboxes.open(
             handle,
             protocol_version=opening.protocol_version,

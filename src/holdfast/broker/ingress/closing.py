@@ -7,7 +7,7 @@ the socket's end. An MQTT 5 peer is told why; older versions know no way to say 
 from collections import Counter
 
 from holdfast.broker.dispatch.sessions import Sessions
-from holdfast.broker.ingress.connection import Connection, Connections
+from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.will import Ending
@@ -23,13 +23,8 @@ class Closing:
         self._sessions = sessions
         self._counts = counts
 
-    def gone(self, connection: Connection, now_us: int) -> None:
-        """The peer has closed without a word."""
-        self._rest(connection, Ending.ABNORMAL, now_us)
-        self._connections.close(connection)
-
-    def left(self, connection: Connection, ending: Ending, now_us: int) -> None:
-        """The client has sent DISCONNECT."""
+    def end(self, connection: Connection, ending: Ending, now_us: int) -> None:
+        """The peer has gone, or has sent DISCONNECT; there is nothing to tell it."""
         self._rest(connection, ending, now_us)
         self._connections.close(connection)
 
@@ -38,6 +33,13 @@ class Closing:
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
         self._rest(connection, Ending.ABNORMAL, now_us)
         self._connections.close(connection, _last_words(connection, reason_code))
+
+    def refused(self, handle: int, reason_code: int, now_us: int) -> None:
+        """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have no
+        way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they are closed."""
+        connection = self._connections.get(handle)
+        if connection is not None and connection.protocol_version < 5:
+            self.expel(connection, reason_code, now_us)
 
     def taken_over(self, handle: int) -> None:
         """Its session has just passed to another connection [MQTT-3.1.4-3]."""
@@ -54,9 +56,8 @@ class Closing:
 
 
 def _last_words(connection: Connection, reason_code: int) -> bytes:
-    # Before CONNACK a server may send nothing but CONNACK; who has not got one is just cut off,
-    # unless it is the CONNECT itself that was wrong.
+    # Before CONNACK a server may send nothing else, so who has not got one is just cut off.
+    if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
+        return b""
     fields = {"reason_code": reason_code, "properties": {}}
-    if connection.protocol_version == 5 and connection.accepted:
-        return encode_packet("disconnect", fields, protocol_version=5)
-    return b""
+    return encode_packet("disconnect", fields, protocol_version=5)

@@ -7,19 +7,21 @@ Invariants:
 1. A handle names one connection from `connection_made` until the turn that finishes it; handles are
    given out again in the order in which they were freed, the longest unused first.
 2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
-3. Reading from a peer stops while it has more than READ_AHEAD_BYTES_MAXIMUM waiting, or while the disk
-   is that far behind; so what is not decoded and not committed is bounded.
+3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting, or
+   while the disk is far behind; so what is not decoded and not committed is bounded.
 """
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from enum import Enum
 
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
 from holdfast.kernel import Dispatch, Inbox, Outboxes
 
-READ_AHEAD_BYTES_MAXIMUM = 1_048_576
-"""What one connection may have waiting undecoded: as much as one turn decodes of it."""
+READ_AHEAD_BYTES_MAXIMUM = 524_288
+"""What one connection may have waiting undecoded beyond one packet of the largest size: half of what
+the kernel would take before it calls it a fault, which leaves room for one more read."""
 UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
 """What may wait for the disk before publishers are read no further: a third of a second of a disk that
 writes 200 MB a second, and the memory for it."""
@@ -27,11 +29,28 @@ WRITE_AHEAD_BYTES = 262_144
 """What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
 
 
+class Phase(Enum):
+    """How far a connection has come."""
+
+    NEW = "its CONNECT is not here yet"
+    ADMITTING = "its CONNECT was taken, and CONNACK waits for the disk"
+    ACCEPTED = "it has a session"
+    CLOSED = "its session is gone and its handle is free; the transport may still be writing"
+
+
 class Connection(asyncio.BufferedProtocol):
     """One socket."""
 
-    __slots__ = ("_buffer", "_connections", "accepted", "closing", "handle", "opened_at_us", "paused",
-                 "protocol_version", "transport", "waiting_bytes")
+    __slots__ = (
+        "_buffer",
+        "_connections",
+        "handle",
+        "opened_at_us",
+        "phase",
+        "protocol_version",
+        "transport",
+        "waiting_bytes",
+    )
 
     def __init__(self, connections: "Connections", buffer: bytearray) -> None:
         self._connections = connections
@@ -39,11 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self.handle = 0
         self.opened_at_us = 0
         self.protocol_version = 0
-        self.accepted = False
-        """CONNACK has left, or is about to."""
-        self.closing = False
-        """Its session is gone; the transport may still be writing."""
-        self.paused = False
+        self.phase = Phase.NEW
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
@@ -60,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """`count` bytes have come."""
-        if not self.closing:
+        if self.phase is not Phase.CLOSED:
             self._connections.fed(self, count)
 
     def pause_writing(self) -> None:
@@ -90,6 +105,7 @@ class Connections:
         uncommitted_bytes: Callable[[], int],
         schedule: Callable[[], None],
         connections_maximum: int,
+        packet_bytes_maximum: int,
         counts: Counter[str],
     ) -> None:
         self._inbox = inbox
@@ -100,6 +116,7 @@ class Connections:
         self._uncommitted_bytes = uncommitted_bytes
         self._schedule = schedule
         self._connections_maximum = connections_maximum
+        self._packet_bytes_maximum = packet_bytes_maximum
         self._counts = counts
         self._by_handle: dict[int, Connection] = {}
         self._free: deque[int] = deque()
@@ -108,6 +125,7 @@ class Connections:
         self._ended: set[Connection] = set()
         self._pending: dict[Connection, None] = {}
         self._closing: dict[Connection, int] = {}
+        self._drained: asyncio.Future[None] | None = None
         self._congested = False
 
     def make(self) -> Connection:
@@ -126,7 +144,7 @@ class Connections:
         full = len(self._by_handle) >= self._connections_maximum
         if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
             self._counts["connections_turned_away"] += 1
-            connection.closing = True
+            connection.phase = Phase.CLOSED
             connection.transport.abort()
             return
         self._counts["connections_opened"] += 1
@@ -139,23 +157,22 @@ class Connections:
         self._pending[connection] = None
         self._inbox.open(connection.handle)
 
-    def accepted(self, connection: Connection) -> None:
-        """Its CONNECT has been taken."""
-        connection.accepted = True
+    def enter(self, connection: Connection, phase: Phase) -> None:
+        """It has come so far."""
+        connection.phase = phase
         self._pending.pop(connection, None)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
         waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
-        if self._congested or waiting_bytes > READ_AHEAD_BYTES_MAXIMUM:
-            connection.paused = True
+        if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
             connection.transport.pause_reading()
             self._paused.add(connection)
         self._schedule()
 
     def set_writable(self, connection: Connection, writable: bool) -> None:
         """Its socket takes bytes, or does not."""
-        if connection.closing or not connection.accepted:
+        if connection.phase is not Phase.ACCEPTED:
             return
         self._outboxes.set_writable(connection.handle, writable)
         self._dispatch.set_writable(connection.handle, writable)
@@ -166,9 +183,15 @@ class Connections:
         """The peer has closed, or the socket is broken; what it sent before still counts."""
         self._closing.pop(connection, None)
         self._paused.discard(connection)
-        if not connection.closing:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if connection.phase is not Phase.CLOSED:
             self._ended.add(connection)
             self._schedule()
+
+    def is_paused(self, connection: Connection) -> bool:
+        """True if we do not read from it."""
+        return connection in self._paused
 
     def write(self, batch: Iterable[tuple[int, bytes]]) -> None:
         """One write per connection."""
@@ -184,9 +207,9 @@ class Connections:
             return
         now_us = self._now_us()
         for connection in list(self._paused):
-            if self._inbox.feed(connection.handle, 0, now_us) <= READ_AHEAD_BYTES_MAXIMUM:
+            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if waiting_bytes <= self._read_ahead_bytes(connection):
                 self._paused.discard(connection)
-                connection.paused = False
                 connection.transport.resume_reading()
 
     def finished(self) -> list[Connection]:
@@ -195,25 +218,26 @@ class Connections:
             return []
         now_us = self._now_us()
         finished = []
-        for connection in list(self._ended):
+        for connection in self._ended:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if connection.phase is Phase.ADMITTING:
+                continue
             if waiting_bytes in (0, connection.waiting_bytes):
-                self._ended.discard(connection)
                 finished.append(connection)
-            connection.waiting_bytes = waiting_bytes
-        if self._ended:
-            self._schedule()
+            else:
+                connection.waiting_bytes = waiting_bytes
+                self._schedule()
         return finished
 
     def close(self, connection: Connection, last_words: bytes = b"") -> None:
         """Forgets the connection; `last_words` and what was written before still go out."""
-        connection.closing = True
-        self._pending.pop(connection, None)
+        was_accepted = connection.phase is Phase.ACCEPTED
+        self.enter(connection, Phase.CLOSED)
         self._paused.discard(connection)
         self._ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
         self._inbox.close(connection.handle)
-        if connection.accepted:
+        if was_accepted:
             self._outboxes.close(connection.handle)
         self._free.append(connection.handle)
         if last_words:
@@ -243,6 +267,13 @@ class Connections:
         """Every connection that has not been closed."""
         return list(self._by_handle.values())
 
-    def still_closing(self) -> int:
-        """How many closed connections still have bytes to write."""
-        return len(self._closing)
+    async def wait_closed(self) -> None:
+        """Returns when every closed connection has written what it had to."""
+        while self._closing:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def _read_ahead_bytes(self, connection: Connection) -> int:
+        if connection.phase is Phase.ACCEPTED:
+            return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
+        return READ_AHEAD_BYTES_MAXIMUM

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connection, Connections
+from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.store.durability import Answers
@@ -133,10 +133,14 @@ class ControlPackets:
         self._sessions.keep_for(attached, expiry_s)
         # Anything but a normal end leaves the Will standing [MQTT-3.14.4-3].
         normal = fields["reason_code"] == ReasonCode.SUCCESS
-        self._closing.left(connection, Ending.NORMAL if normal else Ending.ABNORMAL, now_us)
+        self._closing.end(connection, Ending.NORMAL if normal else Ending.ABNORMAL, now_us)
 
     def _fault(self, connection: Connection, fields: dict[str, Any], now_us: int) -> None:
-        if connection.accepted:
-            self._closing.expel(connection, fields["reason_code"], now_us)
+        reason_code = fields["reason_code"]
+        if connection.phase is not Phase.NEW:
+            self._closing.expel(connection, reason_code, now_us)
+        elif fields["protocol_version"] is not None:
+            self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
         else:
-            self._admission.refuse(connection, fields, now_us)
+            # Bytes that are no CONNECT of any version: there is no language to answer in.
+            self._closing.expel(connection, reason_code, now_us)

@@ -28,10 +28,6 @@ class Retained:
             if len(offsets) == RETAINED_PER_SUBSCRIBE_MAXIMUM:
                 self._counts["retained_cut_off"] += 1
             if offsets:
-                identifier = subscription.identifier
                 self._dispatch.owe(
-                    queue,
-                    offsets,
-                    qos=subscription.qos,
-                    identifiers=() if identifier is None else (identifier,),
+                    queue, offsets, qos=subscription.qos, identifier=subscription.identifier
                 )

@@ -38,7 +38,7 @@ class Offer:
 class Refusal:
     """CONNECT is answered with this, and the connection is closed."""
 
-    reason_code: ReasonCode
+    reason_code: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
