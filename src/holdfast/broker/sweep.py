@@ -6,16 +6,13 @@ is the unit of every interval in MQTT.
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from holdfast.broker.dispatch.losses import Losses
-from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connections
-from holdfast.broker.dispatch.sessions import Sessions
+from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.retention import Retention
 from holdfast.broker.store.tables import Loss
-from holdfast.broker.turn import Schedule, Stages
+from holdfast.broker.turn import Stages
+from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -31,22 +28,18 @@ class Sweep:
 
     def __init__(
         self,
-        stages: Stages,
-        *,
         config: Config,
+        world: World,
+        stages: Stages,
         records: ControlRecords,
-        retention: Retention,
         schedule: Schedule,
-        now_us: Callable[[], int],
-        failed: Callable[[BaseException], None],
     ) -> None:
         self._stages = stages
         self._config = config
         self._records = records
-        self._retention = retention
         self._schedule = schedule
-        self._now_us = now_us
-        self._failed = failed
+        self._now_us = world.now_us
+        self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -62,7 +55,7 @@ class Sweep:
         try:
             self.run(self._now_us())
         except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.
-            self._failed(error)
+            self._schedule.fail(error)
             return
         self.start()
 
@@ -79,24 +72,30 @@ class Sweep:
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing
-        for handle in self._stages.inbox.silent(now_us):
+        for handle in self._stages.kernel.inbox.silent(now_us):
             connection = connections.get(handle)
             # Who is not read by us cannot be heard.
             if connection is not None and not connections.is_paused(connection):
                 closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
-        for connection in connections.overdue(opened_before_us=now_us - CONNECT_TIMEOUT_S * SECOND_US):
+        for connection in connections.overdue(
+            opened_before_us=now_us - CONNECT_TIMEOUT_S * SECOND_US
+        ):
             closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _store(self, now_us: int) -> None:
         if self._retention.due(now_us):
             self._retain(now_us)
-        if self._stages.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:
+        if self._stages.kernel.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:
             self._records.refresh()
-            self._stages.log.checkpoint(now_us)
+            self._stages.kernel.log.checkpoint(now_us)
 
     def _retain(self, now_us: int) -> None:
-        dispatch, sessions, losses = self._stages.dispatch, self._stages.sessions, self._stages.losses
+        dispatch, sessions, losses = (
+            self._stages.kernel.dispatch,
+            self._stages.sessions,
+            self._stages.losses,
+        )
         marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
         outcome = self._retention.run(marks, now_us)
         if outcome["removed"]:

@@ -14,10 +14,8 @@ from typing import Any, Protocol
 
 from holdfast import system
 from holdfast.core.config import Config
+from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Committer, Log
-
-VIEW_FILE = "view.sqlite"
-LOG_DIRECTORY = "log"
 
 
 class Commits(Protocol):

@@ -36,9 +36,7 @@ class Losses:
         self._merged: dict[tuple[str, int, str], Loss] = {}
         self.by_reason: Counter[str] = Counter()
 
-    def note(
-        self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int
-    ) -> None:
+    def note(self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int) -> None:
         """Takes what the kernel reported; `name_of` gives the client identifier of a party."""
         for party, reason, first, end, count in notices:
             self.add(

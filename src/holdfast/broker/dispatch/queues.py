@@ -59,9 +59,7 @@ def cut_to_limit(
     return replace(queue, subscriptions=tuple(_except(queue.subscriptions, first, end))), cut
 
 
-def _except(
-    subscriptions: Iterable[Subscription], first: int, end: int
-) -> Iterable[Subscription]:
+def _except(subscriptions: Iterable[Subscription], first: int, end: int) -> Iterable[Subscription]:
     """The subscriptions without the offsets from `first` up to `end`."""
     for item in subscriptions:
         if item.from_offset < first:

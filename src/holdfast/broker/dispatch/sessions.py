@@ -21,6 +21,7 @@ from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.queues import Cut, cut_to_limit, queue_at_rest
 from holdfast.broker.dispatch.wills import LOOPBACK_PARTY, DueWill, Wills
 from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
@@ -34,7 +35,7 @@ from holdfast.broker.store.tables import (
     party_key,
 )
 from holdfast.core.config import Config
-from holdfast.kernel import TRANSIENT_PARTY, Dispatch, Inbox, Log, received
+from holdfast.kernel import TRANSIENT_PARTY, received
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, rest
 from holdfast.protocols.mqtt.subscribe import without_past
@@ -75,22 +76,18 @@ class Sessions:
 
     def __init__(
         self,
-        *,
         config: Config,
+        kernel: KernelStages,
         records: ControlRecords,
-        log: Log,
-        inbox: Inbox,
-        dispatch: Dispatch,
-        subscriptions: Subscriptions,
         losses: Losses,
         wills: Wills,
     ) -> None:
         self._config = config
         self._records = records
-        self._log = log
-        self._inbox = inbox
-        self._dispatch = dispatch
-        self._subscriptions = subscriptions
+        self._log = kernel.log
+        self._inbox = kernel.inbox
+        self._dispatch = kernel.dispatch
+        self._subscriptions = Subscriptions(kernel)
         self._losses = losses
         self._wills = wills
         self._by_client: dict[str, Attached] = {}

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.kernel import TRANSIENT_PARTY, Dispatch, Inbox, Outboxes, encode_packet
+from holdfast.broker.stages import KernelStages
+from holdfast.kernel import TRANSIENT_PARTY, encode_packet
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
 from holdfast.protocols.mqtt.packets import Will
 
@@ -44,51 +45,16 @@ class DueWill:
 class Wills:
     """Publishes Wills that are due."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        outboxes: Outboxes,
-        dispatch: Dispatch,
-        read_buffer: bytearray,
-        counts: Counter[str],
-    ) -> None:
-        self._inbox = inbox
-        self._read_buffer = read_buffer
+    def __init__(self, kernel: KernelStages, counts: Counter[str]) -> None:
+        self._inbox = kernel.inbox
+        self._read_buffer = kernel.read_buffer
         self._counts = counts
         self._due: deque[DueWill] = deque()
         self._fed: list[DueWill] = []
         self._on_record: set[tuple[str, int]] = set()
         self._in_flight = 0
         self._last_identifier = 0
-        inbox.open(LOOPBACK)
-        inbox.accept(
-            LOOPBACK,
-            party=LOOPBACK_PARTY,
-            protocol_version=5,
-            keep_alive_s=0,
-            receive_maximum=RECEIVE_MAXIMUM_DEFAULT,
-            maximum_packet_size_bytes=PACKET_SIZE_BYTES_MAXIMUM,
-            topic_alias_maximum=0,
-            received=b"",
-        )
-        inbox.release(LOOPBACK)
-        outboxes.open(
-            LOOPBACK,
-            protocol_version=5,
-            maximum_packet_size_bytes=PACKET_SIZE_BYTES_MAXIMUM,
-            topic_alias_maximum=0,
-            party=LOOPBACK_PARTY,
-        )
-        dispatch.attach(
-            LOOPBACK,
-            party=LOOPBACK_PARTY,
-            state=b"",
-            subscriptions=[],
-            receive_maximum=RECEIVE_MAXIMUM_DEFAULT,
-            mark=0,
-            end_offset=0,
-            entries_maximum=1,
-        )
+        self._open_loopback(kernel)
 
     def owe(self, due: DueWill) -> None:
         """This Will is to be published. One that is on record is taken once, however often it is
@@ -152,3 +118,33 @@ class Wills:
             part = data[start : start + size]
             self._read_buffer[: len(part)] = part
             self._inbox.feed(LOOPBACK, len(part), now_us)
+
+    def _open_loopback(self, kernel: KernelStages) -> None:
+        kernel.inbox.open(LOOPBACK)
+        kernel.inbox.accept(
+            LOOPBACK,
+            party=LOOPBACK_PARTY,
+            protocol_version=5,
+            keep_alive_s=0,
+            receive_maximum=RECEIVE_MAXIMUM_DEFAULT,
+            maximum_packet_size_bytes=PACKET_SIZE_BYTES_MAXIMUM,
+            topic_alias_maximum=0,
+            received=b"",
+        )
+        kernel.outboxes.open(
+            LOOPBACK,
+            protocol_version=5,
+            maximum_packet_size_bytes=PACKET_SIZE_BYTES_MAXIMUM,
+            topic_alias_maximum=0,
+            party=LOOPBACK_PARTY,
+        )
+        kernel.dispatch.attach(
+            LOOPBACK,
+            party=LOOPBACK_PARTY,
+            state=b"",
+            subscriptions=[],
+            receive_maximum=RECEIVE_MAXIMUM_DEFAULT,
+            mark=0,
+            end_offset=0,
+            entries_maximum=1,
+        )

@@ -11,14 +11,15 @@ Flow: control packets -> here -> sessions -> CONNACK.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.broker.dispatch.sessions import Opened, Sessions
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Waiting
-from holdfast.kernel import Inbox, Outboxes, encode_packet
+from holdfast.broker.world import World
+from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.handshake import (
     ASSIGNED_ENTROPY_BYTES,
     Offer,
@@ -41,23 +42,21 @@ class Admission:
 
     def __init__(
         self,
-        *,
         offer: Offer,
-        entropy: Callable[[int], bytes],
+        world: World,
+        kernel: KernelStages,
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
-        inbox: Inbox,
-        outboxes: Outboxes,
         counts: Counter[str],
     ) -> None:
         self._offer = offer
-        self._entropy = entropy
+        self._entropy = world.entropy
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
-        self._inbox = inbox
-        self._outboxes = outboxes
+        self._inbox = kernel.inbox
+        self._outboxes = kernel.outboxes
         self._counts = counts
         self._waiting: Waiting[_Arrival] = Waiting()
 

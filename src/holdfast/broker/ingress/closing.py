@@ -16,9 +16,7 @@ from holdfast.protocols.mqtt.will import Ending
 class Closing:
     """Ends connections."""
 
-    def __init__(
-        self, connections: Connections, sessions: Sessions, counts: Counter[str]
-    ) -> None:
+    def __init__(self, connections: Connections, sessions: Sessions, counts: Counter[str]) -> None:
         self._connections = connections
         self._sessions = sessions
         self._counts = counts

@@ -13,11 +13,14 @@ Invariants:
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.world import World
+from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
-from holdfast.kernel import Dispatch, Inbox, Outboxes
 
 READ_AHEAD_BYTES_MAXIMUM = 524_288
 """What one connection may have waiting undecoded beyond one packet of the largest size: half of what
@@ -96,27 +99,21 @@ class Connections:
 
     def __init__(
         self,
-        *,
-        inbox: Inbox,
-        outboxes: Outboxes,
-        dispatch: Dispatch,
-        read_buffer: bytearray,
-        now_us: Callable[[], int],
-        uncommitted_bytes: Callable[[], int],
-        schedule: Callable[[], None],
-        connections_maximum: int,
-        packet_bytes_maximum: int,
+        config: Config,
+        world: World,
+        kernel: KernelStages,
+        schedule: Schedule,
         counts: Counter[str],
     ) -> None:
-        self._inbox = inbox
-        self._outboxes = outboxes
-        self._dispatch = dispatch
-        self._read_buffer = read_buffer
-        self._now_us = now_us
-        self._uncommitted_bytes = uncommitted_bytes
-        self._schedule = schedule
-        self._connections_maximum = connections_maximum
-        self._packet_bytes_maximum = packet_bytes_maximum
+        self._inbox = kernel.inbox
+        self._outboxes = kernel.outboxes
+        self._dispatch = kernel.dispatch
+        self._uncommitted_bytes = kernel.log.uncommitted_bytes
+        self._read_buffer = kernel.read_buffer
+        self._now_us = world.now_us
+        self._schedule = schedule.soon
+        self._connections_maximum = config.connections_maximum
+        self._packet_bytes_maximum = config.maximum_packet_size_bytes
         self._counts = counts
         self._by_handle: dict[int, Connection] = {}
         self._free: deque[int] = deque()

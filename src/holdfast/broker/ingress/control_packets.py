@@ -8,6 +8,7 @@ one client take effect in the order in which they were sent.
 Flow: Inbox.decode -> here -> admission, sessions, answers.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,8 +18,9 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
-from holdfast.kernel import Inbox, Log, Packet, encode_packet
+from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -31,28 +33,24 @@ class ControlPackets:
 
     def __init__(
         self,
-        *,
         offer: Offer,
+        kernel: KernelStages,
         connections: Connections,
         admission: Admission,
         closing: Closing,
         sessions: Sessions,
-        subscriptions: Subscriptions,
-        retained: Retained,
-        answers: Answers,
-        inbox: Inbox,
-        log: Log,
+        counts: Counter[str],
     ) -> None:
         self._offer = offer
         self._connections = connections
         self._admission = admission
         self._closing = closing
         self._sessions = sessions
-        self._subscriptions = subscriptions
-        self._retained = retained
-        self._answers = answers
-        self._inbox = inbox
-        self._log = log
+        self._subscriptions = Subscriptions(kernel)
+        self._retained = Retained(kernel, counts)
+        self._answers = Answers(kernel)
+        self._inbox = kernel.inbox
+        self._log = kernel.log
 
     def take(self, packets: Iterable[tuple[int, Packet]], now_us: int) -> None:
         """Handles what this turn decoded."""
@@ -93,9 +91,7 @@ class ControlPackets:
             protocol_version=version,
         )
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
-        self._subscriptions.add(
-            queue, attached.connection, attached.session.party, outcome.granted
-        )
+        self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)
         answer = {
             "packet_identifier": fields["packet_identifier"],
             "reason_codes": list(outcome.reason_codes),

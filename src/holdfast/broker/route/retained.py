@@ -7,17 +7,17 @@ log, and `Dispatch` is told their offsets.
 from collections import Counter
 from collections.abc import Iterable
 
+from holdfast.broker.stages import KernelStages
 from holdfast.core.limits import RETAINED_PER_SUBSCRIBE_MAXIMUM
-from holdfast.kernel import Dispatch, Log
 from holdfast.protocols.mqtt.session import Subscription
 
 
 class Retained:
     """Sends retained messages to new subscriptions."""
 
-    def __init__(self, log: Log, dispatch: Dispatch, counts: Counter[str]) -> None:
-        self._log = log
-        self._dispatch = dispatch
+    def __init__(self, kernel: KernelStages, counts: Counter[str]) -> None:
+        self._log = kernel.log
+        self._dispatch = kernel.dispatch
         self._counts = counts
 
     def send(self, queue: int, subscriptions: Iterable[Subscription]) -> None:

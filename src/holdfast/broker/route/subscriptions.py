@@ -7,16 +7,16 @@ Invariant: routes hold exactly the subscriptions in force of attached queues.
 
 from collections.abc import Iterable
 
-from holdfast.kernel import Dispatch, Routes
+from holdfast.broker.stages import KernelStages
 from holdfast.protocols.mqtt.session import Subscription
 
 
 class Subscriptions:
     """Keeps the routes and the queues' terms in step."""
 
-    def __init__(self, routes: Routes, dispatch: Dispatch) -> None:
-        self._routes = routes
-        self._dispatch = dispatch
+    def __init__(self, kernel: KernelStages) -> None:
+        self._routes = kernel.routes
+        self._dispatch = kernel.dispatch
 
     def add(
         self, queue: int, connection: int, party: int, subscriptions: Iterable[Subscription]

@@ -16,7 +16,7 @@ the setting `durability` promises (`fsync`: loss of power; `os`: death of this p
 from collections import deque
 from typing import Generic, TypeVar
 
-from holdfast.kernel import Dispatch, Outboxes
+from holdfast.broker.stages import KernelStages
 
 T = TypeVar("T")
 
@@ -45,9 +45,9 @@ class Waiting(Generic[T]):
 class Answers:
     """SUBACK and UNSUBACK on their way out."""
 
-    def __init__(self, dispatch: Dispatch, outboxes: Outboxes) -> None:
-        self._dispatch = dispatch
-        self._outboxes = outboxes
+    def __init__(self, kernel: KernelStages) -> None:
+        self._dispatch = kernel.dispatch
+        self._outboxes = kernel.outboxes
 
     def answer(self, connection: int, data: bytes, position: int | None) -> None:
         """Sends `data` once the log is durable up to `position`; at once where that is `None`."""

@@ -156,7 +156,9 @@ class View:
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""
-        rows = self._database.execute("SELECT key, value FROM losses ORDER BY key LIMIT ?", (limit,))
+        rows = self._database.execute(
+            "SELECT key, value FROM losses ORDER BY key LIMIT ?", (limit,)
+        )
         return [(key, value.encode()) for key, value in rows]
 
     def last_loss(self) -> int:
