@@ -9,6 +9,6 @@
 - `dispatch`: sessions and their queues, Wills, what is lost and why.
 - `admin`: HTTP: health, metrics, and the read interface.
 
-Messages are moved by the kernel; egress is all kernel (`Outboxes`). Read `assemble` first, which builds
-and joins the parts, then `turn`, which is the path of a message.
+Messages are moved by the kernel; egress is all kernel (`Outboxes`). Read `assemble` first, which
+builds and joins the parts, then `turn`, which is the path of a message.
 """

@@ -3,8 +3,8 @@
 Owns: the life of the whole. Never: does a stage's work.
 
 Invariants:
-1. When `stop` has returned everything acknowledged is durable, sessions are at rest with what they have
-   in flight, and the next start recovers from a checkpoint.
+1. When `stop` has returned everything acknowledged is durable, sessions are at rest with what they
+   have in flight, and the next start recovers from a checkpoint.
 2. After an error of the log nothing more is acknowledged or written; the next start recovers.
 """
 

@@ -2,10 +2,10 @@
 
 Owns: the order, and when there is a next turn. Never: looks into a batch.
 
-A turn is asked for when bytes have come, when a commit has ended, when a socket takes bytes again, and
-when a stage says that it has more to do. However often it is asked for, there is one turn in an
-iteration of the loop; it makes as many calls for ten messages as for ten thousand, and one write for each
-connection that has something to send.
+A turn is asked for when bytes have come, when a commit has ended, when a socket takes bytes again,
+and when a stage says that it has more to do. However often it is asked for, there is one turn in an
+iteration of the loop; it makes as many calls for ten messages as for ten thousand, and one write
+for each connection that has something to send.
 
     sockets -> inbox -> routes -> log -> dispatch -> outboxes -> sockets
 """
@@ -56,7 +56,8 @@ class Turn:
         schedule.turn = self.run
 
     def run(self) -> None:
-        """One turn. What goes wrong here is the disk's fault or ours; the broker stops and recovers."""
+        """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
+        recovers."""
         try:
             self.stages_in_order(self._now_us())
         except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.

@@ -42,7 +42,8 @@ from holdfast.protocols.mqtt.subscribe import without_past
 from holdfast.protocols.mqtt.will import Ending, plan_will
 
 PARTY_BLOCK = 1_024
-"""Party numbers set aside by one control record, so that a new session costs one record, not two."""
+"""Party numbers set aside by one control record, so that a new session costs one record, not
+two."""
 SWEEP_SESSIONS_MAXIMUM = 1_000
 """Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
 
@@ -230,8 +231,8 @@ class Sessions:
         self._records.put(Table.SESSIONS, key, b"", now_us)
 
     def recover(self, now_us: int) -> int:
-        """Sessions that were connected when the broker ended, which ended their connections; returns
-        how many. Their expiry and Will Delay count from now."""
+        """Sessions that were connected when the broker ended, which ended their connections;
+        returns how many. Their expiry and Will Delay count from now."""
         count = 0
         last = ""
         while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):

@@ -29,8 +29,8 @@ LOOPBACK: Final = 0
 LOOPBACK_PARTY: Final = TRANSIENT_PARTY
 """Who publishes Wills, as the log sees it."""
 IN_FLIGHT_MAXIMUM: Final = 1_024
-"""Wills published at once: when ten thousand connections break, publishing all their Wills in one turn
-would keep everybody else waiting."""
+"""Wills published at once: when ten thousand connections break, publishing all their Wills in one
+turn would keep everybody else waiting."""
 
 
 @dataclass(frozen=True, slots=True)

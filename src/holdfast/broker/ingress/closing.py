@@ -33,8 +33,9 @@ class Closing:
         self._connections.close(connection, _last_words(connection, reason_code))
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:
-        """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have no
-        way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they are closed."""
+        """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
+        no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they
+        are closed."""
         connection = self._connections.get(handle)
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)

@@ -7,8 +7,8 @@ Invariants:
 1. A handle names one connection from `connection_made` until the turn that finishes it; handles are
    given out again in the order in which they were freed, the longest unused first.
 2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
-3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting, or
-   while the disk is far behind; so what is not decoded and not committed is bounded.
+3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting,
+   or while the disk is far behind; so what is not decoded and not committed is bounded.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
 
 READ_AHEAD_BYTES_MAXIMUM = 524_288
-"""What one connection may have waiting undecoded beyond one packet of the largest size: half of what
-the kernel would take before it calls it a fault, which leaves room for one more read."""
+"""What one connection may have waiting undecoded beyond one packet of the largest size: half of
+what the kernel would take before it calls it a fault, which leaves room for one more read."""
 UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
-"""What may wait for the disk before publishers are read no further: a third of a second of a disk that
-writes 200 MB a second, and the memory for it."""
+"""What may wait for the disk before publishers are read no further: a third of a second of a disk
+that writes 200 MB a second, and the memory for it."""
 WRITE_AHEAD_BYTES = 262_144
 """What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
 
@@ -73,7 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.opened(self)
 
     def get_buffer(self, _size_hint: int) -> bytearray:
-        """Everybody reads into the one buffer, which is empty again when `buffer_updated` returns."""
+        """Everybody reads into the one buffer, which is empty again when `buffer_updated`
+        returns."""
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
@@ -210,7 +211,8 @@ class Connections:
                 connection.transport.resume_reading()
 
     def finished(self) -> list[Connection]:
-        """After a turn: connections whose peer has gone and of which nothing more can be decoded."""
+        """After a turn: connections whose peer has gone and of which nothing more can be
+        decoded."""
         if not self._ended:
             return []
         now_us = self._now_us()

@@ -2,8 +2,8 @@
 
 Owns: what happens to a control packet. Never: sees PUBLISH, an acknowledgement or PINGREQ.
 
-Invariant: the inbox holds a connection from a control packet until it is released here, so packets of
-one client take effect in the order in which they were sent.
+Invariant: the inbox holds a connection from a control packet until it is released here, so packets
+of one client take effect in the order in which they were sent.
 
 Flow: Inbox.decode -> here -> admission, sessions, answers.
 """

@@ -1,4 +1,5 @@
-"""A session's subscriptions as the kernel's tables: routes for what comes, terms for what is stored.
+"""A session's subscriptions as the kernel's tables: routes for what comes, terms for what is
+stored.
 
 Owns: that both kernel tables say the same. Never: decides what is granted.
 

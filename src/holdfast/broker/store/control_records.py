@@ -39,7 +39,8 @@ class ControlRecords:
         self._ahead: dict[tuple[int, bytes], _Ahead] = {}
 
     def recover(self, next_number: int) -> int:
-        """Brings the view in line with a log that was just opened; returns how many records it read."""
+        """Brings the view in line with a log that was just opened; returns how many records it
+        read."""
         try:
             ahead = self._view.applied() >= max(next_number, 1)
         except sqlite3.DatabaseError:
@@ -86,7 +87,7 @@ class ControlRecords:
         applied = self._view.applied()
         while records := self._log.controls(applied + 1, BATCH_RECORDS_MAXIMUM):
             self._view.apply(records)
-            for number, table, key, value in records:
+            for number, table, key, _value in records:
                 self._log.control_in_force(table, key, number)
                 self._forget(table, key)
             applied = records[-1][0]

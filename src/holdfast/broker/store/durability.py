@@ -1,13 +1,14 @@
 """What waits for the disk: the one place that decides when an answer may leave.
 
 "Acknowledged" means: what it acknowledges is in force after a crash at any later moment, as far as
-the setting `durability` promises (`fsync`: loss of power; `os`: death of this process; `memory`: none).
+the setting `durability` promises (`fsync`: loss of power; `os`: death of this process; `memory`:
+none).
 
 1. PUBACK and PUBREC wait for the message, PUBCOMP for the released packet identifier, a PUBLISH of
    QoS 2 to a subscriber for its packet identifier: the kernel holds them (`Dispatch.admit`,
    `Dispatch.settle`), because there is one for every message.
-2. CONNACK waits for the control records that its session wrote: a new or changed persistent session,
-   the removal of an old one. Until it has left nothing else is sent or read (`Waiting`).
+2. CONNACK waits for the control records that its session wrote: a new or changed persistent
+   session, the removal of an old one. Until it has left nothing else is sent or read (`Waiting`).
 3. SUBACK and UNSUBACK of a persistent session wait for its subscriptions (`answer`).
 4. Everything else waits for nothing: a subscriber's PUBACK, PINGRESP, QoS 0, and whatever belongs
    to a session that ends with its connection.

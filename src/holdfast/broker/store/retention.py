@@ -16,7 +16,8 @@ AGE_PERIOD_US = 600_000_000
 """How often the age of the oldest segment is looked at: messages are kept for days, so ten minutes
 more or less are nothing."""
 SIZE_PERIOD_US = 5_000_000
-"""How often the size of the log is looked at: a disk that writes 200 MB a second adds one gigabyte."""
+"""How often the size of the log is looked at: a disk that writes 200 MB a second adds one
+gigabyte."""
 
 
 class Retention:

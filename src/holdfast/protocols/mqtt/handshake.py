@@ -126,7 +126,7 @@ def refused(refusal: Refusal) -> dict[str, Any]:
 
 def plan_disconnect_expiry_s(
     opening: Opening, offer: Offer, requested_s: int | None
-) -> int | None | Refusal:
+) -> int | Refusal | None:
     """How long the session is kept after a DISCONNECT that asks for this, or a protocol error."""
     if requested_s is None:
         return opening.expiry_s

@@ -14,7 +14,8 @@ Properties = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Will:
-    """What is published if the connection ends in any other way than the client's own DISCONNECT."""
+    """What is published if the connection ends in any other way than the client's own
+    DISCONNECT."""
 
     topic_name: str
     payload: bytes

@@ -86,13 +86,15 @@ class SessionPolicy:
     ttl_s: int
     """For sessions that the protocol would keep for ever; 0 or less keeps them."""
     strict_expiry: bool
-    """True: Clean Start 0 with expiry 0 ends with its connection in MQTT 5, as the standard says."""
+    """True: Clean Start 0 with expiry 0 ends with its connection in MQTT 5, as the standard
+    says."""
 
 
 def plan_expiry_s(
     policy: SessionPolicy, *, protocol_version: int, clean_start: bool, requested_s: int | None
 ) -> int | None:
-    """How long a new connection's session is kept; `requested_s` is `None` where CONNECT says nothing."""
+    """How long a new connection's session is kept; `requested_s` is `None` where CONNECT says
+    nothing."""
     kept_without_limit = policy.ttl_s if policy.ttl_s > 0 else None
     if protocol_version < 5:
         return 0 if clean_start else kept_without_limit

@@ -18,7 +18,8 @@ class Ending(Enum):
 
 
 def plan_will(session: Session, ending: Ending, now_us: int) -> int | None:
-    """When the Will of a connected session is due once its connection has ended so; `None`: never."""
+    """When the Will of a connected session is due once its connection has ended so; `None`:
+    never."""
     if session.will is None or ending is Ending.NORMAL:
         return None
     delay_s = session.will.delay_interval_s
