@@ -167,6 +167,9 @@ class Outboxes:
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection."""
     def waiting_bytes(self, connection: int) -> int: ...
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, packet identifier): stored messages that could not be encoded since the last call, for
+        `Dispatch.refuse`."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
         messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
@@ -376,6 +379,9 @@ class Dispatch:
         """A delivery that could not be encoded (too large for the client) counts as done."""
     def waiting(self) -> bool:
         """True if a further turn has work without any new arrival or commit (a queue reads on)."""
+    def awaits_commit(self) -> bool:
+        """True if a message or an answer waits until the log is durable further on: the committer should be woken.
+        Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
     def answered(self) -> list[tuple[int, int]]:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
     def refused(self) -> list[tuple[int, int]]:
