@@ -20,6 +20,16 @@ pub const TOPIC_LEVELS_MAXIMUM: usize = 128;
 /// client cost a bounded amount.
 pub const ROUTE_CACHE_TOPICS_MAXIMUM: usize = 65_536;
 
+/// The longest topic name whose matches are remembered: together with the number of topics it bounds their bytes.
+pub const ROUTE_CACHE_TOPIC_BYTES_MAXIMUM: usize = 1_024;
+
+/// Targets remembered over all topics (some 50 bytes each): many subscribers to `#` times many topics would be gigabytes.
+pub const ROUTE_CACHE_TARGETS_MAXIMUM: usize = 1_048_576;
+
+/// Changed filters that a remembered topic is compared with before it is looked up afresh: comparing it with so many
+/// costs about as much as one look-up.
+pub const ROUTE_CHANGES_MAXIMUM: usize = 64;
+
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 

@@ -1,1 +1,5 @@
 //! Placeholder of the stage.
+
+pub mod cursor;
+pub mod ranges;
+pub mod selection;
