@@ -61,7 +61,9 @@ class BrokerProcess:
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.http_address}/health/ready", timeout=1) as it:
+            with urllib.request.urlopen(
+                f"http://{self.http_address}/health/ready", timeout=1
+            ) as it:
                 return bool(it.status == 200)
         except OSError:
             return False

@@ -1,4 +1,5 @@
-"""From a fleet's messages, through a broker that is killed, to two subscribers, a Spark table and a picture.
+"""From a fleet's messages, through a broker that is killed, to two subscribers, a Spark table and a
+picture.
 
 Run by `make demo`. Ends by itself; the exit code is 0 only if every count agrees.
 """

@@ -1,8 +1,8 @@
 """A fleet of RFID readers: ordinary MQTT clients that report tag reads, as an FX9600 does.
 
-Reader `i` uses QoS 1 or 2 and MQTT 5 or 3.1.1 in turn. Some reports are sent twice, some are late, some are
-malformed. A message counts as acknowledged at PUBACK (QoS 1) or PUBCOMP (QoS 2). What a reader has not been told is
-stored, its own client sends again after a reconnect.
+Reader `i` uses QoS 1 or 2 and MQTT 5 or 3.1.1 in turn. Some reports are sent twice, some are late,
+some are malformed. A message counts as acknowledged at PUBACK (QoS 1) or PUBCOMP (QoS 2). What a
+reader has not been told is stored, its own client sends again after a reconnect.
 """
 
 import json
@@ -46,7 +46,8 @@ def connect(made: mqtt.Client, port: int) -> None:
 
 @dataclass
 class Ledger:
-    """What the fleet knows of its own messages, by payload: a report that is sent twice counts twice."""
+    """What the fleet knows of its own messages, by payload: a report that is sent twice counts
+    twice."""
 
     sent: Counter[bytes] = field(default_factory=Counter)
     acknowledged: Counter[bytes] = field(default_factory=Counter)
@@ -158,7 +159,8 @@ class Fleet:
             reader.connect(port)
 
     def report_for(self, seconds: float, reports_per_second: float) -> None:
-        """Reports at an even pace. The broker may be away meanwhile: then the clients keep what they have."""
+        """Reports at an even pace. The broker may be away meanwhile: then the clients keep what
+        they have."""
         began, done = time.monotonic(), 0
         while (passed := time.monotonic() - began) < seconds:
             while done < passed * reports_per_second:

@@ -1,4 +1,5 @@
-"""The pipeline's side of the demo: every stored message into a table, then the tag reads among them."""
+"""The pipeline's side of the demo: every stored message into a table, then the tag reads among
+them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from holdfast.pipeline.session import local_session
 from holdfast.pipeline.transform.tag_reads import deduplicated, parsed, rejected
 
 QUIET = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""The demo's Java runs for seconds: a quick start is worth more to it than the best machine code."""
+"""The demo's Java runs for seconds: a quick start is worth more to it than the best machine
+code."""
 
 
 @dataclass(frozen=True)

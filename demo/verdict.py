@@ -1,4 +1,5 @@
-"""Do the counts agree? Every acknowledged message at each subscriber and in the table; QoS 2 exactly once."""
+"""Do the counts agree? Every acknowledged message at each subscriber and in the table; QoS 2
+exactly once."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ class Arrived:
     duplicated: int
     """Of QoS 2, where each must come exactly once."""
     repeated: int
-    """Of QoS 1, which promises at least once: sent again since an acknowledgement was on its way when the broker
-    was killed."""
+    """Of QoS 1, which promises at least once: sent again since an acknowledgement was on its way
+    when the broker was killed."""
 
 
 def compare(where: str, ledger: Ledger, found: Counter[bytes]) -> Arrived:

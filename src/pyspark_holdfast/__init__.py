@@ -1,4 +1,5 @@
-"""Make `spark.read.format("holdfast")` work: Spark looks for `DefaultSource` in modules named `pyspark_*`."""
+"""Make `spark.read.format("holdfast")` work: Spark looks for `DefaultSource` in modules named
+`pyspark_*`."""
 
 from holdfast.pipeline.source import HoldfastSource as DefaultSource
 

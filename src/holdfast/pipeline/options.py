@@ -69,7 +69,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
     broker, data_dir = options.get("broker"), options.get("dataDir")
     if (broker is None) == (data_dir is None):
         raise OptionError("broker", "or 'dataDir' must be given, and not both")
-    for at, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
+    for at, time in (
+        ("startingOffsets", "startingTimestamp"),
+        ("endingOffsets", "endingTimestamp"),
+    ):
         if at in options and time in options:
             raise OptionError(time, f"cannot be combined with '{at}'")
     return Options(
@@ -91,7 +94,9 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, value in given.items():
         if name.lower() in _SPARK_ITS_OWN:
-            raise OptionError(name, "is not used; give 'broker' or 'dataDir', and load() without a path")
+            raise OptionError(
+                name, "is not used; give 'broker' or 'dataDir', and load() without a path"
+            )
         if name.lower() not in _KNOWN_LOWER:
             raise OptionError(name, f"is unknown; there are {', '.join(KNOWN)}")
         found[_KNOWN_LOWER[name.lower()]] = value.strip()
@@ -101,7 +106,9 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise OptionError("broker", f"must be host:port of the broker's HTTP listener, not {text!r}")
+        raise OptionError(
+            "broker", f"must be host:port of the broker's HTTP listener, not {text!r}"
+        )
     return text
 
 
@@ -119,7 +126,9 @@ def _boundary(option: str, text: str | None) -> Boundary | None:
     """earliest, latest, an offset, or an offset per shard as JSON: {"0": 17}."""
     if text is None or text in ("earliest", "latest"):
         return text
-    wrong = OptionError(option, f"must be earliest, latest, a number or {{\"0\": number}}, not {text!r}")
+    wrong = OptionError(
+        option, f'must be earliest, latest, a number or {{"0": number}}, not {text!r}'
+    )
     try:
         value = json.loads(text)
     except ValueError:
@@ -132,7 +141,8 @@ def _boundary(option: str, text: str | None) -> Boundary | None:
 
 
 def _time_us(option: str, text: str | None) -> int | None:
-    """Milliseconds since 1970, as Spark's Kafka source has it, or ISO 8601 (UTC unless it says so)."""
+    """Milliseconds since 1970, as Spark's Kafka source has it, or ISO 8601 (UTC unless it says
+    so)."""
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 16:

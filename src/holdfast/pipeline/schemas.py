@@ -72,9 +72,11 @@ TAG_READ_REPORT = StructType(
         StructField("unparsed", StringType()),
     ]
 )
-"""One tag read as the Zebra IoT Connector of a fixed reader reports it; `unparsed` is what was no such object.
+"""One tag read as the Zebra IoT Connector of a fixed reader reports it; `unparsed` is what was no
+such object.
 
-Of `data`, the connector always sends `eventNum`; the operating mode's metadata decide the rest. RSSI is in dBm."""
+Of `data`, the connector always sends `eventNum`; the operating mode's metadata decide the rest.
+RSSI is in dBm."""
 
 TAG_READ = StructType(
     [
@@ -90,7 +92,8 @@ TAG_READ = StructType(
         StructField("reads", IntegerType()),
     ]
 )
-"""A tag read that can be counted on: reader, event number, tag and time are there and well formed."""
+"""A tag read that can be counted on: reader, event number, tag and time are there and well
+formed."""
 
 REJECTED = StructType(
     [

@@ -1,10 +1,12 @@
 """The data source `holdfast`: the log as a batch, and as a stream with exact restarts.
 
-Owns: how options become ranges of offsets, how ranges become partitions, and the offset in checkpoints.
+Owns: how options become ranges of offsets, how ranges become partitions, and the offset in
+checkpoints.
 Never: touches a row; the kernel fills Arrow batches, and they go to Spark as they are.
 
 Invariants:
-1. A partition is (epoch, begin, end), all absolute: read again, on any machine, it gives the same rows.
+1. A partition is (epoch, begin, end), all absolute: read again, on any machine, it gives the same
+   rows.
 2. A stream's offset never lies beyond what is durable, and never moves back.
 3. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
 
@@ -46,7 +48,8 @@ from holdfast.reading.log import (
 from holdfast.reading.remote import RemoteLog
 
 CORES = 2
-"""Partitions of a batch where `minPartitions` does not say: one a core, each further one costs 30 ms."""
+"""Partitions of a batch where `minPartitions` does not say: one a core, each further one costs 30
+ms."""
 OFFSETS_PER_TRIGGER = 500_000
 """A micro-batch that a driver can still take as one Arrow table."""
 SMALL_RANGE = BATCH_ROWS_MAXIMUM
@@ -216,7 +219,8 @@ def format_offset(epoch: str, offset: int) -> dict[str, Any]:
 
 
 def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
-    """The number in a checkpoint's offset, if it belongs to this log and the log still reaches it."""
+    """The number in a checkpoint's offset, if it belongs to this log and the log still reaches
+    it."""
     if document.get("v") != OFFSET_VERSION:
         raise CheckpointError(
             f"holdfast data source: the checkpoint's offset has version {document.get('v')!r}; "

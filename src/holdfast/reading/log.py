@@ -1,4 +1,5 @@
-"""What can be read, whoever holds it: the extent of a log, ranges of it, and the ways in which reading fails.
+"""What can be read, whoever holds it: the extent of a log, ranges of it, and the ways in which
+reading fails.
 
 Owns: the interface of a readable log, and the loop that reads a range in bounded batches.
 Never: knows whether the log is a directory or a broker.
@@ -21,11 +22,13 @@ BATCH_BYTES_MAXIMUM = 4 << 20
 
 
 class UnreadableLogError(Exception):
-    """The log cannot be read at all: no broker there, no log in the directory, an answer that is none."""
+    """The log cannot be read at all: no broker there, no log in the directory, an answer that is
+    none."""
 
 
 class RecordsGoneError(Exception):
-    """Retention has taken the first part of what was asked for: offsets `begin` up to `available_from`."""
+    """Retention has taken the first part of what was asked for: offsets `begin` up to
+    `available_from`."""
 
     def __init__(self, begin: int, available_from: int) -> None:
         super().__init__(
@@ -58,7 +61,8 @@ class Chunk:
 
 
 class ReadableLog(Protocol):
-    """A log that can be read by offset. Filters are MQTT topic filters; none at all means everything."""
+    """A log that can be read by offset. Filters are MQTT topic filters; none at all means
+    everything."""
 
     def extent(self) -> Extent: ...
     def offset_at(self, time_us: int) -> int: ...

@@ -4,7 +4,8 @@ Owns: one connection, kept open between calls.
 Never: caches what it read.
 
 Invariants:
-1. Every request only reads, so one that met a connection that had gone stale is simply asked again, once.
+1. Every request only reads, so one that met a connection that had gone stale is simply asked again,
+   once.
 2. An answer that is not what the interface promises raises; it is never taken for an empty one.
 """
 

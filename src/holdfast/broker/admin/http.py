@@ -5,7 +5,8 @@ Never: writes to the log, or reads on the loop's own thread.
 
 Invariants:
 1. Nothing at or past the durable offset is returned.
-2. Memory is bounded: at most ANSWERS_MAXIMUM answers of READ_BYTES_MAXIMUM exist at once, and a peer that
+2. Memory is bounded: at most ANSWERS_MAXIMUM answers of READ_BYTES_MAXIMUM exist at once, and a
+   peer that
    does not take its answer is cut off.
 3. Every refusal is JSON, `{"error": ..., "detail": ...}`, with the status that fits.
 
@@ -54,7 +55,8 @@ def application(
     statistics: Callable[[], Mapping[str, Any]],
     retention: Mapping[str, int] | None = None,
 ) -> web.Application:
-    """The broker's HTTP interface. The callables are asked at each request, on the loop's thread."""
+    """The broker's HTTP interface. The callables are asked at each request, on the loop's
+    thread."""
     app = web.Application(middlewares=[_refusals_as_json])
     health = Health(ready, statistics)
     reading = Reading(LogReaders(data_dir, durable_offset), retention or {})
@@ -107,7 +109,9 @@ class LogReaders:
 class Health:
     """Is the process alive, does it serve, and what has it counted."""
 
-    def __init__(self, ready: Callable[[], bool], statistics: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, ready: Callable[[], bool], statistics: Callable[[], Mapping[str, Any]]
+    ) -> None:
         self._ready = ready
         self._statistics = statistics
 

@@ -22,7 +22,8 @@ FILTERS_MAXIMUM = 256
 """Each filter is matched against the dictionary of topics once a request."""
 READ_ROWS_MAXIMUM = 16 * BATCH_ROWS_MAXIMUM
 READ_BYTES_MAXIMUM = 4 * BATCH_BYTES_MAXIMUM
-"""An answer is built in memory: this times the number of readers is what the read interface may take."""
+"""An answer is built in memory: this times the number of readers is what the read interface may
+take."""
 PARTS_MAXIMUM = 4096
 OFFSET_MAXIMUM = 2**63 - 1
 MICROSECONDS = 1_000_000

@@ -1,9 +1,11 @@
 """Keep every record of some topics in a table, as it is, exactly once.
 
-Owns: the first job of the pipeline. From here on messages are rows, and retention in the log no longer matters.
+Owns: the first job of the pipeline. From here on messages are rows, and retention in the log no
+longer matters.
 
-What is true after a crash between any two steps: Spark repeats the micro-batch, the table keeps what it has and takes
-what it lacks. Checkpoint and table may even be lost one without the other: a lost checkpoint only costs reading.
+What is true after a crash between any two steps: Spark repeats the micro-batch, the table keeps
+what it has and takes what it lacks. Checkpoint and table may even be lost one without the other: a
+lost checkpoint only costs reading.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,14 @@
 """Append records of the log to a Delta table, each exactly once.
 
 Owns: the version that a table keeps of the log it is made from: the greatest offset that it holds.
-Never: trusts a batch number. Offsets say what is there, so a lost checkpoint or another batch size changes nothing.
+Never: trusts a batch number. Offsets say what is there, so a lost checkpoint or another batch size
+changes nothing.
 
 Invariants:
 1. Rows and version are one commit of the table: both are there, or neither.
 2. The version never moves back; a row at or below it is never written again.
-3. One writer per table, and whole batches in offset order. delta-rs does not refuse a version that was used before,
+3. One writer per table, and whole batches in offset order. delta-rs does not refuse a version that
+   was used before,
    so the table is looked at first, and a second writer would break 2.
 
 Flow: micro-batch -> rows beyond the version -> one commit.
@@ -22,7 +24,8 @@ from pyspark.sql import DataFrame
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
-    """A table of one log: its path, and the log's epoch as the name under which it keeps its version."""
+    """A table of one log: its path, and the log's epoch as the name under which it keeps its
+    version."""
 
     path: str
     epoch: str
@@ -35,7 +38,8 @@ class LogTable:
         return -1 if found is None else found
 
     def append(self, rows: pa.Table) -> int:
-        """Appends the rows that are not there yet; returns how many. True on return: they are in the table."""
+        """Appends the rows that are not there yet; returns how many. True on return: they are in
+        the table."""
         fresh = rows.filter(pc.greater(rows["offset"], self.version()))
         if fresh.num_rows == 0:
             return 0
@@ -45,7 +49,8 @@ class LogTable:
         return fresh.num_rows
 
     def append_batch(self, batch: DataFrame, _batch_id: int) -> None:
-        """For `foreachBatch`. Spark's batch number is not used: the offsets in the rows say more."""
+        """For `foreachBatch`. Spark's batch number is not used: the offsets in the rows say
+        more."""
         self.append(batch.toArrow())
 
     @property

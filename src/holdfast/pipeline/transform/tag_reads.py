@@ -12,7 +12,8 @@ from pyspark.sql import functions as f
 from holdfast.pipeline.schemas import REJECTED, TAG_READ, TAG_READ_REPORT
 
 READ_TIME = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX][XX]"
-"""The connector writes milliseconds and an offset without a colon; a colon or `Z` is taken as well."""
+"""The connector writes milliseconds and an offset without a colon; a colon or `Z` is taken as
+well."""
 HEX_IDENTIFIER = "^([0-9A-Fa-f]{4})+$"
 """An EPC bank is read in words of 16 bits."""
 
@@ -31,8 +32,9 @@ def rejected(raw: DataFrame) -> DataFrame:
 def deduplicated(reads: DataFrame) -> DataFrame:
     """Each read once, as it came first.
 
-    A reader that was not sure of its last reports sends them again, and QoS 1 may repeat a message: in both cases
-    the same reader repeats the same event number. So that pair is the key, and nothing else is.
+    A reader that was not sure of its last reports sends them again, and QoS 1 may repeat a message:
+    in both cases the same reader repeats the same event number. So that pair is the key, and
+    nothing else is.
     """
     order = Window.partitionBy("hostName", "eventNum").orderBy("offset")
     first = reads.withColumn("place", f.row_number().over(order)).where(f.col("place") == 1)
