@@ -1,7 +1,6 @@
 """From the log to tables, in PySpark.
 
-    log --source--> raw --transform--> parsed + rejected --transform--> deduplicated --load-->
-    tables
+    log --source--> raw --transform--> parsed + rejected --load--> tables
 
 `source` is the data source `holdfast`; `transform/` holds functions from DataFrame to DataFrame;
 `load/` writes a table so that writing again changes nothing; `jobs/` joins them. The pipeline reads

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from holdfast.pipeline.schemas import DEFAULT_COLUMNS, READ_COLUMNS
 from holdfast.kernel import is_valid_topic_filter
+from holdfast.pipeline.schemas import DEFAULT_COLUMNS, READ_COLUMNS
 
 Boundary = Literal["earliest", "latest"] | int
 
@@ -124,8 +124,12 @@ def _filters(text: str | None) -> tuple[str, ...]:
 
 def _boundary(option: str, text: str | None) -> Boundary | None:
     """earliest, latest, an offset, or an offset per shard as JSON: {"0": 17}."""
-    if text is None or text in ("earliest", "latest"):
-        return text
+    if text is None:
+        return None
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
     wrong = OptionError(
         option, f'must be earliest, latest, a number or {{"0": number}}, not {text!r}'
     )
@@ -141,8 +145,7 @@ def _boundary(option: str, text: str | None) -> Boundary | None:
 
 
 def _time_us(option: str, text: str | None) -> int | None:
-    """Milliseconds since 1970, as Spark's Kafka source has it, or ISO 8601 (UTC unless it says
-    so)."""
+    """Milliseconds since 1970, as for Spark's Kafka source, or ISO 8601 (UTC by default)."""
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 16:

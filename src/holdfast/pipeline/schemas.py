@@ -48,6 +48,7 @@ DEFAULT_COLUMNS = (
 
 
 def read_schema(columns: tuple[str, ...]) -> StructType:
+    """Spark's schema of these columns."""
     return StructType([StructField(name, READ_COLUMNS[name][1]) for name in columns])
 
 
@@ -72,9 +73,9 @@ TAG_READ_REPORT = StructType(
         StructField("unparsed", StringType()),
     ]
 )
-"""One tag read as the Zebra IoT Connector of a fixed reader reports it; `unparsed` is what was no
-such object.
+"""One tag read as the Zebra IoT Connector of a fixed reader reports it.
 
+`unparsed` is what was no such object.
 Of `data`, the connector always sends `eventNum`; the operating mode's metadata decide the rest.
 RSSI is in dBm."""
 
@@ -92,8 +93,7 @@ TAG_READ = StructType(
         StructField("reads", IntegerType()),
     ]
 )
-"""A tag read that can be counted on: reader, event number, tag and time are there and well
-formed."""
+"""A tag read that can be counted on: reader, event number, tag and time are well formed."""
 
 REJECTED = StructType(
     [

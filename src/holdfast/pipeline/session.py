@@ -17,8 +17,8 @@ CHECKPOINT_FILES = (
 def recommended_settings(cores: int) -> dict[str, str]:
     """Settings measured to matter here; a job may override each."""
     return {
-        # Batches reach the JVM by a Unix socket: reading is 20 % faster, a micro-batch 35 ms
-        # shorter. "spark.python.unix.domain.socket.enabled": "true",
+        # Batches reach the JVM faster, and a micro-batch is 35 ms shorter.
+        "spark.python.unix.domain.socket.enabled": "true",
         # Renames instead of checksummed streams: 40 ms less a micro-batch. For local disks.
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         # A checkpoint keeps this number, so that it must be right before the first run.

@@ -48,8 +48,7 @@ from holdfast.reading.log import (
 from holdfast.reading.remote import RemoteLog
 
 CORES = 2
-"""Partitions of a batch where `minPartitions` does not say: one a core, each further one costs 30
-ms."""
+"""Partitions where `minPartitions` does not say: one a core, each further one costs 30 ms."""
 OFFSETS_PER_TRIGGER = 500_000
 """A micro-batch that a driver can still take as one Arrow table."""
 SMALL_RANGE = BATCH_ROWS_MAXIMUM
@@ -81,6 +80,7 @@ def _opened(broker: str | None, data_dir: str | None) -> ReadableLog:
 
 
 def open_log(options: Options) -> ReadableLog:
+    """The log that the options name; the same object for the same log in one process."""
     return _opened(options.broker, options.data_dir)
 
 
@@ -89,18 +89,22 @@ class HoldfastSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """What `format(...)` is told."""
         return "holdfast"
 
     def schema(self) -> StructType:
+        """The columns that the options ask for."""
         return read_schema(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
+        """For `spark.read`."""
         options = parse_options(self.options)
         if options.offsets_per_trigger is not None:
             raise OptionError("maxOffsetsPerTrigger", "is for streams; this is a batch")
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+        """For `spark.readStream`."""
         options = parse_options(self.options)
         if options.ending_offset is not None:
             raise OptionError("endingOffsets", "is for batches; a stream has no end")
@@ -116,7 +120,9 @@ class _RangeReader:
         self.options = options
         self._schema = schema
 
-    def read(self, partition: LogRange) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, as Arrow batches."""
+        assert isinstance(partition, LogRange)
         log = open_log(self.options)
         check_epoch(partition.epoch, log.extent(), "the plan of this query")
         target = to_arrow_schema(self._schema, timezone="UTC")
@@ -136,6 +142,7 @@ class BatchReader(_RangeReader, DataSourceReader):
     """One look at the log: "latest" is resolved once, when the query is planned."""
 
     def partitions(self) -> list[LogRange]:
+        """The whole range, split; called once a query."""
         log = open_log(self.options)
         extent = log.extent()
         begin = _starting(self.options, extent, log, default="earliest")
@@ -151,18 +158,22 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins."""
         log = open_log(self.options)
         extent = log.extent()
         begin = _starting(self.options, extent, log, default="latest")
         return format_offset(extent.epoch, max(begin, extent.begin))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a micro-batch takes unless the trigger says otherwise."""
         return ReadMaxRows(self.options.offsets_per_trigger or OFFSETS_PER_TRIGGER)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is durable now is all that this query will read."""
         self._target = open_log(self.options).extent().end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch; `start` itself if there is nothing to read."""
         log = open_log(self.options)
         extent = log.extent()
         begin = parse_offset(start, extent)
@@ -178,10 +189,12 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return format_offset(extent.epoch, max(begin, end))
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The durable end, for the query's progress: the difference is its lag."""
         extent = open_log(self.options).extent()
         return format_offset(extent.epoch, extent.end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
+        """The ranges of one micro-batch; the same again when it is repeated."""
         log = open_log(self.options)
         extent = log.extent()
         return plan_ranges(
@@ -205,9 +218,10 @@ def plan_ranges(
 
 
 def tell_loss(options: Options, begin: int, available_from: int) -> None:
+    """Raises or warns, as `failOnDataLoss` says."""
     text = (
-        f"holdfast data source: offsets {begin} to {available_from - 1} of {', '.join(options.filters)} "
-        f"have been removed by retention; the log begins at offset {available_from}"
+        f"holdfast data source: offsets {begin} to {available_from - 1} have been removed by "
+        f"retention (read: {', '.join(options.filters)}); the log begins at offset {available_from}"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. To go on without them set failOnDataLoss to false")
@@ -215,12 +229,12 @@ def tell_loss(options: Options, begin: int, available_from: int) -> None:
 
 
 def format_offset(epoch: str, offset: int) -> dict[str, Any]:
+    """An offset as it stands in a checkpoint."""
     return {"v": OFFSET_VERSION, "epoch": epoch, "o": offset}
 
 
 def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
-    """The number in a checkpoint's offset, if it belongs to this log and the log still reaches
-    it."""
+    """The number in a checkpoint's offset, if it is of this log and the log still reaches it."""
     if document.get("v") != OFFSET_VERSION:
         raise CheckpointError(
             f"holdfast data source: the checkpoint's offset has version {document.get('v')!r}; "
@@ -237,6 +251,7 @@ def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
 
 
 def check_epoch(epoch: str, extent: Extent, owner: str) -> None:
+    """Refuses to mix two logs: their offsets mean different messages."""
     if epoch != extent.epoch:
         raise CheckpointError(
             f"holdfast data source: {owner} belongs to the log with epoch {epoch}, but this is the "

@@ -2,8 +2,7 @@
 over HTTP.
 
     LogDirectory (kernel, files) --+
-                                   +--> extent, split, offset_at, end_after_rows, read -->
-                                   RecordBatch
+                                   +--> extent, split, read --> RecordBatch
     RemoteLog (HTTP, Arrow stream) +
 
 The broker's read interface, the Spark source and the command line stand on this package, so that

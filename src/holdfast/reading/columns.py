@@ -54,12 +54,12 @@ def _array(kind: pa.DataType, rows: int, buffers: Sequence[Any]) -> pa.Array:
 def _map_array(rows: int, buffers: Sequence[Any]) -> pa.Array:
     """A map has no buffers but offsets: its keys and values are two string columns below it."""
     offsets, key_offsets, key_data, value_offsets, value_data = map(_buffer, buffers)
-    pairs = offsets.size // 4 - 1
-    keys = pa.StringArray.from_buffers(pairs, key_offsets, key_data)
-    values = pa.StringArray.from_buffers(pairs, value_offsets, value_data)
-    count = pa.Int32Array.from_buffers(pa.int32(), rows + 1, [None, offsets])[rows].as_py()
+    pairs = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets])[rows].as_py()
     entries = pa.StructArray.from_arrays(
-        [keys.slice(0, count), values.slice(0, count)],
+        [
+            pa.StringArray.from_buffers(pairs, key_offsets, key_data),
+            pa.StringArray.from_buffers(pairs, value_offsets, value_data),
+        ],
         fields=[PROPERTIES.key_field, PROPERTIES.item_field],
     )
     return pa.Array.from_buffers(PROPERTIES, rows, [None, offsets], children=[entries])

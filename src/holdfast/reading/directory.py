@@ -37,16 +37,20 @@ class LogDirectory:
             raise UnreadableLogError(f"no readable log in {directory}: {problem}") from problem
 
     def extent(self) -> Extent:
+        """Which log it is, and what of it can be read now."""
         reader = self._refreshed()
         return Extent(reader.epoch(), reader.begin_offset(), reader.end_offset())
 
     def segments(self) -> list[dict[str, object]]:
+        """The files that the log lies in."""
         return self._refreshed().segments()
 
     def offset_at(self, time_us: int) -> int:
+        """The first offset appended at or after a time."""
         return self._refreshed().offset_at(time_us)
 
     def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+        """The end of a range with so many matching messages, `end` at most."""
         return self._refreshed().end_after_rows(
             _encoded(filters), from_offset=begin, to_offset=end, rows=rows
         )
@@ -54,6 +58,7 @@ class LogDirectory:
     def split(
         self, filters: Sequence[str], begin: int, end: int, parts: int
     ) -> list[tuple[int, int]]:
+        """Ranges of about equal bytes that cover the range."""
         return self._refreshed().split(
             _encoded(filters), from_offset=begin, to_offset=end, parts=parts
         )
@@ -68,6 +73,7 @@ class LogDirectory:
         rows_maximum: int = BATCH_ROWS_MAXIMUM,
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
+        """The matching messages from `begin` on, up to a number of rows and bytes."""
         reader = self._refreshed()
         available_from = reader.begin_offset()
         if begin < available_from:

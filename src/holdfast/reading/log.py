@@ -64,12 +64,20 @@ class ReadableLog(Protocol):
     """A log that can be read by offset. Filters are MQTT topic filters; none at all means
     everything."""
 
-    def extent(self) -> Extent: ...
-    def offset_at(self, time_us: int) -> int: ...
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int: ...
+    def extent(self) -> Extent:
+        """Which log it is, and what of it can be read now."""
+
+    def offset_at(self, time_us: int) -> int:
+        """The first offset appended at or after a time."""
+
+    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+        """The end of a range with so many matching messages, `end` at most."""
+
     def split(
         self, filters: Sequence[str], begin: int, end: int, parts: int
-    ) -> list[tuple[int, int]]: ...
+    ) -> list[tuple[int, int]]:
+        """Ranges of about equal bytes that cover the range."""
+
     def read(
         self,
         filters: Sequence[str],

@@ -40,20 +40,24 @@ class RemoteLog:
         self._connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
 
     def extent(self) -> Extent:
+        """Which log it is, and what of it can be read now."""
         answer = self._document("/v1/log", [])
         shard = answer["shards"][0]
         return Extent(answer["epoch"], shard["begin"], shard["end"])
 
     def offset_at(self, time_us: int) -> int:
+        """The first offset appended at or after a time."""
         return int(self._document("/v1/log/offset", [("time", time_us)])["offset"])
 
     def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+        """The end of a range with so many matching messages, `end` at most."""
         query = [*_range(filters, begin, end), ("rows", rows)]
         return int(self._document("/v1/log/end", query)["end"])
 
     def split(
         self, filters: Sequence[str], begin: int, end: int, parts: int
     ) -> list[tuple[int, int]]:
+        """Ranges of about equal bytes that cover the range."""
         query = [*_range(filters, begin, end), ("parts", parts)]
         parts_found = self._document("/v1/log/plan", query)["parts"]
         return [(part["from"], part["to"]) for part in parts_found]
@@ -68,6 +72,7 @@ class RemoteLog:
         rows_maximum: int = BATCH_ROWS_MAXIMUM,
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
+        """The matching messages from `begin` on, up to a number of rows and bytes."""
         query = _range(filters, begin, end)
         query += [("max_rows", rows_maximum), ("max_bytes", bytes_maximum)]
         if columns is not None:

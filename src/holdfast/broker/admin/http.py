@@ -6,8 +6,7 @@ Never: writes to the log, or reads on the loop's own thread.
 Invariants:
 1. Nothing at or past the durable offset is returned.
 2. Memory is bounded: at most ANSWERS_MAXIMUM answers of READ_BYTES_MAXIMUM exist at once, and a
-   peer that
-   does not take its answer is cut off.
+   peer that does not take its answer is cut off.
 3. Every refusal is JSON, `{"error": ..., "detail": ...}`, with the status that fits.
 
 Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
@@ -55,8 +54,7 @@ def application(
     statistics: Callable[[], Mapping[str, Any]],
     retention: Mapping[str, int] | None = None,
 ) -> web.Application:
-    """The broker's HTTP interface. The callables are asked at each request, on the loop's
-    thread."""
+    """The broker's HTTP interface. The callables are asked per request, on the loop's thread."""
     app = web.Application(middlewares=[_refusals_as_json])
     health = Health(ready, statistics)
     reading = Reading(LogReaders(data_dir, durable_offset), retention or {})
@@ -94,6 +92,7 @@ class LogReaders:
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[LogDirectory]:
+        """A reader that sees what is durable now."""
         async with self._places:
             if self._idle:
                 reader = self._idle.pop()
@@ -116,14 +115,17 @@ class Health:
         self._statistics = statistics
 
     async def live(self, _request: web.Request) -> web.Response:
+        """The process answers; nothing more is promised."""
         return web.json_response({"status": "live"})
 
     async def ready(self, _request: web.Request) -> web.Response:
+        """200 once clients are served, 503 before."""
         if self._ready():
             return web.json_response({"status": "ready"})
         return web.json_response({"status": "starting"}, status=503)
 
     async def metrics(self, _request: web.Request) -> web.Response:
+        """All counters, as Prometheus text."""
         text = metrics.format_metrics(self._statistics())
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
@@ -137,6 +139,7 @@ class Reading:
         self._answers = asyncio.Semaphore(ANSWERS_MAXIMUM)
 
     async def log(self, request: web.Request) -> web.Response:
+        """Which log it is, where it begins and ends, and the files that it lies in."""
         query.known_only(request.query)
         async with self._readers.lend() as reader:
             extent = await asyncio.to_thread(reader.extent)
@@ -147,6 +150,7 @@ class Reading:
         )
 
     async def offset(self, request: web.Request) -> web.Response:
+        """The first offset appended at or after a time."""
         query.known_only(request.query, "time")
         time_us = query.time_us(request.query)
         async with self._readers.lend() as reader:
@@ -154,6 +158,7 @@ class Reading:
         return web.json_response({"offset": offset, "time_us": time_us})
 
     async def plan(self, request: web.Request) -> web.Response:
+        """Ranges of about equal bytes that cover a range, for readers in parallel."""
         query.known_only(request.query, "filter", "from", "to", "parts")
         filters = query.filters(request.query)
         parts = query.number(request.query, "parts", 1, 1, query.PARTS_MAXIMUM)
@@ -163,6 +168,7 @@ class Reading:
         return web.json_response({"parts": [{"from": first, "to": to} for first, to in ranges]})
 
     async def end(self, request: web.Request) -> web.Response:
+        """Where a range ends that has so many matching messages."""
         query.known_only(request.query, "filter", "from", "to", "rows")
         filters = query.filters(request.query)
         rows = query.number(request.query, "rows", None, 1, query.OFFSET_MAXIMUM)
@@ -172,6 +178,7 @@ class Reading:
         return web.json_response({"end": found})
 
     async def records(self, request: web.Request) -> web.StreamResponse:
+        """Matching messages as an Arrow stream, up to a number of rows and bytes."""
         names = ("filter", "from", "to", "max_rows", "max_bytes", "columns")
         query.known_only(request.query, *names)
         filters, columns = query.filters(request.query), query.columns(request.query)

@@ -22,20 +22,21 @@ FILTERS_MAXIMUM = 256
 """Each filter is matched against the dictionary of topics once a request."""
 READ_ROWS_MAXIMUM = 16 * BATCH_ROWS_MAXIMUM
 READ_BYTES_MAXIMUM = 4 * BATCH_BYTES_MAXIMUM
-"""An answer is built in memory: this times the number of readers is what the read interface may
-take."""
+"""An answer is built in memory; this times the answers at once is what reading may take."""
 PARTS_MAXIMUM = 4096
 OFFSET_MAXIMUM = 2**63 - 1
 MICROSECONDS = 1_000_000
 
 
 def known_only(query: MultiMapping[str], *names: str) -> None:
+    """Refuses a parameter that is not one of these."""
     for name in query:
         if name not in names:
             raise refusal(f"unknown parameter {name!r}; known here: {', '.join(names) or 'none'}")
 
 
 def filters(query: MultiMapping[str]) -> list[str]:
+    """The MQTT filters of the request; none at all means everything."""
     given = query.getall("filter", [])
     if len(given) > FILTERS_MAXIMUM:
         raise refusal(f"at most {FILTERS_MAXIMUM} filters, not {len(given)}")
@@ -46,6 +47,7 @@ def filters(query: MultiMapping[str]) -> list[str]:
 
 
 def columns(query: MultiMapping[str]) -> list[str] | None:
+    """The columns that were asked for, or `None` for all."""
     if "columns" not in query:
         return None
     names = query["columns"].split(",")
@@ -92,4 +94,5 @@ def time_us(query: Mapping[str, str]) -> int:
 
 
 def refusal(detail: str) -> web.HTTPBadRequest:
+    """The answer to a wrong parameter."""
     return web.HTTPBadRequest(text=detail)

@@ -11,7 +11,7 @@ lost checkpoint only costs reading.
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.pipeline.load.delta import LogTable
 from holdfast.pipeline.options import parse_options
