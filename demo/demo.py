@@ -44,6 +44,7 @@ class Outcome:
     outage_s: float
 
     def agrees(self) -> bool:
+        """True if nothing was lost or doubled anywhere, and every end counts the same."""
         ledger = self.fleet.ledger
         return (
             ledger.sent == ledger.acknowledged
@@ -64,10 +65,12 @@ class Progress:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
+        """Prints a line at once."""
         print(f"[{time.monotonic() - self._began:5.1f} s] {text}", flush=True)
 
 
 def main() -> int:
+    """Plays the demo in a fresh directory, and ends everything that it started."""
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
     broker = BrokerProcess(OUTPUT / "data", OUTPUT / "broker.log")
@@ -84,6 +87,7 @@ def main() -> int:
 
 
 def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Progress) -> Outcome:
+    """The story, in its order."""
     progress.say(f"broker ready after {broker.start():.2f} s on port {broker.mqtt_port}")
     opening = threading.Thread(target=pipeline.open)
     opening.start()
@@ -178,6 +182,7 @@ def settle(fleet: Fleet, subscribers: list[Subscriber], progress: Progress) -> N
 
 
 def format_report(outcome: Outcome) -> str:
+    """The counts side by side."""
     ledger = outcome.fleet.ledger
     sent, acknowledged = ledger.sent.total(), ledger.acknowledged.total()
     lines = [

@@ -74,6 +74,7 @@ class Reader:
         self._answered: deque[int] = deque()
 
     def connect(self, port: int) -> None:
+        """Connects; from then on the client keeps itself connected."""
         connect(self._client, port)
 
     def report(self) -> None:
@@ -92,6 +93,7 @@ class Reader:
         return len(self._waiting)
 
     def stop(self) -> None:
+        """Ends the client's thread."""
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -155,6 +157,7 @@ class Fleet:
         self.readers = [Reader(number, self.ledger, seed) for number in range(readers)]
 
     def connect(self, port: int) -> None:
+        """Connects all of them."""
         for reader in self.readers:
             reader.connect(port)
 
@@ -170,8 +173,10 @@ class Fleet:
             time.sleep(0.02)
 
     def collect(self) -> int:
+        """Books what has been acknowledged; returns how many messages still wait."""
         return sum(reader.collect() for reader in self.readers)
 
     def stop(self) -> None:
+        """Ends all of them."""
         for reader in self.readers:
             reader.stop()

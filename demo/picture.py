@@ -8,7 +8,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402 - the backend must be chosen first.
+from matplotlib import pyplot as plt
 
 BUCKET_S = 0.25
 

@@ -40,6 +40,7 @@ class Subscriber:
         self._client.loop_stop()
 
     def come_back(self) -> None:
+        """Takes its session up again."""
         connect(self._client, self._port)
 
     def _on_subscribe(self, *_arguments: Any) -> None:

@@ -39,6 +39,7 @@ class Pipeline:
         self._spark: SparkSession | None = None
 
     def open(self) -> None:
+        """Starts Spark; takes some seconds."""
         self._spark = local_session("holdfast demo", settings=QUIET)
         self._spark.sparkContext.setLogLevel("ERROR")
 
@@ -55,9 +56,11 @@ class Pipeline:
         self.open()
 
     def rows(self) -> pa.Table:
+        """The table as it is, by another reader than Spark."""
         return DeltaTable(self._plan.table).to_pyarrow_table(columns=["offset", "value", "qos"])
 
     def reads(self) -> Reads:
+        """The tag reads in the table."""
         assert self._spark is not None
         raw = self._spark.read.parquet(*DeltaTable(self._plan.table).file_uris())
         good = parsed(raw)
@@ -69,6 +72,7 @@ class Pipeline:
         )
 
     def close(self) -> None:
+        """Ends Spark."""
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
