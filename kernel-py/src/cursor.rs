@@ -1,8 +1,8 @@
 //! `Cursor` and `RangeSet`: for tests and tools; the broker's cursors live inside `Dispatch`.
 
 use holdfast_kernel::dispatch::cursor::{self, Entry, Holder};
-use holdfast_kernel::dispatch::ranges;
 use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::ranges;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

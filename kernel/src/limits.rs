@@ -39,3 +39,15 @@ pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 /// Bytes waiting in one connection's outbox, beyond which messages of QoS 0 to it are dropped and counted, and
 /// messages of QoS 1 and 2 stay in the log.
 pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;
+
+/// Retained messages that are looked up for one queue in one turn.
+pub const OWED_PAGE_MAXIMUM: usize = 1_024;
+
+/// Stored bytes that one queue may look through in one turn, so that one long backlog does not delay other queues.
+pub const SCAN_BYTES_MAXIMUM: u64 = 4_194_304;
+
+/// Stored bytes that are allotted to one connection in one turn; what is left goes out in the next.
+pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
+
+/// Ranges of notices kept between two collections for one party and reason; beyond it the last one grows.
+pub const NOTICE_RANGES_MAXIMUM: usize = 64;

@@ -117,6 +117,8 @@ class Inbox:
         undecoded until `release`. So what a client sends after SUBSCRIBE is decoded when SUBSCRIBE is done."""
     def release(self, connection: int) -> None:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
+    def received(self, connection: int) -> bytes:
+        """Packet identifiers (16 bit, little endian) of QoS 2 messages received and not released."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held."""
     def settle(self, arrivals: Arrivals) -> None:
@@ -214,9 +216,6 @@ class Log:
     def append_control(self, table: int, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
         Table 0 is the kernel's own delivery state. Returns the log position at which it is durable."""
-    def append_progress(self, dispatch: Dispatch, now_us: int) -> int:
-        """Appends what `dispatch` has to remember of this turn (acknowledged ranges, QoS 2 phases), one record per
-        party that has any; returns the log position at which it is durable (the present end if there was none)."""
     def end_offset(self) -> int: ...
     def begin_offset(self) -> int: ...
     def durable_offset(self) -> int: ...
@@ -325,22 +324,22 @@ class Dispatch:
         mark: int,
         end_offset: int,
         entries_maximum: int,
-        now_us: int,
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
         [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped."""
-    def detach(self, connection: int) -> bytes:
-        """The session leaves its connection; returns its delivery state (with what is in flight)."""
+    def detach(self, connection: int, received: bytes) -> bytes:
+        """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
+        `received` is what `Inbox.received` says."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
-    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifiers: Sequence[int]) -> None:
+    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifier: int | None) -> None:
         """The queue gets these retained messages too, with the RETAIN flag, in this order, before new ones."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
-    def admit(self, arrivals: Arrivals, log: Log, now_us: int) -> None:
+    def admit(self, arrivals: Arrivals, end_position: int) -> None:
         """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,
-        PUBCOMP) wait until they are durable."""
+        PUBCOMP) wait until they are durable. `end_position` is the log's present end."""
     def hold(self, connection: int, data: bytes, position: int) -> None:
         """`data` goes out once the log is durable up to `position` (CONNACK, SUBACK, UNSUBACK)."""
     def settle(self, durable_offset: int, durable_position: int, outgoing: Outgoing) -> None:
@@ -351,14 +350,21 @@ class Dispatch:
         """Gives queues what the log found."""
     def allot(self, outgoing: Outgoing, now_us: int) -> None:
         """Gives queued messages to windows that have room: packet identifiers, order, expiry."""
+    def remember(self, log: Log, now_us: int) -> None:
+        """Appends what has to be remembered of this turn (acknowledged ranges, QoS 2 phases), one control record per
+        party that has any; what depends on it (PUBLISH of QoS 2, PUBREL, PUBCOMP) goes out when that is durable."""
+    def refuse(self, connection: int, packet_identifier: int) -> None:
+        """A delivery that could not be encoded (too large for the client) counts as done."""
     def waiting(self) -> bool:
         """True if a further turn has work without any new arrival or commit (a queue reads on)."""
     def answered(self) -> list[tuple[int, int]]:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int: ...
-    def party_state(self, queue: int) -> bytes:
-        """The whole delivery state, for a checkpoint."""
+    def party_state(self, connection: int, received: bytes) -> bytes:
+        """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all attached queues."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:

@@ -15,8 +15,8 @@
 //! nanoseconds, where a tree costs a hundred. Done entries are popped at the front; those in the middle
 //! stay as marks until they outnumber the rest, and are then removed together.
 
-use super::ranges::RangeSet;
 use crate::ids::{KeySlot, Offset, Timestamp};
+use crate::ranges::RangeSet;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Done entries in the middle of the deque that are tolerated before it is compacted.
@@ -230,6 +230,14 @@ impl Cursor {
         self.cover(covers_from, delivery.entry.end().0);
         self.trim();
         Some(delivery)
+    }
+
+    /// Acknowledges an entry that has not been offered yet: it was in flight before the cursor was restored.
+    pub fn acknowledge_ahead(&mut self, entry: &Entry) {
+        if self.wants(entry) {
+            self.cover(entry.offset.0, entry.end().0);
+            self.settle();
+        }
     }
 
     /// Acknowledges one message of an entry; true if this makes the entry complete.
