@@ -86,6 +86,30 @@ def main() -> int:
     return 0 if outcome.agrees() else 1
 
 
+@dataclass
+class Stage:
+    """Who takes part."""
+
+    broker: BrokerProcess
+    fleet: Fleet
+    pipeline: Pipeline
+    progress: Progress
+    steady: Subscriber
+    absent: Subscriber
+
+
+@dataclass(frozen=True)
+class Times:
+    """When what happened, by one clock."""
+
+    began: float
+    left: float
+    killed: float
+    restarted: float
+    returned: float
+    ended: float
+
+
 def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Progress) -> Outcome:
     """The story, in its order."""
     progress.say(f"broker ready after {broker.start():.2f} s on port {broker.mqtt_port}")
@@ -98,70 +122,84 @@ def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Prog
     progress.say(f"{READERS} readers connected, two subscribers with persistent sessions")
     opening.join()
     progress.say("Spark is there; the readers report")
+    stage = Stage(broker, fleet, pipeline, progress, steady, absent)
+    first, times = publish(stage)
+    settle(fleet, [steady, absent], progress)
+    progress.say(f"{fleet.ledger.acknowledged.total()} of {fleet.ledger.sent.total()} acknowledged")
+    outcome = examine(stage, first, times)
+    draw_picture(stage, times)
+    steady.leave()
+    absent.leave()
+    return outcome
 
+
+def publish(stage: Stage) -> tuple[int, Times]:
+    """The readers report all the time, whatever happens to the others meanwhile."""
+    fleet, absent, progress = stage.fleet, stage.absent, stage.progress
     began = time.monotonic()
     fleet.report_for(4, REPORTS_PER_SECOND)
     absent.leave()
     left = time.monotonic()
     progress.say(f"{fleet.ledger.acknowledged.total()} acknowledged; subscriber warehouse leaves")
     first: list[int] = []
-    running = threading.Thread(target=lambda: first.append(pipeline.run()))
+    running = threading.Thread(target=lambda: first.append(stage.pipeline.run()))
     running.start()
     while running.is_alive():
         fleet.report_for(1, REPORTS_PER_SECOND)
     progress.say(f"first Spark run has written {first[0]} rows")
     fleet.report_for(2, REPORTS_PER_SECOND)
-    broker.kill()
+    stage.broker.kill()
     killed = time.monotonic()
     progress.say(f"kill -9 of the broker at {fleet.ledger.acknowledged.total()} acknowledged")
     fleet.report_for(1.5, REPORTS_PER_SECOND)
-    recovery_s = broker.start()
+    recovery_s = stage.broker.start()
     restarted = time.monotonic()
     progress.say(f"broker ready again after {recovery_s:.2f} s; the readers went on reporting")
     fleet.report_for(4, REPORTS_PER_SECOND)
     absent.come_back()
     returned = time.monotonic()
-    progress.say(f"subscriber warehouse comes back, {absent.messages} messages so far")
+    progress.say(f"subscriber warehouse comes back, with {absent.messages} messages so far")
     fleet.report_for(3, REPORTS_PER_SECOND)
-    publishing_s = time.monotonic() - began
-    settle(fleet, [steady, absent], progress)
-    progress.say(f"{fleet.ledger.acknowledged.total()} of {fleet.ledger.sent.total()} acknowledged")
+    return first[0], Times(began, left, killed, restarted, returned, time.monotonic())
 
-    pipeline.restart()
-    second = pipeline.run()
-    progress.say(f"second Spark run, after a restart, has added {second} rows")
-    extent = RemoteLog(broker.http_address).extent()
-    rows = pipeline.rows()
-    reads = pipeline.reads()
-    in_table = Counter(rows["value"].to_pylist())
-    spans = [
-        Span("broker gone", killed - began, restarted - began),
-        Span("subscriber warehouse away", left - began, returned - began),
-    ]
-    curves = [
-        Curve("acknowledged to the readers", [at - began for at in fleet.ledger.acknowledged_at]),
-        Curve("delivered to dashboard (stays)", [at - began for at in steady.delivered_at]),
-        Curve("delivered to warehouse (away)", [at - began for at in absent.delivered_at]),
-    ]
-    draw(OUTPUT / "reads.png", curves, spans)
-    steady.leave()
-    absent.leave()
+
+def examine(stage: Stage, first_run: int, times: Times) -> Outcome:
+    """Lets Spark take the rest, and counts at every end."""
+    stage.pipeline.restart()
+    second = stage.pipeline.run()
+    stage.progress.say(f"second Spark run, after a restart, has added {second} rows")
+    extent = RemoteLog(stage.broker.http_address).extent()
+    rows = stage.pipeline.rows()
+    ledger = stage.fleet.ledger
     return Outcome(
-        fleet=fleet,
+        fleet=stage.fleet,
         arrived=[
-            compare("dashboard", fleet.ledger, steady.delivered),
-            compare("warehouse", fleet.ledger, absent.delivered),
-            compare("table", fleet.ledger, in_table),
+            compare("dashboard", ledger, stage.steady.delivered),
+            compare("warehouse", ledger, stage.absent.delivered),
+            compare("table", ledger, Counter(rows["value"].to_pylist())),
         ],
-        first_run=first[0],
+        first_run=first_run,
         second_run=second,
         rows=rows.num_rows,
         distinct_offsets=len(set(rows["offset"].to_pylist())),
         log_records=extent.end - extent.begin,
-        reads=reads,
-        publishing_s=publishing_s,
-        outage_s=restarted - killed,
+        reads=stage.pipeline.reads(),
+        publishing_s=times.ended - times.began,
+        outage_s=times.restarted - times.killed,
     )
+
+
+def draw_picture(stage: Stage, times: Times) -> None:
+    """Both ends of the broker over time, and who was away when."""
+    series = {
+        "acknowledged to the readers": stage.fleet.ledger.acknowledged_at,
+        "delivered to dashboard (stays)": stage.steady.delivered_at,
+        "delivered to warehouse (away)": stage.absent.delivered_at,
+    }
+    curves = [Curve(label, [at - times.began for at in when]) for label, when in series.items()]
+    gone = Span("broker gone", times.killed - times.began, times.restarted - times.began)
+    away = Span("warehouse away", times.left - times.began, times.returned - times.began)
+    draw(OUTPUT / "reads.png", curves, [gone, away])
 
 
 def settle(fleet: Fleet, subscribers: list[Subscriber], progress: Progress) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from holdfast.pipeline.schemas import REJECTED, TAG_READ, TAG_READ_REPORT
 
-READ_TIME = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX][XX]"
+READ_TIME = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXXXX][XX]"
 """The connector writes milliseconds and an offset without a colon; a colon or `Z` is taken as
 well."""
 HEX_IDENTIFIER = "^([0-9A-Fa-f]{4})+$"
