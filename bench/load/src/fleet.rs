@@ -298,7 +298,7 @@ impl Fleet {
         for index in 0..self.publishers.len() {
             let count = match self.pace {
                 Pace::Idle => 0,
-                Pace::Window(window) => window.saturating_sub(self.outstanding(index)),
+                Pace::Window(window) => refill(window, self.outstanding(index)),
                 Pace::Rate { per_second, from_ns } => self.due(index, per_second, from_ns, now_ns),
             };
             let publisher = &mut self.publishers[index];
@@ -331,5 +331,27 @@ impl Fleet {
         }
         self.stalls += 1;
         self.last_event_ns = now_ns;
+    }
+}
+
+/// How many messages to send now. Below a quarter of the window it waits for more to come back, so that a broker that
+/// answers each message by itself does not have the generator write each message by itself too.
+fn refill(window: u64, outstanding: u64) -> u64 {
+    let free = window.saturating_sub(outstanding);
+    if free * 4 >= window {
+        free
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refill;
+
+    #[test]
+    fn a_window_is_refilled_by_quarters() {
+        assert_eq!([0, 75, 76, 99, 100, 130].map(|outstanding| refill(100, outstanding)), [100, 25, 0, 0, 0, 0]);
+        assert_eq!([0, 1].map(|outstanding| refill(1, outstanding)), [1, 0]);
     }
 }
