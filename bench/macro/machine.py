@@ -20,7 +20,7 @@ def describe() -> dict[str, Any]:
         "processor": _field(Path("/proc/cpuinfo"), "model name"),
         "cores": os.cpu_count(),
         "memory_gib": round(int(_field(Path("/proc/meminfo"), "MemTotal").split()[0]) / 2**20, 1),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
     }
 

@@ -30,7 +30,9 @@ impl fmt::Display for LoadError {
             Self::Closed(who, None) => write!(formatter, "the broker closed the connection of {who}"),
             Self::Closed(who, Some(error)) => write!(formatter, "the connection of {who} broke: {error}"),
             Self::Packet(who, error) => write!(formatter, "the broker sent {who} {error}"),
-            Self::Refused(who, what, code) => write!(formatter, "the broker refused the {what} of {who} with {code:#04x}"),
+            Self::Refused(who, what, code) => {
+                write!(formatter, "the broker refused the {what} of {who} with {code:#04x}")
+            }
             Self::Foreign(who) => write!(formatter, "{who} got a message that this run did not publish"),
             Self::Deadline(phase, state) => write!(formatter, "the deadline came while {phase}: {state}"),
         }

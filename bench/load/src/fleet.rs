@@ -162,10 +162,8 @@ impl Fleet {
         let failed = |error: rustix::io::Errno| LoadError::System("timerfd", error.into());
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed)?;
-        let interval = Timespec {
-            tv_sec: (interval_ns / NANOSECONDS) as i64,
-            tv_nsec: (interval_ns % NANOSECONDS) as i64,
-        };
+        let interval =
+            Timespec { tv_sec: (interval_ns / NANOSECONDS) as i64, tv_nsec: (interval_ns % NANOSECONDS) as i64 };
         let spec = Itimerspec { it_interval: interval, it_value: interval };
         rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec).map_err(failed)?;
         epoll::add(&self.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN).map_err(failed)?;

@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn what_is_not_said_has_its_default() {
         let options = parse("pair --port 1883 --qos 2 --warm-up 0.5").unwrap();
-        let expected = Options { port: 1883, qos: 2, warm_up: Duration::from_millis(500), ..Options::new(Scenario::Pair) };
+        let expected =
+            Options { port: 1883, qos: 2, warm_up: Duration::from_millis(500), ..Options::new(Scenario::Pair) };
         assert_eq!(options, expected);
     }
 

@@ -71,7 +71,11 @@ impl Publisher {
             }
             Ok(())
         })?;
-        if open { Ok(()) } else { Err(LoadError::Closed(connection.name().into(), None)) }
+        if open {
+            Ok(())
+        } else {
+            Err(LoadError::Closed(connection.name().into(), None))
+        }
     }
 
     /// Writes what the socket takes.
