@@ -62,6 +62,10 @@ impl Dispatch {
                     let (party, count) = (queue.party, u64::from(found.count));
                     let notice = Notice { party, kind: NoticeKind::Expired, first: found.offset, end, count };
                     self.notices.add(notice);
+                    if is_owed {
+                        session.changes.owed_done.push(found.offset);
+                        changed = true;
+                    }
                     continue;
                 }
                 Allotted::Sent(delivery) => delivery,

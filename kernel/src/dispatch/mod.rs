@@ -213,8 +213,8 @@ impl Dispatch {
         let mut scans = Vec::new();
         for handle in handles {
             let Some(queue) = self.queues.get(slot(handle.0)).and_then(Option::as_ref) else { continue };
-            if self.session(queue.connection).is_some_and(Session::has_room) {
-                scans.extend(queue.scan(handle, self.durable));
+            if queue.needs_log(self.durable) && self.session(queue.connection).is_some_and(Session::has_room) {
+                scans.push(queue.scan(handle, self.durable));
             }
         }
         scans
@@ -244,7 +244,7 @@ impl Dispatch {
             queue.is_some_and(|queue| {
                 let has_room = self.session(queue.connection).is_some_and(Session::has_room);
                 let has_entries = !queue.entries.is_empty() || !queue.owed_entries.is_empty();
-                has_room && (has_entries || queue.scan(*handle, self.durable).is_some())
+                has_room && (has_entries || queue.needs_log(self.durable))
             })
         })
     }

@@ -131,16 +131,17 @@ impl Queue {
         self.listed < self.behind_until
     }
 
-    /// What to ask the log for, if the queue needs anything that is durable.
-    pub fn scan(&self, handle: ids::Queue, durable: Offset) -> Option<Scan> {
-        let reads = self.is_behind() && self.listed < durable && self.entries.len() < self.entries_maximum / 2;
-        let looks_up = self.owed_entries.is_empty() && !self.owed.is_empty();
-        if !reads && !looks_up {
-            return None;
-        }
+    /// True if the queue needs anything of the log that is durable.
+    pub fn needs_log(&self, durable: Offset) -> bool {
+        self.reads(durable) || self.looks_up()
+    }
+
+    /// What to ask the log for.
+    pub fn scan(&self, handle: ids::Queue, durable: Offset) -> Scan {
+        let reads = self.reads(durable);
         let room = self.entries_maximum.saturating_sub(self.entries.len());
-        let page = if looks_up { limits::OWED_PAGE_MAXIMUM } else { 0 };
-        Some(Scan {
+        let page = if self.looks_up() { limits::OWED_PAGE_MAXIMUM } else { 0 };
+        Scan {
             queue: handle,
             owner: self.party,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
@@ -152,7 +153,15 @@ impl Queue {
             found_owed: Vec::new(),
             reached: self.listed,
             missing: None,
-        })
+        }
+    }
+
+    fn reads(&self, durable: Offset) -> bool {
+        self.is_behind() && self.listed < durable && self.entries.len() < self.entries_maximum / 2
+    }
+
+    fn looks_up(&self) -> bool {
+        self.owed_entries.is_empty() && !self.owed.is_empty()
     }
 
     /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with

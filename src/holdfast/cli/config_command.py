@@ -27,7 +27,7 @@ def show(options: argparse.Namespace) -> int:
     """Print the table of settings."""
     settings = effective(options)
     rows = [
-        (key, row.kind.show(getattr(settings.config, key)), settings.origins[key])
+        (key, row.kind.show(getattr(settings.config, key)) or "(none)", settings.origins[key])
         for key, row in SETTINGS.items()
     ]
     if options.json:
@@ -37,5 +37,5 @@ def show(options: argparse.Namespace) -> int:
     key_width = max(len(key) for key, _, _ in rows)
     value_width = max(len(value) for _, value, _ in rows)
     for key, value, origin in rows:
-        print(f"{key:<{key_width}}  {value or "-":<{value_width}}  {origin}")
+        print(f"{key:<{key_width}}  {value:<{value_width}}  {origin}")
     return 0

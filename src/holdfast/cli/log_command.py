@@ -15,6 +15,7 @@ from holdfast import system
 from holdfast.cli.options import Subparsers, add_settings, effective
 from holdfast.cli.record_text import as_json, as_line, time_text
 from holdfast.core.errors import ConfigurationError, DirectoryError
+from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.core.settings import duration, show_size
 from holdfast.kernel import LogReader, is_valid_topic_filter
 
@@ -140,15 +141,15 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _reader(options: argparse.Namespace) -> LogReader:
-    return LogReader.open(str(_directory(options)))
+    directory = _directory(options)
+    return LogReader.open(str(directory))
 
 
 def _directory(options: argparse.Namespace) -> Path:
-    directory = effective(options).config.data_dir
+    data_dir = effective(options).config.data_dir
+    directory = data_dir / LOG_DIRECTORY
     if not directory.is_dir():
-        raise DirectoryError(
-            f"there is no data directory {directory}; --data-dir names another one"
-        )
+        raise DirectoryError(f"there is no log in {data_dir}; --data-dir names another directory")
     return directory
 
 

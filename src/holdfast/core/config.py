@@ -8,7 +8,7 @@ Invariants:
 1. Every key that a file, a `HOLDFAST_` variable or an option names is known, or loading is refused
    with the key and the place it stands in.
 2. Each effective value knows where it came from.
-3. A `Config` never changes; reloading makes another.
+3. A `Config` never changes.
 """
 
 import tomllib
@@ -89,7 +89,6 @@ class Config:
         choice("debug", "info", "warning", "error"),
         "info",
         "The least severe kind of line that is logged.",
-        reloadable=True,
     )
 
     durability: Literal["fsync", "os", "memory"] = setting(
@@ -118,26 +117,22 @@ class Config:
         size(1 * MIB, 64 * GIB),
         "256MB",
         "Derived state is written after this much log; recovery reads at most this much again.",
-        reloadable=True,
     )
     retention_age_s: int = setting(
         duration(1, CENTURY_S),
         "7d",
         "Messages older than this may be removed, by whole segments.",
-        reloadable=True,
     )
     retention_bytes: int | None = setting(
-        or_automatic(size(1 * MIB, 2**60)),
+        or_automatic(size(1 * MIB, 2**50)),
         "auto",
         """The log's size beyond which the oldest segments may be removed; auto is the smaller of
         10 GB and a tenth of the disk.""",
-        reloadable=True,
     )
     store_all: tuple[str, ...] = setting(
         texts(_is_filter_like, "a topic filter"),
         "",
         "Topic filters whose messages of QoS 0 are stored too; otherwise they pass through.",
-        reloadable=True,
     )
 
     session_expiry_maximum_s: int = setting(
@@ -146,7 +141,6 @@ class Config:
         """The longest Session Expiry Interval that is granted; a client that asks for more gets
         this and is told so.""",
         aliases=("MQTT_CLIENT_SESSION_EXPIRY_MAX_EXPIRY_INTERVAL",),
-        reloadable=True,
     )
     session_ttl_s: int = setting(
         duration(-1, CENTURY_S),
@@ -154,7 +148,6 @@ class Config:
         """How long a session is kept after its client has gone if the protocol would keep it for
         ever. 0 or less: for ever.""",
         aliases=("MQTT_CLIENT_SESSION_EXPIRY_TTL",),
-        reloadable=True,
     )
     strict_session_expiry: bool = setting(
         boolean(),
@@ -162,62 +155,53 @@ class Config:
         """True: an MQTT 5 session with Clean Start 0 and expiry 0 ends with its connection, as the
         standard says. False: it is kept for session_ttl_s.""",
         aliases=("mqtt5.strict_session_expiry",),
-        reloadable=True,
     )
     queue_messages_maximum: int = setting(
         integer(1, limits.QUEUE_MESSAGES_HARD_MAXIMUM),
         10_000,
         "Messages kept for one absent session; beyond it queue_keep decides.",
         aliases=("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_LIMIT",),
-        reloadable=True,
     )
     queue_keep: Literal["newest", "oldest"] = setting(
         choice("newest", "oldest"),
         "newest",
         "Which messages an absent session keeps when there are more than it may have.",
-        reloadable=True,
     )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),
         10_000,
         """Messages that the reader of a session that is not kept may lag behind; older ones are
         skipped and counted, so that a slow reader costs bounded memory.""",
-        reloadable=True,
     )
 
     connections_maximum: int = setting(
         integer(1, 10_000_000),
         100_000,
         "Connections at once; further ones are refused and counted.",
-        reloadable=True,
     )
     keep_alive_maximum_s: int = setting(
         duration(1, 65_535),
         "65535s",
         """The longest Keep Alive that is granted. The protocol's own maximum; a client that sends 0
         is watched by TCP alone.""",
-        reloadable=True,
     )
     receive_maximum: int = setting(
         integer(1, 65_535),
         1_000,
         """QoS 1 and 2 messages that one publisher may have unanswered. Enough to cover a commit of
         a millisecond at a million messages a second; each identifier in flight costs memory.""",
-        reloadable=True,
     )
     maximum_packet_size_bytes: int = setting(
         size(1 * KIB, 256 * MIB - 1),
         "1MiB",
         """The largest packet that is taken. Devices send kilobytes; one packet this large still
         passes in one turn of the loop. The protocol allows 256 MiB.""",
-        reloadable=True,
     )
     topic_alias_maximum: int = setting(
         integer(0, 65_535),
         64,
         """Topic aliases that one publisher may set. A device publishes on a handful of topics; each
         alias holds a topic name in memory.""",
-        reloadable=True,
     )
 
 

@@ -29,7 +29,7 @@ _SIZE_UNITS: Final = {
     "B": 1,
 }
 _DURATION_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_QUANTITY: Final = re.compile(r"(-?\d{1,18})\s*([A-Za-z]*)")
+_QUANTITY: Final = re.compile(r"(-?\d{1,20})\s*([A-Za-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,6 @@ class Setting:
     """What it does, and why the default is what it is."""
     aliases: tuple[str, ...]
     """Further names that it is accepted under, in a file and in the environment."""
-    reloadable: bool
-    """True if a running broker takes a new value without a restart."""
 
     @property
     def environment_variable(self) -> str:
@@ -74,11 +72,10 @@ def setting(
     reason: str,
     *,
     aliases: tuple[str, ...] = (),
-    reloadable: bool = False,
 ) -> Any:
     """Describe a field of `Config`. The field's own name is the setting's key."""
     value = kind.parse(default)
-    row = Setting("", kind, default, " ".join(reason.split()), aliases, reloadable)
+    row = Setting("", kind, default, " ".join(reason.split()), aliases)
     return field(default=value, metadata={"setting": row})
 
 
@@ -235,7 +232,7 @@ def _whole(value: object) -> int:
     # TOML's true is a Python int; a flag where a number belongs is a mistake worth naming.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,20}", value.strip()):
         return int(value)
     raise ValueError(f"{_written(value)} is not a whole number")
 
