@@ -1,7 +1,7 @@
 //! `holdfast-load`: loads an MQTT broker on this machine and prints what it measured.
 //!
-//! One thread, one epoll set, large reads, one write for each connection and turn, no allocation for a message: it must
-//! take far less of the processor than the broker it measures, and it says how much it took.
+//! One thread, one epoll set, large reads, one write for each connection and turn, no allocation for a message: it
+//! must take far less of the processor than the broker it measures, and it says how much it took.
 //!
 //! Flow: `options` -> `scenario` drives `fleet` (`publisher`, `subscriber` over `connection` over `packet`) -> `report`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
