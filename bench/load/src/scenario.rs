@@ -136,7 +136,6 @@ fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
     fleet.drain()?;
     note_losses(fleet, shape.copies(), &mut report);
     report.note("connections", (shape.publishers + shape.subscribers) as f64);
-    fleet.dismiss_subscribers()?;
     Ok(report)
 }
 
@@ -241,7 +240,6 @@ fn backlog(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
     report.note("drain_per_second", end.received as f64 / taken_in.seconds_until(&end));
     report.note("broker_resident_kib_taken_in", taken_in.broker.resident_kib as f64);
     note_losses(fleet, 1, &mut report);
-    fleet.dismiss_subscribers()?;
     Ok(report)
 }
 
