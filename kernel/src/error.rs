@@ -42,11 +42,15 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Disk { operation, file, reason, .. } => write!(formatter, "{operation} {file}: {reason}"),
-            Error::Damaged { file, position, reason } => write!(formatter, "{file} is damaged at byte {position}: {reason}"),
+            Error::Damaged { file, position, reason } => {
+                write!(formatter, "{file} is damaged at byte {position}: {reason}")
+            }
             Error::NewerFormat { file, version } => {
                 write!(formatter, "{file} was written by a newer version (format {version}); it is left unchanged")
             }
-            Error::Poisoned => write!(formatter, "the log is closed to writes because a sync failed; restart to recover"),
+            Error::Poisoned => {
+                write!(formatter, "the log is closed to writes because a sync failed; restart to recover")
+            }
             Error::Invalid(reason) => write!(formatter, "{reason}"),
         }
     }

@@ -97,6 +97,8 @@ pub struct Stored {
     pub offset: Offset,
     /// Its bytes.
     pub location: Location,
+    /// The number of its bytes in the log.
+    pub size_bytes: u32,
     /// When it expires, if ever.
     pub expires_at: Option<Timestamp>,
     /// It is durable once the log is durable up to here.
@@ -148,7 +150,13 @@ pub struct Subscription {
 
 /// The terms on which `subscriptions` of the queue of `owner` get a message of `topic` at `offset` by `publisher`, or
 /// `None` if none of them wants it. Where several match, the message is delivered once: highest QoS, all identifiers.
-pub fn terms(subscriptions: &[Subscription], topic: &[u8], offset: Offset, publisher: Party, owner: Party) -> Option<Terms> {
+pub fn terms(
+    subscriptions: &[Subscription],
+    topic: &[u8],
+    offset: Offset,
+    publisher: Party,
+    owner: Party,
+) -> Option<Terms> {
     let mut found: Option<Terms> = None;
     let mut identifiers: Vec<u32> = Vec::new();
     for subscription in subscriptions {
@@ -207,12 +215,16 @@ pub struct Scan {
     pub subscriptions: Arc<[Subscription]>,
     /// The first offset to look at.
     pub from: Offset,
+    /// Besides, these single records are looked up: retained messages that the queue is owed.
+    pub owed: Vec<Offset>,
     /// At most this many records are found, ...
     pub records_maximum: u32,
     /// ... and at most about this many stored bytes are looked at.
     pub bytes_maximum: u64,
     /// Result: what the queue wants, in offset order. Only durable records.
     pub found: Vec<Found>,
+    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it. Terms are left empty.
+    pub found_owed: Vec<Option<Found>>,
     /// Result: everything below this offset has been looked at.
     pub reached: Offset,
     /// Result: offsets from `from` on that retention has taken before they could be read, if any: first and end.
@@ -228,8 +240,12 @@ pub struct Found {
     pub count: u32,
     /// Its bytes.
     pub location: Location,
+    /// The number of its bytes in the log.
+    pub size_bytes: u32,
     /// The QoS it was published with.
     pub qos: u8,
+    /// The RETAIN flag it was published with.
+    pub retain: bool,
     /// When it expires, if ever.
     pub expires_at: Option<Timestamp>,
     /// The slot of its key.

@@ -20,15 +20,47 @@ pub const TOPIC_LEVELS_MAXIMUM: usize = 128;
 /// client cost a bounded amount.
 pub const ROUTE_CACHE_TOPICS_MAXIMUM: usize = 65_536;
 
+/// The longest topic name whose matches are remembered: together with the number of topics it bounds their bytes.
+pub const ROUTE_CACHE_TOPIC_BYTES_MAXIMUM: usize = 1_024;
+
+/// Targets remembered over all topics (some 50 bytes each): many subscribers to `#` times many topics would be gigabytes.
+pub const ROUTE_CACHE_TARGETS_MAXIMUM: usize = 1_048_576;
+
+/// Changed filters that a remembered topic is compared with before it is looked up afresh: comparing it with so many
+/// costs about as much as one look-up.
+pub const ROUTE_CHANGES_MAXIMUM: usize = 64;
+
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 
 /// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long.
 pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 
+/// Bytes that one turn decodes over all connections; the rest waits for the next turn. Bounds the arena of a turn, so
+/// that spans of 32 bits always reach.
+pub const TURN_BYTES_MAXIMUM: usize = 67_108_864;
+
+/// Connections at one time: handles are smaller than this, since tables are indexed by them.
+pub const CONNECTIONS_MAXIMUM: usize = 1_048_576;
+
+/// Capacity of emptied outboxes that is kept for the next turn, over all connections; beyond it memory is given back.
+pub const OUTBOX_SPARE_BYTES_MAXIMUM: usize = 33_554_432;
+
 /// Bytes waiting in one connection's outbox, beyond which messages of QoS 0 to it are dropped and counted, and
 /// messages of QoS 1 and 2 stay in the log.
 pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;
+
+/// Retained messages that are looked up for one queue in one turn.
+pub const OWED_PAGE_MAXIMUM: usize = 1_024;
+
+/// Stored bytes that one queue may look through in one turn, so that one long backlog does not delay other queues.
+pub const SCAN_BYTES_MAXIMUM: u64 = 4_194_304;
+
+/// Stored bytes that are allotted to one connection in one turn; what is left goes out in the next.
+pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
+
+/// Ranges of notices kept between two collections for one party and reason; beyond it the last one grows.
+pub const NOTICE_RANGES_MAXIMUM: usize = 64;
 
 /// Topic names in the log's dictionary, which is kept in memory: about 150 bytes each, so 1.5 GB at most. Messages to
 /// further new topics are refused.

@@ -12,7 +12,7 @@ Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError
 `PoisonedError`, and `ValueError` for an argument out of range. A panic is a bug and ends the process.
 """
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
@@ -49,6 +49,7 @@ class Scans:
 @final
 class Outgoing:
     """What one turn sends; opaque."""
+    def __new__(cls) -> Outgoing: ...
     def __len__(self) -> int: ...
 
 # --- mqtt: decode -----------------------------------------------------------------------------------------------------
@@ -58,7 +59,8 @@ class Packet:
     """A control packet, decoded. `kind` is the packet's name in lower case ("connect", "subscribe", ...).
 
     `fields` by kind (names as in MQTT 5; text is `str`, binary is `bytes`; `properties` is a dict of property name
-    to value: int, str, bytes, or for "user_property" a list of (str, str)):
+    to value: int, str, bytes, or for "user_property" a list of (str, str); in PUBLISH "subscription_identifier" is a
+    list of int):
       connect      protocol_version (3, 4, 5), client_identifier, clean_start, keep_alive_s, user_name (str|None),
                    password (bytes|None), will (None or dict: topic_name, payload, qos, retain, properties), properties
       connack      session_present, reason_code, properties
@@ -69,20 +71,29 @@ class Packet:
       unsuback     packet_identifier, reason_codes, properties
       disconnect   reason_code, properties
       auth         reason_code, properties
-      pingresp     (none)
-      fault        reason_code, reason: the peer broke the protocol; the connection is to be closed, an MQTT 5 peer is
-                   told the reason code first (in CONNACK if it has not been accepted yet, else in DISCONNECT)
+      publish      packet_identifier (0 at QoS 0), qos, retain, dup, topic_name, payload, properties
+      puback, pubrec, pubrel, pubcomp
+                   packet_identifier, reason_code, properties
+      pingreq, pingresp
+                   (none)
+      fault        reason_code, reason, protocol_version: the peer broke the protocol; the connection is to be closed, an
+                   MQTT 5 peer is told the reason code first (in CONNACK if it has not been accepted yet, else in
+                   DISCONNECT). `protocol_version` is the version to tell it in, 0 if it is not known. `reason` names
+                   the statement that was broken.
     """
     kind: str
     fields: dict[str, Any]
 
 def encode_packet(kind: str, fields: dict[str, Any], *, protocol_version: int) -> bytes:
     """One control packet (or publish: packet_identifier, qos, retain, dup, topic_name, payload, properties) as bytes,
-    in either role. Older versions leave out what they do not have; reason codes of 3.x are translated (CONNACK)."""
+    in either role. Older versions leave out what they do not have; reason codes of 3.x are translated (CONNACK).
+    `properties` may be left out, and so may what is False, 0 or None. Raises ValueError for a field that the packet
+    does not have, and for a packet that its receiver would refuse."""
 
 def decode_packets(data: bytes, *, protocol_version: int, role: Literal["server", "client"]) -> tuple[list[Packet], int]:
-    """All whole packets in `data` (publish and acknowledgements included) and the number of bytes they took. For
-    clients, tests and tools, not for the hot path."""
+    """All whole packets in `data` (publish and acknowledgements included) and the number of bytes they took. A fault is
+    the last packet; its bytes are not counted. After a CONNECT its own version holds. For clients, tests and tools, not
+    for the hot path."""
 
 @final
 class Inbox:
@@ -105,11 +116,15 @@ class Inbox:
         received: bytes,
     ) -> None:
         """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
-        `Dispatch.received` of the resumed state (packet identifiers of QoS 2 messages not released yet)."""
+        `received` of the resumed state (packet identifiers of QoS 2 messages not released yet, 16 bit, little endian).
+        `receive_maximum` binds MQTT 5 only: older versions know none."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
-        """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection."""
+        """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection.
+
+        Reading should pause while that is above LIMITS["turn_connection_bytes_maximum"]; a connection that leaves more
+        than its largest packet beyond it is faulted with 0x97."""
     def decode(self, arrivals: Arrivals) -> list[tuple[int, Packet]]:
         """Decodes what has come. PUBLISH and acknowledgement packets go into `arrivals`; PINGREQ is noted there.
 
@@ -117,6 +132,8 @@ class Inbox:
         undecoded until `release`. So what a client sends after SUBSCRIBE is decoded when SUBSCRIBE is done."""
     def release(self, connection: int) -> None:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
+    def received(self, connection: int) -> bytes:
+        """Packet identifiers (16 bit, little endian) of QoS 2 messages received and not released."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held."""
     def settle(self, arrivals: Arrivals) -> None:
@@ -144,14 +161,21 @@ class Outboxes:
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, packet identifier) of QoS 1 and 2 messages that were not sent since the last call: too large for
+        their receiver [MQTT-3.1.2-25], or taken by retention. They are to be acknowledged as if the receiver had."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection."""
     def waiting_bytes(self, connection: int) -> int: ...
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, packet identifier): stored messages that could not be encoded since the last call, for
+        `Dispatch.refuse`."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
-        messages that were never stored. Reasons: "slow_reader", "too_large", "expired"."""
+        messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
     def counters(self) -> dict[str, int]:
-        """Totals since the start: publishes_sent, acknowledgements_sent, bytes_encoded, dropped_slow_reader, ..."""
+        """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
+        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
 
 # --- route ------------------------------------------------------------------------------------------------------------
 
@@ -180,6 +204,9 @@ class Routes:
         """Gives each accepted PUBLISH its targets."""
     def match(self, topic_name: bytes) -> list[tuple[int, int]]:
         """(queue, qos) for a topic; for tools and tests."""
+    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
+        """All of a topic's targets in queue order: (queue, connection, qos, retain_as_published, identifiers in the
+        order of subscribing, except: the owner if every matching subscription has No Local, else 0)."""
     def __len__(self) -> int: ...
 
 # --- store ------------------------------------------------------------------------------------------------------------
@@ -211,9 +238,6 @@ class Log:
     def append_control(self, table: int, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
         Table 0 is the kernel's own delivery state. Returns the log position at which it is durable."""
-    def append_progress(self, dispatch: Dispatch, now_us: int) -> int:
-        """Appends what `dispatch` has to remember of this turn (acknowledged ranges, QoS 2 phases), one record per
-        party that has any; returns the log position at which it is durable (the present end if there was none)."""
     def end_offset(self) -> int: ...
     def begin_offset(self) -> int: ...
     def durable_offset(self) -> int: ...
@@ -322,22 +346,22 @@ class Dispatch:
         mark: int,
         end_offset: int,
         entries_maximum: int,
-        now_us: int,
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
         [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped."""
-    def detach(self, connection: int) -> bytes:
-        """The session leaves its connection; returns its delivery state (with what is in flight)."""
+    def detach(self, connection: int, received: bytes) -> bytes:
+        """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
+        `received` is what `Inbox.received` says."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
-    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifiers: Sequence[int]) -> None:
+    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifier: int | None) -> None:
         """The queue gets these retained messages too, with the RETAIN flag, in this order, before new ones."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
-    def admit(self, arrivals: Arrivals, log: Log, now_us: int) -> None:
+    def admit(self, arrivals: Arrivals, end_position: int) -> None:
         """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,
-        PUBCOMP) wait until they are durable."""
+        PUBCOMP) wait until they are durable. `end_position` is the log's present end."""
     def hold(self, connection: int, data: bytes, position: int) -> None:
         """`data` goes out once the log is durable up to `position` (CONNACK, SUBACK, UNSUBACK)."""
     def settle(self, durable_offset: int, durable_position: int, outgoing: Outgoing) -> None:
@@ -348,20 +372,124 @@ class Dispatch:
         """Gives queues what the log found."""
     def allot(self, outgoing: Outgoing, now_us: int) -> None:
         """Gives queued messages to windows that have room: packet identifiers, order, expiry."""
+    def remember(self, log: Log, now_us: int) -> None:
+        """Appends what has to be remembered of this turn (acknowledged ranges, QoS 2 phases), one control record per
+        party that has any; what depends on it (PUBLISH of QoS 2, PUBREL, PUBCOMP) goes out when that is durable."""
+    def refuse(self, connection: int, packet_identifier: int) -> None:
+        """A delivery that could not be encoded (too large for the client) counts as done."""
     def waiting(self) -> bool:
         """True if a further turn has work without any new arrival or commit (a queue reads on)."""
+    def awaits_commit(self) -> bool:
+        """True if a message or an answer waits until the log is durable further on: the committer should be woken.
+        Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
     def answered(self) -> list[tuple[int, int]]:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int: ...
-    def party_state(self, queue: int) -> bytes:
-        """The whole delivery state, for a checkpoint."""
+    def party_state(self, connection: int, received: bytes) -> bytes:
+        """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all attached queues."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What will not be delivered: (party, reason, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
 
+@final
+class RangeSet:
+    """Disjoint, coalesced, half-open ranges of integers below 2**64."""
+
+    def __new__(cls, ranges: Sequence[tuple[int, int]] = ...) -> RangeSet: ...
+    @staticmethod
+    def decode(data: bytes) -> tuple[RangeSet, int]:
+        """The set at the start of `data` and the number of bytes it took. ValueError for anything that `encode` does
+        not write."""
+    def encode(self) -> bytes: ...
+    def insert(self, start: int, end: int) -> None: ...
+    def remove_below(self, position: int) -> None: ...
+    def contains(self, position: int) -> bool: ...
+    def contains_range(self, start: int, end: int) -> bool: ...
+    def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of the range that are not in the set."""
+    def ranges(self) -> list[tuple[int, int]]: ...
+    def positions(self) -> int:
+        """The number of integers in the set."""
+    def __len__(self) -> int:
+        """The number of ranges."""
+
+@final
+class Cursor:
+    """The position of one queue: what is acknowledged, held, and waits. For tests and tools; the cursors of attached
+    queues live inside `Dispatch`. Offsets below the mark and unknown ones are harmless everywhere."""
+
+    def __new__(cls, mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> Cursor:
+        """Everything below `mark` and in `acknowledged` is done."""
+    def mark(self) -> int:
+        """Everything below is done: acknowledged, given up, or not matched. Never moves backwards."""
+    def read(self) -> int:
+        """Everything below has been offered or passed. Never moves backwards."""
+    def acknowledged(self) -> list[tuple[int, int]]:
+        """Ranges above the mark. An acknowledgement covers its entry and what did not match before it."""
+    def wants(self, offset: int) -> bool: ...
+    def pass_to(self, to: int) -> None:
+        """There is no further matching record below `to`."""
+    def deliver(self, offset: int, holder: int, *, count: int = ..., key_slot: int = ...) -> bool:
+        """A new record of `count` messages goes to a holder. False, and nothing happens, if it is not wanted."""
+    def delay(self, offset: int, not_before: int, *, count: int = ..., key_slot: int = ...) -> bool:
+        """A new record waits until `not_before` (0: at once). False, and nothing happens, if it is not wanted."""
+    def acknowledge(self, offset: int) -> tuple[int, int, int] | None:
+        """A whole entry, held or waiting: (holder, attempts, messages not acknowledged before)."""
+    def acknowledge_message(self, offset: int, batch_index: int) -> bool:
+        """True if this makes the entry complete."""
+    def acknowledge_cumulative(self, to: int) -> int:
+        """Every message offered up to and including `to`; returns how many were not acknowledged before."""
+    def give_back(self, offset: int, not_before: int) -> bool:
+        """The entry waits until `not_before` and keeps its attempts. False if nobody holds it."""
+    def release(self, holder: int) -> int:
+        """All that the holder has waits, due at once; returns the number of entries."""
+    def next_redelivery(self, now: int, key_slots_on_hold: Sequence[int]) -> int | None:
+        """The lowest offset that waits, is due, and whose key slot is not on hold."""
+    def redeliver(self, offset: int, holder: int) -> int | None:
+        """The attempts with this one; None if the entry does not wait or is not due."""
+    def next_due(self) -> int | None:
+        """When the first entry that is not due becomes due."""
+    def is_in_flight(self, offset: int) -> bool: ...
+    def in_flight_count(self) -> int: ...
+    def redelivery_count(self) -> int:
+        """Entries that wait, due or not."""
+    def take_progress(self) -> tuple[int, list[tuple[int, int]]] | None:
+        """The mark and the ranges above it that were acknowledged since the last call; None if nothing was."""
+    def deliveries(self) -> list[tuple[int, int, int, int]]:
+        """What is held, in position order: (offset, holder, attempts, messages not acknowledged)."""
+    def skip(self, to: int) -> tuple[RangeSet, int, RangeSet]:
+        """Gives up what is not acknowledged below `to`: the messages that were offered, their number, and the offsets
+        never read."""
+
+@final
+class Owners:
+    """The owner of each of the 65 536 key slots."""
+
+    def __new__(cls) -> Owners: ...
+    def set(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Replaces the table by (first slot, slot after the last, holder). ValueError if ranges overlap, are empty or
+        leave the slots; the table is unchanged then."""
+    def owner(self, key_slot: int) -> int | None: ...
+
+@final
+class Round:
+    """Holders in a round, each in its turn."""
+
+    def __new__(cls) -> Round: ...
+    def join(self, holder: int) -> None: ...
+    def leave(self, holder: int) -> None: ...
+    def next(self, without_room: Sequence[int]) -> int | None:
+        """The next in turn that has room."""
+
+def murmur3_32(key: bytes) -> int:
+    """MurmurHash3, 32 bit, x86, seed 0."""
+def key_slot(key: bytes) -> int:
+    """The slot of a key: its hash modulo 65 536."""
 def received(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
 def state_mark(state: bytes) -> int:

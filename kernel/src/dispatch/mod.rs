@@ -1,1 +1,445 @@
-//! Placeholder of the stage.
+//! Decide which stored message each session is sent next, and what its acknowledgements mean.
+//!
+//! Owns: one [`queue::Queue`] and one [`window::Window`] for each attached session; the order in which queues get a
+//! turn; what waits until the log is durable. Never: reads record bytes, encodes a packet, or waits for anything.
+//!
+//! Invariants:
+//! 1. A cursor's mark never moves backwards.
+//! 2. Messages outstanding to a session never exceed its Receive Maximum [MQTT-3.3.4-9].
+//! 3. Nothing is sent at QoS 1 or 2 that is not durable; PUBACK, PUBREC and PUBCOMP leave after what they
+//!    acknowledge is durable (design section 3.5).
+//! 4. A QoS 2 message is sent after its packet identifier is durable, PUBREL after its PUBREC is.
+//!
+//! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.
+
+mod admission;
+mod allotment;
+pub mod cursor;
+mod notices;
+pub mod queue;
+pub mod selection;
+pub mod window;
+
+use crate::error::{Error, Result};
+use crate::flow::state::{Changes, Flight, Owed, Phase, State};
+use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
+use crate::ids::{self, Connection, LogPosition, Offset, Party};
+use notices::Notices;
+use queue::Queue;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use window::Window;
+
+/// All attached sessions and their queues.
+#[derive(Debug, Default)]
+pub struct Dispatch {
+    sessions: Vec<Option<Session>>,
+    queues: Vec<Option<Queue>>,
+    freed: VecDeque<(ids::Queue, u64)>,
+    arrived: VecDeque<Arrived>,
+    arrived_total: u64,
+    settled_total: u64,
+    awaiting: VecDeque<Awaiting>,
+    unpositioned: Vec<(u32, Packet)>,
+    changed: Vec<Connection>,
+    ready: VecDeque<ids::Queue>,
+    answered: BTreeMap<Connection, u32>,
+    refused: BTreeMap<Connection, u8>,
+    notices: Notices,
+    durable: Offset,
+    serial: u32,
+    counters: Counters,
+}
+
+/// Totals since the start.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counters {
+    /// Messages of QoS 1 and 2 given to a window, repeated ones included.
+    pub deliveries: u64,
+    /// Of those, sent again after a reconnect.
+    pub redeliveries: u64,
+    /// Deliveries that were acknowledged to the end.
+    pub completed: u64,
+    /// PUBACKs and PUBRECs that publishers were sent.
+    pub answered: u64,
+}
+
+/// One attached session.
+#[derive(Debug)]
+struct Session {
+    party: Party,
+    queue: ids::Queue,
+    serial: u32,
+    window: Window,
+    is_writable: bool,
+    allotted_bytes: usize,
+    changes: Changes,
+    is_changed: bool,
+}
+
+/// A stored message on its way to queues; it waits until it is durable.
+#[derive(Debug)]
+struct Arrived {
+    durable_at: LogPosition,
+    found: crate::flow::Found,
+    publisher: Party,
+    targets: Arc<[Target]>,
+}
+
+/// A packet that waits until the log is durable up to `position`; dropped if its session is gone by then.
+#[derive(Debug)]
+struct Awaiting {
+    position: LogPosition,
+    serial: u32,
+    packet: Packet,
+}
+
+/// How a session is attached.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Whose session.
+    pub party: Party,
+    /// Its delivery state.
+    pub state: State,
+    /// Its subscriptions, past ones included.
+    pub subscriptions: Arc<[Subscription]>,
+    /// The client's Receive Maximum.
+    pub receive_maximum: u16,
+    /// The log's end: from here on the session is routed to directly.
+    pub end: Offset,
+    /// 0: the queue reads the log again when it falls behind. Else it keeps this many entries and skips the rest.
+    pub entries_maximum: usize,
+}
+
+impl Dispatch {
+    /// The session is on `connection` from now on; returns its queue. What was in flight is sent again first: PUBREL at
+    /// once, PUBLISH with DUP as the log gives the records again, in their order [MQTT-4.4.0-1].
+    pub fn attach(&mut self, connection: Connection, attachment: Attachment) -> Result<ids::Queue> {
+        let index = slot(connection.0);
+        if self.sessions.get(index).is_some_and(Option::is_some) {
+            return Err(Error::Invalid(format!("connection {} has a session already", connection.0)));
+        }
+        let Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum } = attachment;
+        let handle = self.take_handle();
+        let queue = Queue::resume(party, connection, &state, subscriptions, end, entries_maximum);
+        let flights = state.flights.iter().map(|(identifier, flight)| (*identifier, *flight));
+        let window = Window::resume(receive_maximum, state.last_packet_identifier, flights);
+        self.serial = self.serial.wrapping_add(1);
+        for (identifier, flight) in &state.flights {
+            if flight.phase == Phase::Received {
+                self.await_now(connection, AcknowledgementKind::Pubrel, *identifier, 0);
+            }
+        }
+        put(&mut self.queues, slot(handle.0), queue);
+        let session = Session {
+            party,
+            queue: handle,
+            serial: self.serial,
+            window,
+            is_writable: true,
+            allotted_bytes: 0,
+            changes: Changes::default(),
+            is_changed: false,
+        };
+        put(&mut self.sessions, index, session);
+        self.make_ready(handle);
+        Ok(handle)
+    }
+
+    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of QoS 2
+    /// messages from the client that it has not released.
+    pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
+        let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::take);
+        let session = session.ok_or_else(|| no_session(connection))?;
+        let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::take);
+        let mut queue = queue.ok_or_else(|| no_session(connection))?;
+        self.freed.push_back((session.queue, self.arrived_total));
+        self.ready.retain(|handle| *handle != session.queue);
+        self.answered.remove(&connection);
+        self.refused.remove(&connection);
+        queue.catch_up_mark(self.durable);
+        Ok(state_of(&session, &queue, received))
+    }
+
+    /// The session's whole delivery state while it stays attached, for a checkpoint.
+    pub fn state(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
+        let session = self.sessions.get(slot(connection.0)).and_then(Option::as_ref);
+        let session = session.ok_or_else(|| no_session(connection))?;
+        let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::as_mut);
+        let queue = queue.ok_or_else(|| no_session(connection))?;
+        queue.catch_up_mark(self.durable);
+        Ok(state_of(session, queue, received))
+    }
+
+    /// Replaces the subscriptions by which the queue reads the log.
+    pub fn set_subscriptions(&mut self, handle: ids::Queue, subscriptions: Arc<[Subscription]>) -> Result<()> {
+        self.queue_mut(handle)?.set_subscriptions(subscriptions);
+        Ok(())
+    }
+
+    /// The queue gets these retained messages, with RETAIN set, before new ones.
+    pub fn owe(&mut self, handle: ids::Queue, owed: Vec<Owed>) -> Result<()> {
+        let queue = self.queue_mut(handle)?;
+        let connection = queue.connection;
+        let is_durable = queue.party.is_durable();
+        queue.owed.extend(owed.iter().cloned());
+        if is_durable {
+            self.change(connection, |changes| changes.owed.extend(owed.into_iter().filter(|owed| owed.qos > 0)));
+        }
+        self.make_ready(handle);
+        Ok(())
+    }
+
+    /// Whether the connection's socket takes more bytes; while it does not, its messages stay in the log.
+    pub fn set_writable(&mut self, connection: Connection, is_writable: bool) {
+        let Some(session) = self.session_mut(connection) else { return };
+        session.is_writable = is_writable;
+        let queue = session.queue;
+        if is_writable {
+            self.make_ready(queue);
+        }
+    }
+
+    /// `data` goes out once the log is durable up to `position`.
+    pub fn hold(&mut self, connection: Connection, data: Vec<u8>, position: LogPosition) {
+        let serial = self.serial_of(connection);
+        self.push_awaiting(position, serial, Packet::Encoded(connection, data));
+    }
+
+    /// The queues that need the log, and what they ask of it.
+    pub fn hungry(&mut self, durable: Offset) -> Vec<Scan> {
+        self.durable = self.durable.max(durable);
+        let handles: Vec<ids::Queue> = self.ready.iter().copied().collect();
+        let mut scans = Vec::new();
+        for handle in handles {
+            let Some(queue) = self.queues.get(slot(handle.0)).and_then(Option::as_ref) else { continue };
+            if queue.needs_log(self.durable) && self.session(queue.connection).is_some_and(Session::has_room) {
+                scans.push(queue.scan(handle, self.durable));
+            }
+        }
+        scans
+    }
+
+    /// Gives queues what the log found for them.
+    pub fn feed(&mut self, scans: &mut Vec<Scan>) {
+        for mut scan in scans.drain(..) {
+            let Ok(queue) = self.queue_mut(scan.queue) else { continue };
+            let (party, connection) = (queue.party, queue.connection);
+            let gone = queue.feed(&mut scan);
+            if let Some((first, end)) = scan.missing {
+                let count = end.0.saturating_sub(first.0);
+                self.notices.add(Notice { party, kind: crate::flow::NoticeKind::Retention, first, end, count });
+            }
+            for (identifier, offset) in gone {
+                self.give_up(connection, identifier, offset, crate::flow::NoticeKind::Retention);
+            }
+            self.make_ready(scan.queue);
+        }
+    }
+
+    /// True if another turn has work although nothing new arrived or became durable.
+    pub fn is_waiting(&self) -> bool {
+        self.ready.iter().any(|handle| {
+            let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
+            queue.is_some_and(|queue| {
+                let has_room = self.session(queue.connection).is_some_and(Session::has_room);
+                let has_entries = !queue.entries.is_empty() || !queue.owed_entries.is_empty();
+                has_room && (has_entries || queue.needs_log(self.durable))
+            })
+        })
+    }
+
+    /// True if a message or an answer waits until the log is durable further on.
+    pub fn awaits_commit(&self) -> bool {
+        !self.awaiting.is_empty() || !self.arrived.is_empty()
+    }
+
+    /// How many QoS 1 and 2 messages of each connection have been answered to the end since the last call.
+    pub fn take_answered(&mut self) -> BTreeMap<Connection, u32> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Connections whose messages the log refused since the last call, with the reason code.
+    pub fn take_refused(&mut self) -> BTreeMap<Connection, u8> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// What will not be delivered, since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.notices.take()
+    }
+
+    /// What has to be remembered of this turn: for each durable party its encoded changes.
+    pub fn take_progress(&mut self) -> Vec<(Party, Vec<u8>)> {
+        let mut progress = Vec::new();
+        for connection in std::mem::take(&mut self.changed) {
+            let Some(session) = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut) else { continue };
+            session.is_changed = false;
+            let mut changes = std::mem::take(&mut session.changes);
+            let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::as_mut);
+            if let Some(progress) = queue.and_then(|queue| queue.cursor.take_progress()) {
+                changes.mark = Some(progress.mark);
+                changes.acknowledged.extend(progress.ranges.iter().map(|(first, end)| (Offset(first), Offset(end))));
+            }
+            if session.party.is_durable() && !changes.is_empty() {
+                let mut value = Vec::new();
+                changes.encode(&mut value);
+                progress.push((session.party, value));
+            }
+        }
+        progress
+    }
+
+    /// The progress of this turn is durable once the log is durable up to `position`: what depends on it waits.
+    pub fn progressed(&mut self, position: LogPosition) {
+        for (serial, packet) in std::mem::take(&mut self.unpositioned) {
+            self.push_awaiting(position, serial, packet);
+        }
+    }
+
+    /// True if a packet of this turn waits for progress that is not yet in the log.
+    pub fn needs_progress(&self) -> bool {
+        !self.unpositioned.is_empty()
+    }
+
+    /// The mark of an attached queue.
+    pub fn mark(&mut self, handle: ids::Queue) -> Result<Offset> {
+        let durable = self.durable;
+        let queue = self.queue_mut(handle)?;
+        queue.catch_up_mark(durable);
+        Ok(queue.cursor.mark())
+    }
+
+    /// Messages in flight to the queue's session.
+    pub fn in_flight(&mut self, handle: ids::Queue) -> Result<usize> {
+        let connection = self.queue_mut(handle)?.connection;
+        Ok(self.session(connection).map_or(0, |session| session.window.len()))
+    }
+
+    /// Every attached queue: party, queue, connection.
+    pub fn queues(&self) -> Vec<(Party, ids::Queue, Connection)> {
+        let attached = self.sessions.iter().zip(0_u32..);
+        attached
+            .filter_map(|(session, index)| session.as_ref().map(|s| (s.party, s.queue, Connection(index))))
+            .collect()
+    }
+
+    /// Totals since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn take_handle(&mut self) -> ids::Queue {
+        // A handle is used again only when no message that is still on its way names it.
+        if let Some((handle, until)) = self.freed.front().copied() {
+            if until <= self.settled_total {
+                self.freed.pop_front();
+                return handle;
+            }
+        }
+        self.queues.push(None);
+        ids::Queue(u32::try_from(self.queues.len().saturating_sub(1)).unwrap_or(u32::MAX))
+    }
+
+    fn make_ready(&mut self, handle: ids::Queue) {
+        if let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) {
+            if !queue.is_ready {
+                queue.is_ready = true;
+                self.ready.push_back(handle);
+            }
+        }
+    }
+
+    fn change(&mut self, connection: Connection, change: impl FnOnce(&mut Changes)) {
+        let Some(session) = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut) else { return };
+        if session.party.is_durable() {
+            change(&mut session.changes);
+        }
+        if !session.is_changed {
+            session.is_changed = true;
+            self.changed.push(connection);
+        }
+    }
+
+    fn push_awaiting(&mut self, position: LogPosition, serial: u32, packet: Packet) {
+        let after = self.awaiting.back().map_or(position, |last| last.position.max(position));
+        self.awaiting.push_back(Awaiting { position: after, serial, packet });
+    }
+
+    fn await_now(
+        &mut self,
+        connection: Connection,
+        kind: AcknowledgementKind,
+        packet_identifier: u16,
+        reason_code: u8,
+    ) {
+        let serial = self.serial;
+        let acknowledgement = Acknowledgement { connection, kind, packet_identifier, reason_code };
+        self.push_awaiting(LogPosition(0), serial, Packet::Acknowledgement(acknowledgement));
+    }
+
+    fn session(&self, connection: Connection) -> Option<&Session> {
+        self.sessions.get(slot(connection.0)).and_then(Option::as_ref)
+    }
+
+    fn session_mut(&mut self, connection: Connection) -> Option<&mut Session> {
+        self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut)
+    }
+
+    fn serial_of(&self, connection: Connection) -> u32 {
+        self.session(connection).map_or(0, |session| session.serial)
+    }
+
+    fn queue_mut(&mut self, handle: ids::Queue) -> Result<&mut Queue> {
+        let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
+        queue.ok_or_else(|| Error::Invalid(format!("there is no queue {}", handle.0)))
+    }
+}
+
+impl Session {
+    fn has_room(&self) -> bool {
+        self.is_writable && self.window.has_room()
+    }
+}
+
+fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
+    let flights: BTreeMap<u16, Flight> = session.window.flights().collect();
+    let mut owed: Vec<Owed> = Vec::new();
+    for flight in flights.values().filter(|flight| flight.owed && flight.phase == Phase::Published) {
+        owed.push(Owed { offset: flight.offset, qos: flight.qos, identifier: None });
+    }
+    owed.extend(queue.owed_entries.iter().map(|(_, owed)| owed.clone()).filter(|owed| owed.qos > 0));
+    owed.extend(queue.owed.iter().filter(|owed| owed.qos > 0).cloned());
+    owed.sort_by_key(|owed| owed.offset);
+    owed.dedup_by_key(|owed| owed.offset);
+    State {
+        mark: queue.cursor.mark(),
+        acknowledged: queue.cursor.acknowledged().clone(),
+        flights,
+        owed,
+        received: received.collect(),
+        last_packet_identifier: session.window.last(),
+    }
+}
+
+fn put<T>(slots: &mut Vec<Option<T>>, index: usize, value: T) {
+    if slots.len() <= index {
+        slots.resize_with(index.saturating_add(1), || None);
+    }
+    if let Some(place) = slots.get_mut(index) {
+        *place = Some(value);
+    }
+}
+
+fn slot(handle: u32) -> usize {
+    usize::try_from(handle).unwrap_or(usize::MAX)
+}
+
+fn no_session(connection: Connection) -> Error {
+    Error::Invalid(format!("connection {} has no session", connection.0))
+}
+
+/// Gives `outgoing` what may go now.
+fn emit(outgoing: &mut Outgoing, packet: Packet) {
+    outgoing.packets.push(packet);
+}

@@ -1,1 +1,316 @@
-//! Delivery state of a party at rest.
+//! Delivery state of a party at rest: what its queue has acknowledged, what is in flight to it and from it.
+//!
+//! Owns: the value, its encoding, and how a delta changes it. Never: decides when to write one.
+//!
+//! Stored as a control record of table 0. The first byte says what follows: [`FULL`] a whole state, [`DELTA`] changes
+//! to the one before, [`REMOVED`] nothing: the party is gone. `docs/formats/log.md` draws the bytes.
+
+use crate::error::{Error, Result};
+use crate::ids::Offset;
+use crate::ranges::RangeSet;
+use crate::varint::{put, Reader};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The value holds a whole state.
+pub const FULL: u8 = 0;
+/// The value holds changes.
+pub const DELTA: u8 = 1;
+/// The party is gone.
+pub const REMOVED: u8 = 2;
+
+/// How far the exchange of one packet identifier is (MQTT 5 section 4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// PUBLISH was sent; PUBACK or PUBREC is awaited.
+    Published,
+    /// PUBREC was received, PUBREL is or will be sent; PUBCOMP is awaited.
+    Received,
+}
+
+/// One message in flight to the party.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// The message.
+    pub offset: Offset,
+    /// 1 or 2.
+    pub qos: u8,
+    /// How far it is.
+    pub phase: Phase,
+    /// It was sent as a retained message, beside the queue's order.
+    pub owed: bool,
+}
+
+/// A retained message that the party still has to get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owed {
+    /// The message.
+    pub offset: Offset,
+    /// The maximum QoS of the subscription that asked for it.
+    pub qos: u8,
+    /// The subscription's identifier.
+    pub identifier: Option<u32>,
+}
+
+/// Everything about a party's deliveries that outlives its connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    /// Everything below is acknowledged or was never wanted.
+    pub mark: Offset,
+    /// What is acknowledged above the mark.
+    pub acknowledged: RangeSet,
+    /// By packet identifier, what is in flight to the party.
+    pub flights: BTreeMap<u16, Flight>,
+    /// Retained messages still to be sent, in order.
+    pub owed: Vec<Owed>,
+    /// Packet identifiers of QoS 2 messages received from the party and not released.
+    pub received: BTreeSet<u16>,
+    /// The last packet identifier that was given out.
+    pub last_packet_identifier: u16,
+}
+
+/// What one turn changes, in the order in which it is applied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The mark, where it may have moved.
+    pub mark: Option<Offset>,
+    /// Ranges of offsets above the mark that are acknowledged: first and end.
+    pub acknowledged: Vec<(Offset, Offset)>,
+    /// QoS 2 messages that were given a packet identifier: identifier, offset, owed.
+    pub sent: Vec<(u16, Offset, bool)>,
+    /// Packet identifiers for which PUBREC came.
+    pub received: Vec<u16>,
+    /// Packet identifiers of QoS 2 that are free again.
+    pub completed: Vec<u16>,
+    /// Packet identifiers that the party released (PUBREL).
+    pub released: Vec<u16>,
+    /// Retained messages that have been acknowledged or given up.
+    pub owed_done: Vec<Offset>,
+    /// Retained messages that the party is owed from now on.
+    pub owed: Vec<Owed>,
+}
+
+const TAG_ACKNOWLEDGED: u64 = 1;
+const TAG_SENT: u64 = 2;
+const TAG_RECEIVED: u64 = 3;
+const TAG_COMPLETED: u64 = 4;
+const TAG_RELEASED: u64 = 5;
+const TAG_OWED_DONE: u64 = 6;
+const TAG_OWED: u64 = 7;
+const TAG_MARK: u64 = 8;
+
+impl Changes {
+    /// True if there is nothing to remember.
+    pub fn is_empty(&self) -> bool {
+        self.mark.is_none()
+            && self.acknowledged.is_empty()
+            && self.sent.is_empty()
+            && self.received.is_empty()
+            && self.completed.is_empty()
+            && self.released.is_empty()
+            && self.owed_done.is_empty()
+            && self.owed.is_empty()
+    }
+
+    /// Appends the control record's value, [`DELTA`] first.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(DELTA);
+        if let Some(mark) = self.mark {
+            put(out, TAG_MARK);
+            put(out, mark.0);
+        }
+        for (first, end) in &self.acknowledged {
+            put(out, TAG_ACKNOWLEDGED);
+            put(out, first.0);
+            put(out, end.0.saturating_sub(first.0));
+        }
+        for (packet_identifier, offset, owed) in &self.sent {
+            put(out, TAG_SENT);
+            put(out, u64::from(*packet_identifier));
+            put(out, offset.0);
+            put(out, u64::from(*owed));
+        }
+        for (tag, identifiers) in
+            [(TAG_RECEIVED, &self.received), (TAG_COMPLETED, &self.completed), (TAG_RELEASED, &self.released)]
+        {
+            for packet_identifier in identifiers {
+                put(out, tag);
+                put(out, u64::from(*packet_identifier));
+            }
+        }
+        for offset in &self.owed_done {
+            put(out, TAG_OWED_DONE);
+            put(out, offset.0);
+        }
+        for owed in &self.owed {
+            put(out, TAG_OWED);
+            put_owed(out, owed);
+        }
+    }
+}
+
+impl State {
+    /// A state that wants nothing below `mark`.
+    pub fn new(mark: Offset) -> State {
+        State { mark, ..State::default() }
+    }
+
+    /// Reads a whole state as [`State::encode`] wrote it. Fails on anything else, without allocating more than the
+    /// bytes given justify.
+    pub fn decode(bytes: &[u8]) -> Result<State> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FULL {
+            return Err(Error::Invalid("a whole delivery state starts with 0".into()));
+        }
+        let mut state = State::new(Offset(reader.next()?));
+        let mut from = state.mark.0;
+        for _ in 0..reader.count()? {
+            let first = from.checked_add(reader.next()?).ok_or_else(out_of_range)?;
+            let end = first.checked_add(reader.next()?).ok_or_else(out_of_range)?;
+            state.acknowledged.insert(first, end);
+            from = end;
+        }
+        for _ in 0..reader.count()? {
+            let packet_identifier = reader.small()?;
+            let offset = Offset(reader.next()?);
+            let bits = reader.next()?;
+            let phase = if bits & 4 == 0 { Phase::Published } else { Phase::Received };
+            let qos = if bits & 3 == 2 { 2 } else { 1 };
+            state.flights.insert(packet_identifier, Flight { offset, qos, phase, owed: bits & 8 != 0 });
+        }
+        for _ in 0..reader.count()? {
+            state.owed.push(read_owed(&mut reader)?);
+        }
+        for _ in 0..reader.count()? {
+            state.received.insert(reader.small()?);
+        }
+        state.last_packet_identifier = reader.small()?;
+        Ok(state)
+    }
+
+    /// Appends the control record's value, [`FULL`] first.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FULL);
+        put(out, self.mark.0);
+        put_length(out, self.acknowledged.len());
+        let mut from = self.mark.0;
+        for (first, end) in self.acknowledged.iter() {
+            put(out, first.saturating_sub(from));
+            put(out, end.saturating_sub(first));
+            from = end;
+        }
+        put_length(out, self.flights.len());
+        for (packet_identifier, flight) in &self.flights {
+            put(out, u64::from(*packet_identifier));
+            put(out, flight.offset.0);
+            let phase = if flight.phase == Phase::Received { 4 } else { 0 };
+            put(out, u64::from(flight.qos) | phase | if flight.owed { 8 } else { 0 });
+        }
+        put_length(out, self.owed.len());
+        for owed in &self.owed {
+            put_owed(out, owed);
+        }
+        put_length(out, self.received.len());
+        for packet_identifier in &self.received {
+            put(out, u64::from(*packet_identifier));
+        }
+        put(out, u64::from(self.last_packet_identifier));
+    }
+
+    /// Applies a control record's value of either kind; [`REMOVED`] leaves the empty state.
+    pub fn apply(&mut self, value: &[u8]) -> Result<()> {
+        match value.first() {
+            Some(&FULL) => *self = State::decode(value)?,
+            Some(&DELTA) => self.apply_delta(value.get(1..).unwrap_or_default())?,
+            Some(&REMOVED) => *self = State::default(),
+            _ => return Err(Error::Invalid("a delivery state starts with 0, 1 or 2".into())),
+        }
+        Ok(())
+    }
+
+    /// A QoS 2 message with this packet identifier was stored.
+    pub fn note_received(&mut self, packet_identifier: u16) {
+        self.received.insert(packet_identifier);
+    }
+
+    /// Everything in `first..end` is acknowledged; the mark moves if that closes the gap to it. What was in flight at
+    /// QoS 1 in that range is in flight no longer.
+    pub fn acknowledge(&mut self, first: Offset, end: Offset) {
+        let is_done = |flight: &Flight| first <= flight.offset && flight.offset < end;
+        self.flights.retain(|_, flight| flight.qos == 2 || flight.owed || !is_done(flight));
+        if first <= self.mark {
+            self.mark = self.mark.max(end);
+        } else {
+            self.acknowledged.insert(first.0, end.0);
+        }
+        while let Some((first, end)) = self.acknowledged.first() {
+            if first > self.mark.0 {
+                break;
+            }
+            self.mark = self.mark.max(Offset(end));
+            self.acknowledged.remove_below(self.mark.0);
+        }
+    }
+
+    fn apply_delta(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            match reader.next()? {
+                TAG_MARK => {
+                    let mark = Offset(reader.next()?);
+                    self.acknowledge(Offset(0), mark);
+                }
+                TAG_ACKNOWLEDGED => {
+                    let first = reader.next()?;
+                    let end = first.checked_add(reader.next()?).ok_or_else(out_of_range)?;
+                    self.acknowledge(Offset(first), Offset(end));
+                }
+                TAG_SENT => {
+                    let packet_identifier = reader.small()?;
+                    let (offset, owed) = (Offset(reader.next()?), reader.next()? != 0);
+                    self.last_packet_identifier = packet_identifier;
+                    self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, owed });
+                }
+                TAG_RECEIVED => {
+                    if let Some(flight) = self.flights.get_mut(&reader.small()?) {
+                        flight.phase = Phase::Received;
+                    }
+                }
+                TAG_COMPLETED => {
+                    self.flights.remove(&reader.small()?);
+                }
+                TAG_RELEASED => {
+                    self.received.remove(&reader.small()?);
+                }
+                TAG_OWED_DONE => {
+                    let offset = Offset(reader.next()?);
+                    self.owed.retain(|owed| owed.offset != offset);
+                    self.flights.retain(|_, flight| flight.qos == 2 || !flight.owed || flight.offset != offset);
+                }
+                TAG_OWED => self.owed.push(read_owed(&mut reader)?),
+                tag => return Err(Error::Invalid(format!("a delivery state has no change of kind {tag}"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_owed(out: &mut Vec<u8>, owed: &Owed) {
+    put(out, owed.offset.0);
+    put(out, u64::from(owed.qos));
+    put(out, owed.identifier.map_or(0, u64::from));
+}
+
+fn read_owed(reader: &mut Reader<'_>) -> Result<Owed> {
+    let offset = Offset(reader.next()?);
+    let qos = u8::try_from(reader.next()?).map_err(|_| out_of_range())?.min(2);
+    let identifier = u32::try_from(reader.next()?).map_err(|_| out_of_range())?;
+    Ok(Owed { offset, qos, identifier: (identifier != 0).then_some(identifier) })
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    put(out, u64::try_from(length).unwrap_or(u64::MAX));
+}
+
+fn out_of_range() -> Error {
+    Error::Invalid("a number in a delivery state is out of range".into())
+}

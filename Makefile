@@ -1,0 +1,142 @@
+# The only entry point. Every target does one thing, and CI runs what a developer runs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+ROUNDS ?= 20
+SIM_SECONDS ?= 60
+FUZZ_SECONDS ?= 60
+
+VENV := .venv
+BIN := $(VENV)/bin
+# How many workers the tests run in; one for each core.
+WORKERS ?= auto
+
+# Where no Java was found, setup has put one here (docs/adr/0006-locked-dependencies.md).
+ifneq ($(wildcard $(VENV)/java/bin/java),)
+export JAVA_HOME := $(CURDIR)/$(VENV)/java
+endif
+
+RUST_SOURCES := $(shell find kernel kernel-py -name '*.rs' -not -path '*/target/*') \
+	Cargo.toml Cargo.lock kernel/Cargo.toml kernel-py/Cargo.toml
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
+		| awk -F'|' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+# --- Building ------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.installed $(VENV)/.java $(VENV)/.kernel ## Build .venv with everything, and .venv/bin/holdfast
+
+$(VENV)/.installed: requirements.lock
+	@tools/prerequisites python $(PYTHON)
+	@tools/prerequisites rust
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.java: requirements-java.lock tools/bring_java | $(VENV)/.installed
+	@tools/prerequisites java || tools/bring_java $(VENV)
+	@touch $@
+
+$(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
+	@tools/prerequisites rust
+	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
+	cp src/holdfast_spark.pth $(VENV)/lib/python3*/site-packages/
+	@touch $@
+
+.PHONY: lock
+lock: $(VENV)/.installed ## Write the locks of the Python packages anew, with hashes
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra pipeline --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group pyproject.toml:java --output-file requirements-java.lock
+
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+.PHONY: clean
+clean: ## Remove everything that was built or produced here
+	rm -rf $(VENV) target demo-output .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src -name '*.so' -delete
+
+# --- Using ---------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup ## From a fleet's messages through a killed broker to a Spark table and a picture
+	$(BIN)/python demo/demo.py
+
+.PHONY: run
+run: setup ## Start the broker in the foreground, with its defaults
+	$(BIN)/holdfast serve
+
+# --- Checking ------------------------------------------------------------------------------------
+
+.PHONY: test
+test: rust-test python-test ## Run every test that ends by itself within minutes
+
+.PHONY: python-test
+python-test: setup
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests
+
+.PHONY: rust-test
+rust-test: ## Run the kernel's own tests
+	@tools/prerequisites rust
+	cargo test --quiet --locked --workspace --exclude holdfast-kernel-py
+
+.PHONY: fmt
+fmt: setup ## Lay out the sources
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet . || true
+	cargo fmt
+
+.PHONY: lint
+lint: setup ## Check layout, lints and import contracts; changes nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+	cargo fmt --check
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+
+.PHONY: types
+types: setup ## Check types, and the boundary's stub against the compiled module
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest holdfast._kernel --concise --allowlist kernel-py/stub-allowed.txt
+
+.PHONY: coverage
+coverage: setup ## Say which numbered behaviours have a test that names them
+	$(BIN)/python -m tests.tidy.acceptance_coverage
+
+.PHONY: ci
+ci: lint types test coverage ## All that must hold before a change is taken
+
+.PHONY: sim
+sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
+	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS)
+
+.PHONY: crash
+crash: setup ## Kill the broker under load, ROUNDS times, and check what it had acknowledged
+	$(BIN)/python -m tests.crash --rounds $(ROUNDS)
+
+.PHONY: fuzz
+fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
+	@tools/prerequisites rust
+	FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release --locked -p holdfast-kernel --test codec_fuzz -- --nocapture
+
+# --- Measuring and writing -----------------------------------------------------------------------
+
+.PHONY: bench
+bench: setup ## Measure beside Mosquitto in one run; the table goes to bench/results
+	@tools/prerequisites mosquitto
+	cargo build --quiet --release --locked -p holdfast-load
+	$(BIN)/python -m bench.macro
+
+.PHONY: bench-setup
+bench-setup: ## Say what the measurements need that is not there
+	@tools/prerequisites mosquitto && echo "Everything that the measurements need is there."
+
+.PHONY: docs
+docs: setup ## Write the generated pages anew
+	$(BIN)/python -m tests.tidy.limits_page --write

@@ -1,0 +1,185 @@
+//! `Cursor` and `RangeSet`: for tests and tools; the broker's cursors live inside `Dispatch`.
+
+use holdfast_kernel::dispatch::cursor::{self, Entry, Holder};
+use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::ranges;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Disjoint, coalesced, half-open ranges of integers.
+#[pyclass(module = "holdfast._kernel")]
+#[derive(Default)]
+pub struct RangeSet {
+    inner: ranges::RangeSet,
+}
+
+#[pymethods]
+impl RangeSet {
+    #[new]
+    #[pyo3(signature = (ranges = Vec::new()))]
+    fn new(ranges: Vec<(u64, u64)>) -> RangeSet {
+        RangeSet { inner: ranges.into_iter().collect() }
+    }
+
+    #[staticmethod]
+    fn decode(data: &[u8]) -> PyResult<(RangeSet, usize)> {
+        let (inner, rest) = ranges::RangeSet::decode(data).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((RangeSet { inner }, data.len().saturating_sub(rest.len())))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.inner.encode(&mut bytes);
+        bytes
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        self.inner.insert(start, end);
+    }
+
+    fn remove_below(&mut self, position: u64) {
+        self.inner.remove_below(position);
+    }
+
+    fn contains(&self, position: u64) -> bool {
+        self.inner.contains(position)
+    }
+
+    fn contains_range(&self, start: u64, end: u64) -> bool {
+        self.inner.contains_range(start, end)
+    }
+
+    fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.inner.gaps(start, end).iter().collect()
+    }
+
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        self.inner.iter().collect()
+    }
+
+    fn positions(&self) -> u64 {
+        self.inner.positions()
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.len()
+    }
+}
+
+/// The position of one queue.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Cursor {
+    inner: cursor::Cursor,
+}
+
+fn entry(offset: u64, count: u32, key_slot: u16, not_before: u64) -> Entry {
+    Entry { offset: Offset(offset), count, key_slot: KeySlot(key_slot), not_before: Timestamp(not_before) }
+}
+
+#[pymethods]
+impl Cursor {
+    #[new]
+    #[pyo3(signature = (mark, acknowledged = Vec::new()))]
+    fn new(mark: u64, acknowledged: Vec<(u64, u64)>) -> Cursor {
+        Cursor { inner: cursor::Cursor::restore(Offset(mark), acknowledged.into_iter().collect()) }
+    }
+
+    fn mark(&self) -> u64 {
+        self.inner.mark().0
+    }
+
+    fn read(&self) -> u64 {
+        self.inner.read().0
+    }
+
+    fn acknowledged(&self) -> Vec<(u64, u64)> {
+        self.inner.acknowledged().iter().collect()
+    }
+
+    fn wants(&self, offset: u64) -> bool {
+        self.inner.wants(&entry(offset, 1, 0, 0))
+    }
+
+    fn pass_to(&mut self, to: u64) {
+        self.inner.pass(Offset(to));
+    }
+
+    #[pyo3(signature = (offset, holder, *, count = 1, key_slot = 0))]
+    fn deliver(&mut self, offset: u64, holder: u32, count: u32, key_slot: u16) -> bool {
+        self.inner.deliver(entry(offset, count, key_slot, 0), Holder(holder))
+    }
+
+    #[pyo3(signature = (offset, not_before, *, count = 1, key_slot = 0))]
+    fn delay(&mut self, offset: u64, not_before: u64, count: u32, key_slot: u16) -> bool {
+        self.inner.delay(entry(offset, count, key_slot, not_before))
+    }
+
+    fn acknowledge(&mut self, offset: u64) -> Option<(u32, u16, u64)> {
+        let delivery = self.inner.acknowledge(Offset(offset))?;
+        Some((delivery.holder.0, delivery.attempts, delivery.remaining()))
+    }
+
+    fn acknowledge_message(&mut self, offset: u64, batch_index: u32) -> bool {
+        self.inner.acknowledge_message(Offset(offset), batch_index)
+    }
+
+    fn acknowledge_cumulative(&mut self, to: u64) -> u64 {
+        self.inner.acknowledge_cumulative(Offset(to))
+    }
+
+    fn give_back(&mut self, offset: u64, not_before: u64) -> bool {
+        self.inner.give_back(Offset(offset), Timestamp(not_before))
+    }
+
+    fn release(&mut self, holder: u32) -> u64 {
+        self.inner.release(Holder(holder))
+    }
+
+    fn next_redelivery(&mut self, now: u64, key_slots_on_hold: Vec<u16>) -> Option<u64> {
+        let may_go = |entry: &Entry| !key_slots_on_hold.contains(&entry.key_slot.0);
+        self.inner.next_redelivery(Timestamp(now), may_go).map(|entry| entry.offset.0)
+    }
+
+    fn redeliver(&mut self, offset: u64, holder: u32) -> Option<u16> {
+        self.inner.redeliver(Offset(offset), Holder(holder))
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.inner.next_due().map(|time| time.0)
+    }
+
+    fn is_in_flight(&self, offset: u64) -> bool {
+        self.inner.is_in_flight(Offset(offset))
+    }
+
+    fn in_flight_count(&self) -> usize {
+        self.inner.in_flight_count()
+    }
+
+    fn redelivery_count(&self) -> usize {
+        self.inner.redelivery_count()
+    }
+
+    fn take_progress(&mut self) -> Option<(u64, Vec<(u64, u64)>)> {
+        let progress = self.inner.take_progress()?;
+        Some((progress.mark.0, progress.ranges.iter().collect()))
+    }
+
+    fn deliveries(&self) -> Vec<(u64, u32, u16, u64)> {
+        let delivery = |delivery: &cursor::Delivery| {
+            (delivery.entry.offset.0, delivery.holder.0, delivery.attempts, delivery.remaining())
+        };
+        self.inner.deliveries().map(delivery).collect()
+    }
+
+    fn skip(&mut self, to: u64) -> (RangeSet, u64, RangeSet) {
+        let skipped = self.inner.skip(Offset(to));
+        (RangeSet { inner: skipped.offered }, skipped.messages, RangeSet { inner: skipped.unread })
+    }
+}
+
+/// Adds the classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Cursor>()?;
+    module.add_class::<RangeSet>()
+}

@@ -1,0 +1,260 @@
+//! The binding of dispatch.
+
+use crate::error::to_python;
+use crate::flow::{Arrivals, Outgoing, Scans};
+use crate::store::Log;
+use holdfast_kernel::dispatch as kernel;
+use holdfast_kernel::flow::state::{Owed, Phase, State};
+use holdfast_kernel::flow::{Notice, NoticeKind, Subscription};
+use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::sync::Arc;
+
+/// Attached queues with their cursors, windows and what is in flight.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Dispatch {
+    pub inner: kernel::Dispatch,
+}
+
+#[pymethods]
+impl Dispatch {
+    #[new]
+    fn new() -> Dispatch {
+        Dispatch { inner: kernel::Dispatch::default() }
+    }
+
+    #[pyo3(signature = (connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum))]
+    #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
+    fn attach(
+        &mut self,
+        connection: u32,
+        party: u32,
+        state: &[u8],
+        subscriptions: &Bound<'_, PyList>,
+        receive_maximum: u16,
+        mark: u64,
+        end_offset: u64,
+        entries_maximum: usize,
+    ) -> PyResult<u32> {
+        let attachment = kernel::Attachment {
+            party: Party(party),
+            state: decode(state, mark)?,
+            subscriptions: subscriptions_of(subscriptions)?,
+            receive_maximum,
+            end: Offset(end_offset),
+            entries_maximum,
+        };
+        let queue = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
+        Ok(queue.0)
+    }
+
+    fn detach<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.inner.detach(Connection(connection), identifiers(received)).map_err(to_python)?;
+        Ok(encoded(py, &state))
+    }
+
+    fn party_state<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.inner.state(Connection(connection), identifiers(received)).map_err(to_python)?;
+        Ok(encoded(py, &state))
+    }
+
+    fn subscribe(&mut self, queue: u32, subscriptions: &Bound<'_, PyList>) -> PyResult<()> {
+        self.inner.set_subscriptions(Queue(queue), subscriptions_of(subscriptions)?).map_err(to_python)
+    }
+
+    #[pyo3(signature = (queue, offsets, *, qos, identifier))]
+    fn owe(&mut self, queue: u32, offsets: Vec<u64>, qos: u8, identifier: Option<u32>) -> PyResult<()> {
+        let owed = offsets.into_iter().map(|offset| Owed { offset: Offset(offset), qos, identifier }).collect();
+        self.inner.owe(Queue(queue), owed).map_err(to_python)
+    }
+
+    fn set_writable(&mut self, connection: u32, writable: bool) {
+        self.inner.set_writable(Connection(connection), writable);
+    }
+
+    fn admit(&mut self, arrivals: &Arrivals, end_position: u64) {
+        self.inner.admit(&arrivals.inner, LogPosition(end_position));
+    }
+
+    fn hold(&mut self, connection: u32, data: Vec<u8>, position: u64) {
+        self.inner.hold(Connection(connection), data, LogPosition(position));
+    }
+
+    fn settle(&mut self, durable_offset: u64, durable_position: u64, outgoing: &mut Outgoing) {
+        self.inner.settle(Offset(durable_offset), LogPosition(durable_position), &mut outgoing.inner);
+    }
+
+    fn hungry(&mut self, durable_offset: u64) -> Scans {
+        Scans { inner: self.inner.hungry(Offset(durable_offset)) }
+    }
+
+    fn feed(&mut self, scans: &mut Scans) {
+        self.inner.feed(&mut scans.inner);
+    }
+
+    fn allot(&mut self, outgoing: &mut Outgoing, now_us: u64) {
+        self.inner.allot(&mut outgoing.inner, Timestamp(now_us));
+    }
+
+    /// Appends this turn's progress to the log; what depends on it waits for the returned position.
+    fn remember(&mut self, log: &mut Log, now_us: u64) -> PyResult<()> {
+        let progress = self.inner.take_progress();
+        let must_be_durable = self.inner.needs_progress();
+        for (party, value) in progress {
+            let key = party.0.to_le_bytes();
+            log.inner.append_control(0, &key, &value, Timestamp(now_us)).map_err(to_python)?;
+        }
+        if must_be_durable {
+            self.inner.progressed(log.inner.end_position());
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> bool {
+        self.inner.is_waiting()
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.inner.awaits_commit()
+    }
+
+    fn refuse(&mut self, connection: u32, packet_identifier: u16) {
+        self.inner.refuse(Connection(connection), packet_identifier);
+    }
+
+    fn answered(&mut self) -> Vec<(u32, u32)> {
+        self.inner.take_answered().into_iter().map(|(connection, count)| (connection.0, count)).collect()
+    }
+
+    fn refused(&mut self) -> Vec<(u32, u8)> {
+        self.inner.take_refused().into_iter().map(|(connection, reason)| (connection.0, reason)).collect()
+    }
+
+    fn mark(&mut self, queue: u32) -> PyResult<u64> {
+        self.inner.mark(Queue(queue)).map(|mark| mark.0).map_err(to_python)
+    }
+
+    fn in_flight(&mut self, queue: u32) -> PyResult<usize> {
+        self.inner.in_flight(Queue(queue)).map_err(to_python)
+    }
+
+    fn queues(&self) -> Vec<(u32, u32, u32)> {
+        self.inner.queues().into_iter().map(|(party, queue, connection)| (party.0, queue.0, connection.0)).collect()
+    }
+
+    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
+        self.inner.take_notices().iter().map(notice).collect()
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.inner.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("deliveries", counters.deliveries)?;
+        dict.set_item("redeliveries", counters.redeliveries)?;
+        dict.set_item("completed", counters.completed)?;
+        dict.set_item("answered", counters.answered)?;
+        Ok(dict)
+    }
+}
+
+/// A notice as Python sees it.
+pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
+    let reason = match notice.kind {
+        NoticeKind::Expired => "expired",
+        NoticeKind::Overflow => "overflow",
+        NoticeKind::SlowReader => "slow_reader",
+        NoticeKind::TooLarge => "too_large",
+        NoticeKind::Retention => "retention",
+        NoticeKind::Refused => "refused",
+    };
+    (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)
+}
+
+/// Subscriptions from the dicts that the stub describes.
+pub fn subscriptions_of(list: &Bound<'_, PyList>) -> PyResult<Arc<[Subscription]>> {
+    let mut subscriptions = Vec::with_capacity(list.len());
+    for item in list.iter() {
+        let dict = item.downcast_into::<PyDict>()?;
+        let get = |name: &str| dict.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()));
+        subscriptions.push(Subscription {
+            filter: get("topic_filter")?.extract::<Vec<u8>>()?,
+            qos: get("qos")?.extract()?,
+            no_local: get("no_local")?.extract()?,
+            retain_as_published: get("retain_as_published")?.extract()?,
+            identifier: get("identifier")?.extract()?,
+            from: Offset(get("from_offset")?.extract()?),
+            until: Offset(get("until_offset")?.extract()?),
+        });
+    }
+    Ok(subscriptions.into())
+}
+
+#[pyfunction]
+fn received<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let state = decode(state, 0)?;
+    let bytes: Vec<u8> = state.received.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
+    Ok(PyBytes::new(py, &bytes))
+}
+
+#[pyfunction]
+fn state_mark(state: &[u8]) -> PyResult<u64> {
+    Ok(decode(state, 0)?.mark.0)
+}
+
+#[pyfunction]
+fn state_skip<'py>(py: Python<'py>, state: &[u8], mark: u64) -> PyResult<Bound<'py, PyBytes>> {
+    let mut state = decode(state, 0)?;
+    state.acknowledge(Offset(0), Offset(mark));
+    Ok(encoded(py, &state))
+}
+
+#[pyfunction]
+fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+    let state = decode(state, 0)?;
+    let flights = PyList::empty(py);
+    for (identifier, flight) in &state.flights {
+        let item = PyDict::new(py);
+        item.set_item("packet_identifier", identifier)?;
+        item.set_item("offset", flight.offset.0)?;
+        item.set_item("qos", flight.qos)?;
+        item.set_item("phase", if flight.phase == Phase::Received { "received" } else { "published" })?;
+        flights.append(item)?;
+    }
+    let dict = PyDict::new(py);
+    dict.set_item("mark", state.mark.0)?;
+    dict.set_item("acknowledged", state.acknowledged.iter().collect::<Vec<_>>())?;
+    dict.set_item("in_flight", flights)?;
+    dict.set_item("received", state.received.iter().copied().collect::<Vec<u16>>())?;
+    dict.set_item("owed", state.owed.iter().map(|owed| owed.offset.0).collect::<Vec<_>>())?;
+    Ok(dict)
+}
+
+fn decode(bytes: &[u8], mark: u64) -> PyResult<State> {
+    if bytes.is_empty() {
+        return Ok(State::new(Offset(mark)));
+    }
+    State::decode(bytes).map_err(to_python)
+}
+
+fn encoded<'py>(py: Python<'py>, state: &State) -> Bound<'py, PyBytes> {
+    let mut bytes = Vec::new();
+    state.encode(&mut bytes);
+    PyBytes::new(py, &bytes)
+}
+
+fn identifiers(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    bytes.chunks_exact(2).filter_map(|pair| <[u8; 2]>::try_from(pair).ok()).map(u16::from_le_bytes)
+}
+
+/// Adds the classes and functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Dispatch>()?;
+    module.add_function(wrap_pyfunction!(received, module)?)?;
+    module.add_function(wrap_pyfunction!(state_mark, module)?)?;
+    module.add_function(wrap_pyfunction!(state_skip, module)?)?;
+    module.add_function(wrap_pyfunction!(describe_state, module)?)?;
+    module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! `Routes`: filters of attached queues.
+
+use crate::flow::Arrivals;
+use holdfast_kernel::ids::{Connection, Party, Queue};
+use holdfast_kernel::route;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Filters of attached queues, and the memory of what each topic matched.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Routes {
+    inner: route::Routes,
+}
+
+#[pymethods]
+impl Routes {
+    #[new]
+    fn new(seed: u64) -> Routes {
+        Routes { inner: route::Routes::new(seed) }
+    }
+
+    #[pyo3(signature = (queue, connection, owner, topic_filter, *, qos, no_local, retain_as_published, identifier))]
+    #[allow(clippy::too_many_arguments, reason = "they are the fields of a subscription, by keyword in Python")]
+    fn subscribe(
+        &mut self,
+        queue: u32,
+        connection: u32,
+        owner: u32,
+        topic_filter: &[u8],
+        qos: u8,
+        no_local: bool,
+        retain_as_published: bool,
+        identifier: Option<u32>,
+    ) -> PyResult<()> {
+        let subscription = route::Subscription {
+            queue: Queue(queue),
+            connection: Connection(connection),
+            owner: Party(owner),
+            qos,
+            no_local,
+            retain_as_published,
+            identifier,
+        };
+        let done = self.inner.subscribe(topic_filter, subscription);
+        done.map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn unsubscribe(&mut self, queue: u32, topic_filter: &[u8]) -> bool {
+        self.inner.unsubscribe(Queue(queue), topic_filter)
+    }
+
+    fn remove(&mut self, queue: u32) {
+        self.inner.remove(Queue(queue));
+    }
+
+    fn route(&mut self, arrivals: &mut Arrivals) {
+        self.inner.route(&mut arrivals.inner);
+    }
+
+    fn r#match(&mut self, topic_name: &[u8]) -> Vec<(u32, u8)> {
+        let targets = self.inner.targets(topic_name);
+        targets.iter().flat_map(|targets| targets.iter()).map(|target| (target.queue.0, target.terms.qos)).collect()
+    }
+
+    /// All that a target says: (queue, connection, qos, retain_as_published, identifiers, except).
+    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, u8, bool, Vec<u32>, u32)> {
+        let targets = self.inner.targets(topic_name);
+        let all = targets.iter().flat_map(|targets| targets.iter());
+        all.map(|target| {
+            let terms = &target.terms;
+            let identifiers = terms.identifiers.as_deref().unwrap_or_default().to_vec();
+            (target.queue.0, target.connection.0, terms.qos, terms.retain_as_published, identifiers, target.except.0)
+        })
+        .collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.len()
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Routes>()
+}

@@ -1,0 +1,239 @@
+//! What arrived is taken over: acknowledgements at once, messages and answers when they are durable.
+
+use super::cursor::Entry;
+use super::queue::Offered;
+use super::{emit, slot, Arrived, Dispatch};
+use crate::flow::state::Phase;
+use crate::flow::{
+    Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, Notice, NoticeKind, Outgoing, Packet, Publish, Stored,
+};
+use crate::ids::{Connection, KeySlot, LogPosition, Offset, Timestamp};
+
+impl Dispatch {
+    /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
+    /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that.
+    pub fn admit(&mut self, arrivals: &Arrivals, end: LogPosition) {
+        for acknowledgement in &arrivals.acknowledgements {
+            self.acknowledge(acknowledgement);
+        }
+        for publish in &arrivals.publishes {
+            match (publish.fate, publish.stored) {
+                (Fate::Accepted, Some(stored)) => self.accept(publish, stored),
+                (Fate::Accepted, None) => {}
+                (Fate::Duplicate, _) => self.answer(publish, end, 0),
+                (Fate::Refused(reason_code), _) => {
+                    self.refused.insert(publish.connection, reason_code);
+                    self.answer(publish, LogPosition(0), reason_code);
+                }
+            }
+        }
+    }
+
+    /// What has become durable moves on: publishers get their answers, queues their messages.
+    pub fn settle(&mut self, durable: Offset, position: LogPosition, outgoing: &mut Outgoing) {
+        self.durable = self.durable.max(durable);
+        while self.awaiting.front().is_some_and(|waiting| waiting.position <= position) {
+            let Some(waiting) = self.awaiting.pop_front() else { break };
+            if let Packet::Acknowledgement(sent) = &waiting.packet {
+                self.note_answer(waiting.serial, sent);
+            }
+            if self.is_current(&waiting.packet, waiting.serial) {
+                emit(outgoing, waiting.packet);
+            }
+        }
+        while self.arrived.front().is_some_and(|arrived| arrived.durable_at <= position) {
+            let Some(arrived) = self.arrived.pop_front() else { break };
+            self.settled_total = self.settled_total.wrapping_add(1);
+            self.offer(&arrived);
+        }
+    }
+
+    fn accept(&mut self, publish: &Publish, stored: Stored) {
+        if publish.qos > 0 {
+            self.answer(publish, stored.durable_at, 0);
+            if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(|one| one.terms.qos > 0)) {
+                let found = Found {
+                    offset: stored.offset,
+                    count: 1,
+                    location: stored.location,
+                    size_bytes: stored.size_bytes,
+                    qos: publish.qos,
+                    retain: publish.retain,
+                    expires_at: stored.expires_at,
+                    key_slot: KeySlot(0),
+                    terms: Default::default(),
+                };
+                self.arrived_total = self.arrived_total.wrapping_add(1);
+                self.arrived.push_back(Arrived {
+                    durable_at: stored.durable_at,
+                    found,
+                    publisher: publish.publisher,
+                    targets: targets.clone(),
+                });
+            }
+        }
+    }
+
+    fn offer(&mut self, arrived: &Arrived) {
+        for target in arrived.targets.iter() {
+            let own = target.except == arrived.publisher && target.except.0 != 0;
+            if own || target.terms.qos.min(arrived.found.qos) == 0 {
+                continue;
+            }
+            let Some(queue) = self.queues.get_mut(slot(target.queue.0)).and_then(Option::as_mut) else { continue };
+            if queue.connection != target.connection {
+                continue;
+            }
+            let found = Found { terms: target.terms.clone(), ..arrived.found.clone() };
+            let (party, offset) = (queue.party, found.offset);
+            match queue.offer(found) {
+                Offered::Skipped => {
+                    let end = Offset(offset.0.saturating_add(1));
+                    self.notices.add(Notice { party, kind: NoticeKind::Overflow, first: offset, end, count: 1 });
+                }
+                Offered::Taken | Offered::Later => self.make_ready(target.queue),
+            }
+        }
+    }
+
+    /// PUBACK or PUBREC for a message of a publisher.
+    fn answer(&mut self, publish: &Publish, position: LogPosition, reason_code: u8) {
+        let kind = match publish.qos {
+            0 => return,
+            1 => AcknowledgementKind::Puback,
+            _ => AcknowledgementKind::Pubrec,
+        };
+        let serial = self.serial_of(publish.connection);
+        let acknowledgement = Acknowledgement {
+            connection: publish.connection,
+            kind,
+            packet_identifier: publish.packet_identifier,
+            reason_code,
+        };
+        self.push_awaiting(position, serial, Packet::Acknowledgement(acknowledgement));
+    }
+
+    fn acknowledge(&mut self, acknowledgement: &Acknowledgement) {
+        let Acknowledgement { connection, kind, packet_identifier, reason_code } = *acknowledgement;
+        match kind {
+            AcknowledgementKind::Puback => self.complete(connection, packet_identifier, reason_code),
+            AcknowledgementKind::Pubcomp => self.complete(connection, packet_identifier, 0),
+            AcknowledgementKind::Pubrec if reason_code >= 0x80 => {
+                self.complete(connection, packet_identifier, reason_code)
+            }
+            AcknowledgementKind::Pubrec => self.receive(connection, packet_identifier),
+            AcknowledgementKind::Pubrel => {
+                self.change(connection, |changes| changes.released.push(packet_identifier));
+                self.follow(connection, AcknowledgementKind::Pubcomp, packet_identifier, reason_code);
+            }
+        }
+    }
+
+    /// PUBREC: the receiver has the message, so the record is done with; PUBREL goes out when that is durable.
+    fn receive(&mut self, connection: Connection, packet_identifier: u16) {
+        let Some(session) = self.session_mut(connection) else { return };
+        let Some(flight) = session.window.flight(packet_identifier).filter(|flight| flight.qos == 2) else {
+            // Packet Identifier not found; the exchange still has to end [MQTT-4.3.3-1].
+            self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0x92);
+            return;
+        };
+        session.window.receive(packet_identifier);
+        if flight.phase == Phase::Published {
+            self.finish_record(connection, flight.offset, flight.owed);
+            self.change(connection, |changes| changes.received.push(packet_identifier));
+        }
+        self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0);
+    }
+
+    /// The exchange of a packet identifier is over.
+    fn complete(&mut self, connection: Connection, packet_identifier: u16, reason_code: u8) {
+        let Some(session) = self.session_mut(connection) else { return };
+        let Some(flight) = session.window.complete(packet_identifier) else { return };
+        let (queue, party) = (session.queue, session.party);
+        self.counters.completed = self.counters.completed.wrapping_add(1);
+        if flight.qos == 2 {
+            self.change(connection, |changes| changes.completed.push(packet_identifier));
+        }
+        if flight.phase == Phase::Published {
+            self.finish_record(connection, flight.offset, flight.owed);
+        }
+        if reason_code >= 0x80 {
+            let end = Offset(flight.offset.0.saturating_add(1));
+            self.notices.add(Notice { party, kind: NoticeKind::Refused, first: flight.offset, end, count: 1 });
+        }
+        self.make_ready(queue);
+    }
+
+    /// The message need not be sent again.
+    fn finish_record(&mut self, connection: Connection, offset: Offset, is_owed: bool) {
+        let Some(handle) = self.session(connection).map(|session| session.queue) else { return };
+        let Ok(queue) = self.queue_mut(handle) else { return };
+        if is_owed {
+            queue.resumed_owed.remove(&offset);
+            self.change(connection, |changes| changes.owed_done.push(offset));
+            return;
+        }
+        let was_known = queue.cursor.acknowledge(offset).is_some();
+        let was_resumed = queue.resumed.remove(&offset).is_some();
+        if was_resumed && !was_known {
+            // Acknowledged although it was not sent again on this connection: the record must not come back.
+            queue.entries.retain(|entry| entry.offset != offset);
+            let entry = Entry { offset, count: 1, key_slot: KeySlot(0), not_before: Timestamp(0) };
+            queue.cursor.acknowledge_ahead(&entry);
+        }
+        self.change(connection, |_| {});
+    }
+
+    /// Gives up what is in flight under an identifier, with a notice.
+    pub(super) fn give_up(&mut self, connection: Connection, packet_identifier: u16, offset: Offset, kind: NoticeKind) {
+        let Some(session) = self.session_mut(connection) else { return };
+        let party = session.party;
+        if let Some(flight) = session.window.complete(packet_identifier) {
+            self.change(connection, |changes| {
+                changes.completed.push(packet_identifier);
+                if flight.owed {
+                    changes.owed_done.push(offset);
+                }
+            });
+        }
+        self.notices.add(Notice { party, kind, first: offset, end: Offset(offset.0.saturating_add(1)), count: 1 });
+    }
+
+    /// Messages that encode could not send (too large for the client) are done with.
+    pub fn refuse(&mut self, connection: Connection, packet_identifier: u16) {
+        self.complete(connection, packet_identifier, 0);
+    }
+
+    /// An acknowledgement that follows what this turn changes: it waits until that is durable.
+    fn follow(&mut self, connection: Connection, kind: AcknowledgementKind, packet_identifier: u16, reason_code: u8) {
+        let Some(session) = self.session(connection) else { return };
+        let (serial, is_durable) = (session.serial, session.party.is_durable());
+        let packet = Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier, reason_code });
+        if is_durable {
+            self.unpositioned.push((serial, packet));
+        } else {
+            self.push_awaiting(LogPosition(0), serial, packet);
+        }
+    }
+
+    fn note_answer(&mut self, serial: u32, sent: &Acknowledgement) {
+        let ends = match sent.kind {
+            AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp => true,
+            AcknowledgementKind::Pubrec => sent.reason_code >= 0x80,
+            AcknowledgementKind::Pubrel => false,
+        };
+        if ends && self.serial_of(sent.connection) == serial {
+            self.counters.answered = self.counters.answered.wrapping_add(1);
+            *self.answered.entry(sent.connection).or_default() += 1;
+        }
+    }
+
+    fn is_current(&self, packet: &Packet, serial: u32) -> bool {
+        let connection = match packet {
+            Packet::Publish(delivery) => delivery.connection,
+            Packet::Acknowledgement(acknowledgement) => acknowledgement.connection,
+            Packet::Encoded(connection, _) => *connection,
+        };
+        self.serial_of(connection) == serial
+    }
+}

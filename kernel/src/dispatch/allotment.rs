@@ -1,0 +1,174 @@
+//! Queued messages are given to windows that have room.
+
+use super::cursor::Holder;
+use super::queue::{entry_of, Queue};
+use super::{emit, slot, Dispatch, Session};
+use crate::flow::state::{Flight, Owed, Phase};
+use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet};
+use crate::ids::{self, Offset, Timestamp};
+use crate::limits;
+
+/// What became of a queue's turn.
+#[derive(PartialEq, Eq)]
+enum Turn {
+    /// It has nothing more, or its window is full: an acknowledgement or a new message makes it ready again.
+    Rests,
+    /// It has more than one turn may send.
+    GoesOn,
+}
+
+/// What became of one entry.
+enum Allotted {
+    Sent(Delivery),
+    Expired,
+    NoRoom,
+}
+
+impl Dispatch {
+    /// Gives every ready queue one turn. A message whose Message Expiry Interval has passed is not sent and takes no
+    /// packet identifier; one in flight since an earlier connection is sent again under its own, with DUP.
+    pub fn allot(&mut self, outgoing: &mut Outgoing, now: Timestamp) {
+        for _ in 0..self.ready.len() {
+            let Some(handle) = self.ready.pop_front() else { break };
+            let turn = self.allot_queue(handle, outgoing, now);
+            let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) else { continue };
+            let reads_on = queue.is_behind() || !queue.owed.is_empty();
+            if turn == Turn::GoesOn || reads_on {
+                self.ready.push_back(handle);
+            } else {
+                queue.is_ready = false;
+            }
+        }
+    }
+
+    fn allot_queue(&mut self, handle: ids::Queue, outgoing: &mut Outgoing, now: Timestamp) -> Turn {
+        let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) else { return Turn::Rests };
+        let session = self.sessions.get_mut(slot(queue.connection.0)).and_then(Option::as_mut);
+        let Some(session) = session else { return Turn::Rests };
+        session.allotted_bytes = 0;
+        let mut changed = false;
+        let mut turn = Turn::Rests;
+        while session.is_writable {
+            if session.allotted_bytes > limits::ALLOT_BYTES_MAXIMUM {
+                turn = Turn::GoesOn;
+                break;
+            }
+            let is_owed = !queue.owed_entries.is_empty();
+            let Some((found, allotted)) = next(queue, session, now) else { break };
+            let delivery = match allotted {
+                Allotted::NoRoom => break,
+                Allotted::Expired => {
+                    let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
+                    let (party, count) = (queue.party, u64::from(found.count));
+                    let notice = Notice { party, kind: NoticeKind::Expired, first: found.offset, end, count };
+                    self.notices.add(notice);
+                    if is_owed {
+                        session.changes.owed_done.push(found.offset);
+                        changed = true;
+                    }
+                    continue;
+                }
+                Allotted::Sent(delivery) => delivery,
+            };
+            let size = usize::try_from(found.size_bytes).unwrap_or(usize::MAX);
+            session.allotted_bytes = session.allotted_bytes.saturating_add(size);
+            self.counters.deliveries = self.counters.deliveries.wrapping_add(1);
+            self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(delivery.dup));
+            if delivery.qos == 2 && !delivery.dup && session.party.is_durable() {
+                // The packet identifier has to be durable before PUBLISH leaves (design section 3.5).
+                session.changes.sent.push((delivery.packet_identifier, found.offset, is_owed));
+                changed = true;
+                self.unpositioned.push((session.serial, Packet::Publish(delivery)));
+            } else {
+                emit(outgoing, Packet::Publish(delivery));
+            }
+        }
+        if changed {
+            let connection = queue.connection;
+            self.change(connection, |_| {});
+        }
+        turn
+    }
+}
+
+/// Takes the next entry of a queue that may be sent: retained messages first, then in offset order.
+fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Found, Allotted)> {
+    if let Some((found, owed)) = queue.owed_entries.front() {
+        let allotted = allot_owed(found, owed, queue, session, now);
+        if matches!(allotted, Allotted::NoRoom) {
+            return Some((found.clone(), allotted));
+        }
+        let (found, owed) = queue.owed_entries.pop_front()?;
+        queue.resumed_owed.remove(&owed.offset);
+        return Some((found, allotted));
+    }
+    let found = queue.entries.pop_front()?;
+    let allotted = allot_entry(&found, queue, session, now);
+    if matches!(allotted, Allotted::NoRoom) {
+        queue.entries.push_front(found.clone());
+    }
+    Some((found, allotted))
+}
+
+fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, now: Timestamp) -> Allotted {
+    let again = queue.resumed_owed.get(&owed.offset).copied();
+    if again.is_none() && has_expired(found, now) {
+        return Allotted::Expired;
+    }
+    let qos = found.qos.min(owed.qos);
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, owed: true };
+    let Some(packet_identifier) = identifier(session, again, flight) else { return Allotted::NoRoom };
+    Allotted::Sent(Delivery {
+        connection: queue.connection,
+        packet_identifier,
+        qos,
+        dup: again.is_some(),
+        retain: true,
+        identifiers: owed.identifier.map(|identifier| [identifier].into()),
+        location: found.location,
+    })
+}
+
+fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Timestamp) -> Allotted {
+    let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
+    let again = queue.resumed.get(&found.offset).copied();
+    if again.is_none() && has_expired(found, now) {
+        queue.cursor.pass(end);
+        return Allotted::Expired;
+    }
+    let qos = again.map_or(found.qos.min(found.terms.qos), |resumed| resumed.qos);
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, owed: false };
+    let Some(packet_identifier) = identifier(session, again.map(|resumed| resumed.packet_identifier), flight) else {
+        return Allotted::NoRoom;
+    };
+    queue.resumed.remove(&found.offset);
+    queue.cursor.deliver(entry_of(found), Holder(queue.connection.0));
+    Allotted::Sent(Delivery {
+        connection: queue.connection,
+        packet_identifier,
+        qos,
+        dup: again.is_some(),
+        retain: found.retain && found.terms.retain_as_published,
+        identifiers: found.terms.identifiers.clone(),
+        location: found.location,
+    })
+}
+
+/// A packet identifier for a delivery: its old one, a new one, or 0 at QoS 0. `None` without room in the window.
+fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Option<u16> {
+    if let Some(identifier) = again {
+        if !session.window.has_room() {
+            return None;
+        }
+        session.window.send_again(identifier);
+        return Some(identifier);
+    }
+    if flight.qos == 0 {
+        return Some(0);
+    }
+    session.window.send(flight)
+}
+
+fn has_expired(found: &Found, now: Timestamp) -> bool {
+    found.expires_at.is_some_and(|at| at <= now)
+}

@@ -1,0 +1,214 @@
+//! One attached queue: its cursor, and the entries it has at hand.
+//!
+//! Owns: which record comes next. Never: packet identifiers, sockets, or record bytes.
+//!
+//! A queue has everything below `listed` at hand (or behind it) and is *behind* while `listed < behind_until`: then it
+//! reads the log. Otherwise it is at the tail and new messages are offered to it as they become durable. When its
+//! entries are full it falls behind again: the log keeps what memory does not.
+
+use super::cursor::{Cursor, Entry};
+use crate::flow::state::{Owed, Phase, State};
+use crate::flow::{Found, Scan, Subscription};
+use crate::ids::{self, Connection, Offset, Party, Timestamp};
+use crate::limits;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What became of an offered record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It is at hand.
+    Taken,
+    /// The queue is behind and will read it from the log.
+    Later,
+    /// The queue does not read again and is full: it is skipped.
+    Skipped,
+}
+
+/// One attached queue.
+#[derive(Debug)]
+pub struct Queue {
+    /// Whose queue.
+    pub party: Party,
+    /// Where it is delivered.
+    pub connection: Connection,
+    /// Positions, acknowledgements.
+    pub cursor: Cursor,
+    /// Records at hand, in offset order.
+    pub entries: VecDeque<Found>,
+    /// Retained messages to look up.
+    pub owed: VecDeque<Owed>,
+    /// Retained messages at hand; their terms come from the subscription that asked for them.
+    pub owed_entries: VecDeque<(Found, Owed)>,
+    /// Offsets that are in flight since an earlier connection: their packet identifiers, and whether found again.
+    pub resumed: BTreeMap<Offset, Resumed>,
+    /// The same for retained messages.
+    pub resumed_owed: BTreeMap<Offset, u16>,
+    /// True while the dispatcher has it on its list.
+    pub is_ready: bool,
+    subscriptions: Arc<[Subscription]>,
+    listed: Offset,
+    behind_until: Offset,
+    entries_maximum: usize,
+    reads_again: bool,
+}
+
+/// A message in flight since an earlier connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Resumed {
+    /// Its packet identifier.
+    pub packet_identifier: u16,
+    /// Its QoS then.
+    pub qos: u8,
+    /// True once the log has given the record again.
+    pub is_found: bool,
+}
+
+impl Queue {
+    /// The queue of `party` as `state` left it, with everything up to `end` still to be read. With `entries_maximum` 0 the
+    /// queue reads the log again when it falls behind; else it keeps that many entries and skips what is beyond.
+    pub fn resume(
+        party: Party,
+        connection: Connection,
+        state: &State,
+        subscriptions: Arc<[Subscription]>,
+        end: Offset,
+        entries_maximum: usize,
+    ) -> Queue {
+        let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Published);
+        Queue {
+            party,
+            connection,
+            cursor: Cursor::restore(state.mark, state.acknowledged.clone()),
+            entries: VecDeque::new(),
+            owed: state.owed.iter().cloned().collect(),
+            owed_entries: VecDeque::new(),
+            resumed: published()
+                .filter(|(_, flight)| !flight.owed)
+                .map(|(identifier, flight)| {
+                    (flight.offset, Resumed { packet_identifier: *identifier, qos: flight.qos, is_found: false })
+                })
+                .collect(),
+            resumed_owed: published()
+                .filter(|(_, flight)| flight.owed)
+                .map(|(identifier, flight)| (flight.offset, *identifier))
+                .collect(),
+            is_ready: false,
+            subscriptions,
+            listed: state.mark,
+            behind_until: end.max(state.mark),
+            entries_maximum: if entries_maximum == 0 { limits::QUEUE_ENTRIES_MAXIMUM } else { entries_maximum },
+            reads_again: entries_maximum == 0,
+        }
+    }
+
+    /// Replaces the subscriptions that reading the log goes by.
+    pub fn set_subscriptions(&mut self, subscriptions: Arc<[Subscription]>) {
+        self.subscriptions = subscriptions;
+    }
+
+    /// A record that has become durable and that a subscription wants.
+    pub fn offer(&mut self, found: Found) -> Offered {
+        let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
+        if self.is_behind() {
+            self.behind_until = self.behind_until.max(end);
+            return Offered::Later;
+        }
+        if self.entries.len() < self.entries_maximum {
+            self.listed = end;
+            self.entries.push_back(found);
+            return Offered::Taken;
+        }
+        if self.reads_again {
+            self.behind_until = end;
+            return Offered::Later;
+        }
+        Offered::Skipped
+    }
+
+    /// True while records below `behind_until` have to be read from the log.
+    pub fn is_behind(&self) -> bool {
+        self.listed < self.behind_until
+    }
+
+    /// True if the queue needs anything of the log that is durable.
+    pub fn needs_log(&self, durable: Offset) -> bool {
+        self.reads(durable) || self.looks_up()
+    }
+
+    /// What to ask the log for.
+    pub fn scan(&self, handle: ids::Queue, durable: Offset) -> Scan {
+        let reads = self.reads(durable);
+        let room = self.entries_maximum.saturating_sub(self.entries.len());
+        let page = if self.looks_up() { limits::OWED_PAGE_MAXIMUM } else { 0 };
+        Scan {
+            queue: handle,
+            owner: self.party,
+            subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
+            from: self.listed,
+            owed: self.owed.iter().take(page).map(|owed| owed.offset).collect(),
+            records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },
+            bytes_maximum: limits::SCAN_BYTES_MAXIMUM,
+            found: Vec::new(),
+            found_owed: Vec::new(),
+            reached: self.listed,
+            missing: None,
+        }
+    }
+
+    fn reads(&self, durable: Offset) -> bool {
+        self.is_behind() && self.listed < durable && self.entries.len() < self.entries_maximum / 2
+    }
+
+    fn looks_up(&self) -> bool {
+        self.owed_entries.is_empty() && !self.owed.is_empty()
+    }
+
+    /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with
+    /// their offsets.
+    pub fn feed(&mut self, scan: &mut Scan) -> Vec<(u16, Offset)> {
+        for found in scan.found.drain(..) {
+            let resumed = self.resumed.get_mut(&found.offset);
+            let is_resumed = resumed.is_some();
+            if let Some(resumed) = resumed {
+                resumed.is_found = true;
+            }
+            if is_resumed || found.qos.min(found.terms.qos) > 0 && self.cursor.wants(&entry_of(&found)) {
+                self.entries.push_back(found);
+            }
+        }
+        self.listed = self.listed.max(scan.reached);
+        let mut gone = Vec::new();
+        for (offset, resumed) in &self.resumed {
+            if *offset < self.listed && !resumed.is_found {
+                gone.push((resumed.packet_identifier, *offset));
+            }
+        }
+        for (_, offset) in &gone {
+            self.resumed.remove(offset);
+        }
+        for found in scan.found_owed.drain(..) {
+            let Some(owed) = self.owed.pop_front() else { break };
+            match (found, self.resumed_owed.get(&owed.offset)) {
+                (Some(found), _) => self.owed_entries.push_back((found, owed)),
+                (None, Some(identifier)) => gone.push((*identifier, owed.offset)),
+                (None, None) => {}
+            }
+        }
+        gone
+    }
+
+    /// Nothing that the queue wants lies between its entries and `durable`, if it is at the tail: its mark may follow.
+    pub fn catch_up_mark(&mut self, durable: Offset) {
+        if !self.is_behind() && self.entries.is_empty() {
+            self.listed = self.listed.max(durable);
+            self.behind_until = self.behind_until.max(durable);
+            self.cursor.pass(durable);
+        }
+    }
+}
+
+/// The record as the cursor sees it.
+pub fn entry_of(found: &Found) -> Entry {
+    Entry { offset: found.offset, count: found.count, key_slot: found.key_slot, not_before: Timestamp(0) }
+}

@@ -1,0 +1,143 @@
+//! What is in flight to one MQTT session: its packet identifiers and how far each exchange is.
+//!
+//! Owns: which packet identifiers are taken, and that no more messages are outstanding than the receiver allowed.
+//! Never: which message comes next; that is the queue's.
+//!
+//! Invariants:
+//! 1. A packet identifier is given out only while it is free: positions are offsets, identifiers are only labels.
+//! 2. `outstanding` never exceeds `receive_maximum` by messages sent on this connection [MQTT-3.3.4-9].
+
+use crate::flow::state::{Flight, Phase};
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+/// The packet identifiers of one session.
+#[derive(Debug)]
+pub struct Window {
+    receive_maximum: usize,
+    last: u16,
+    outstanding: usize,
+    flights: HashMap<u16, Slot, Spread>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    flight: Flight,
+    on_this_connection: bool,
+}
+
+impl Window {
+    /// A window that resumes `flights` of an earlier connection: their identifiers stay taken.
+    pub fn resume(receive_maximum: u16, last: u16, flights: impl Iterator<Item = (u16, Flight)>) -> Window {
+        let flights: HashMap<_, _, _> =
+            flights.map(|(identifier, flight)| (identifier, Slot { flight, on_this_connection: false })).collect();
+        Window { receive_maximum: usize::from(receive_maximum.max(1)), last, outstanding: 0, flights }
+    }
+
+    /// True if another message may be sent.
+    pub fn has_room(&self) -> bool {
+        self.outstanding < self.receive_maximum && self.flights.len() < usize::from(u16::MAX)
+    }
+
+    /// Takes the next free packet identifier after the last one, 1 following 65 535; `None` without room.
+    pub fn send(&mut self, flight: Flight) -> Option<u16> {
+        if !self.has_room() {
+            return None;
+        }
+        let mut identifier = self.last;
+        loop {
+            identifier = identifier.checked_add(1).unwrap_or(1);
+            if !self.flights.contains_key(&identifier) {
+                break;
+            }
+        }
+        self.last = identifier;
+        self.flights.insert(identifier, Slot { flight, on_this_connection: true });
+        self.outstanding += 1;
+        Some(identifier)
+    }
+
+    /// A message of an earlier connection is sent again under its identifier.
+    pub fn send_again(&mut self, identifier: u16) {
+        if let Some(slot) = self.flights.get_mut(&identifier) {
+            if !slot.on_this_connection {
+                slot.on_this_connection = true;
+                self.outstanding += 1;
+            }
+        }
+    }
+
+    /// The exchange of `identifier`, if there is one.
+    pub fn flight(&self, identifier: u16) -> Option<Flight> {
+        self.flights.get(&identifier).map(|slot| slot.flight)
+    }
+
+    /// PUBREC came: PUBREL is next.
+    pub fn receive(&mut self, identifier: u16) {
+        if let Some(slot) = self.flights.get_mut(&identifier) {
+            slot.flight.phase = Phase::Received;
+        }
+    }
+
+    /// The exchange is over and the identifier free.
+    pub fn complete(&mut self, identifier: u16) -> Option<Flight> {
+        let slot = self.flights.remove(&identifier)?;
+        if slot.on_this_connection {
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+        Some(slot.flight)
+    }
+
+    /// Everything in flight, by packet identifier, in no order.
+    pub fn flights(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
+        self.flights.iter().map(|(identifier, slot)| (*identifier, slot.flight))
+    }
+
+    /// How many messages are in flight, those of earlier connections included.
+    pub fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// True if nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// The last packet identifier that was given out.
+    pub fn last(&self) -> u16 {
+        self.last
+    }
+}
+
+/// Hashes a packet identifier by one multiplication: the broker gives identifiers out itself, so nobody can choose
+/// colliding ones.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Spread;
+
+/// The state of [`Spread`].
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SpreadHasher(u64);
+
+impl BuildHasher for Spread {
+    type Hasher = SpreadHasher;
+
+    fn build_hasher(&self) -> SpreadHasher {
+        SpreadHasher(0)
+    }
+}
+
+impl std::hash::Hasher for SpreadHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u16(u16::from(*byte));
+        }
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20);
+    }
+}

@@ -1,0 +1,225 @@
+//! Single cases of dispatch that a random walk meets too seldom.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
+
+use holdfast_kernel::dispatch::window::Window;
+use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use holdfast_kernel::flow::state::{Flight, Owed, Phase, State};
+use holdfast_kernel::flow::{
+    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, NoticeKind, Outgoing, Packet, Publish, Span,
+    Stored, Target, Terms,
+};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::limits;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const SUBSCRIBER: Connection = Connection(1);
+
+fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usize) -> Queue {
+    let attachment = Attachment {
+        party: if entries_maximum == 0 { Party(7) } else { Party::TRANSIENT },
+        state,
+        subscriptions: Arc::from([]),
+        receive_maximum: 65_535,
+        end: Offset(end),
+        entries_maximum,
+    };
+    dispatch.attach(SUBSCRIBER, attachment).unwrap()
+}
+
+fn publish(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
+    Publish {
+        connection: Connection(0),
+        publisher: Party(1),
+        packet_identifier: 1,
+        qos: 1,
+        retain: false,
+        topic: Span::default(),
+        properties: Span::default(),
+        payload: Span::default(),
+        expiry_interval_s: None,
+        fate: Fate::Accepted,
+        targets: Some(Arc::from([Target {
+            queue,
+            connection: SUBSCRIBER,
+            terms: Terms { qos: 1, ..Terms::default() },
+            except: Party(0),
+        }])),
+        stored: Some(Stored {
+            offset: Offset(offset),
+            location: Location { segment: 0, position: offset as u32 },
+            size_bytes: 100,
+            expires_at: expires_at.map(Timestamp),
+            durable_at: LogPosition(offset + 1),
+        }),
+    }
+}
+
+fn admit(dispatch: &mut Dispatch, publishes: Vec<Publish>) {
+    let end = publishes.iter().filter_map(|publish| publish.stored).map(|stored| stored.durable_at).max().unwrap();
+    dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, end);
+}
+
+fn allotted(dispatch: &mut Dispatch, durable: u64, now: u64) -> Vec<Delivery> {
+    let mut outgoing = Outgoing::default();
+    dispatch.settle(Offset(durable), LogPosition(durable), &mut outgoing);
+    dispatch.allot(&mut outgoing, Timestamp(now));
+    let deliveries = outgoing.packets.into_iter().filter_map(|packet| match packet {
+        Packet::Publish(delivery) => Some(delivery),
+        _ => None,
+    });
+    deliveries.collect()
+}
+
+fn acknowledge(dispatch: &mut Dispatch, kind: AcknowledgementKind, packet_identifier: u16) {
+    let acknowledgement = Acknowledgement { connection: SUBSCRIBER, kind, packet_identifier, reason_code: 0 };
+    let acknowledgements = vec![acknowledgement];
+    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+}
+
+// accepts: S0.3
+#[test]
+fn nothing_is_answered_or_sent_before_it_is_durable() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    admit(&mut dispatch, vec![publish(queue, 0, None)]);
+    let mut outgoing = Outgoing::default();
+    dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
+    dispatch.allot(&mut outgoing, Timestamp(1));
+    assert!(outgoing.packets.is_empty());
+    assert_eq!(allotted(&mut dispatch, 1, 1).len(), 1);
+}
+
+// accepts: S0.60 S0.61 S0.62
+#[test]
+fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    admit(&mut dispatch, vec![publish(queue, 0, Some(50)), publish(queue, 1, None), publish(queue, 2, Some(50))]);
+    let sent = allotted(&mut dispatch, 3, 50);
+    assert_eq!(sent.iter().map(|delivery| delivery.packet_identifier).collect::<Vec<_>>(), [1]);
+    let notices = dispatch.take_notices();
+    assert!(notices.iter().all(|notice| notice.kind == NoticeKind::Expired && notice.count == 1));
+    assert_eq!(notices.iter().map(|notice| notice.first.0).collect::<Vec<_>>(), [0, 2]);
+    acknowledge(&mut dispatch, AcknowledgementKind::Puback, 1);
+    assert_eq!(dispatch.mark(queue).unwrap(), Offset(3));
+}
+
+// accepts: S2.33
+#[test]
+fn a_transient_queue_that_is_full_skips_and_says_what() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 10);
+    dispatch.set_writable(SUBSCRIBER, false);
+    admit(&mut dispatch, (0..25).map(|offset| publish(queue, offset, None)).collect());
+    assert!(allotted(&mut dispatch, 25, 1).is_empty());
+    let notices = dispatch.take_notices();
+    assert_eq!(notices.len(), 1);
+    assert_eq!((notices[0].kind, notices[0].first, notices[0].end), (NoticeKind::Overflow, Offset(10), Offset(25)));
+    assert_eq!(notices[0].count, 15);
+    dispatch.set_writable(SUBSCRIBER, true);
+    assert_eq!(allotted(&mut dispatch, 25, 1).len(), 10);
+}
+
+#[test]
+fn a_durable_queue_that_is_full_reads_the_log_again() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    dispatch.set_writable(SUBSCRIBER, false);
+    let total = limits::QUEUE_ENTRIES_MAXIMUM as u64 + 7;
+    admit(&mut dispatch, (0..total).map(|offset| publish(queue, offset, None)).collect());
+    assert!(allotted(&mut dispatch, total, 1).is_empty());
+    assert!(dispatch.take_notices().is_empty());
+    dispatch.set_writable(SUBSCRIBER, true);
+    let mut sent = Vec::new();
+    while sent.len() < limits::QUEUE_ENTRIES_MAXIMUM {
+        sent.extend(allotted(&mut dispatch, total, 1));
+    }
+    let scans = dispatch.hungry(Offset(total));
+    assert_eq!(scans.len(), 1);
+    assert_eq!(scans[0].from, Offset(limits::QUEUE_ENTRIES_MAXIMUM as u64));
+}
+
+#[test]
+fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    let mut own = publish(queue, 0, None);
+    own.connection = SUBSCRIBER;
+    admit(&mut dispatch, vec![own]);
+    dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    attach(&mut dispatch, State::new(Offset(1)), 1, 0);
+    let mut outgoing = Outgoing::default();
+    dispatch.settle(Offset(1), LogPosition(1), &mut outgoing);
+    assert!(outgoing.packets.is_empty());
+}
+
+#[test]
+fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
+    dispatch.owe(queue, vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }]).unwrap();
+    admit(&mut dispatch, vec![publish(queue, 10, None)]);
+    let feed = |dispatch: &mut Dispatch| {
+        let mut scans = dispatch.hungry(Offset(11));
+        for scan in &mut scans {
+            let found = |offset: &Offset| Some(found_at(*offset));
+            scan.found_owed = scan.owed.iter().map(found).collect();
+        }
+        dispatch.feed(&mut scans);
+    };
+    feed(&mut dispatch);
+    let sent = allotted(&mut dispatch, 11, 1);
+    assert_eq!(
+        sent.iter().map(|delivery| (delivery.retain, delivery.location.position)).collect::<Vec<_>>(),
+        [(true, 3), (false, 10)]
+    );
+    acknowledge(&mut dispatch, AcknowledgementKind::Puback, sent[1].packet_identifier);
+    let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    assert_eq!(state.owed.iter().map(|owed| owed.offset).collect::<Vec<_>>(), [Offset(3)]);
+    let queue = attach(&mut dispatch, state, 11, 0);
+    feed(&mut dispatch);
+    let again = allotted(&mut dispatch, 11, 1);
+    assert_eq!((again.len(), again[0].dup, again[0].packet_identifier), (1, true, sent[0].packet_identifier));
+    acknowledge(&mut dispatch, AcknowledgementKind::Puback, again[0].packet_identifier);
+    assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
+    assert!(dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap().owed.is_empty());
+}
+
+fn found_at(offset: Offset) -> Found {
+    Found {
+        offset,
+        count: 1,
+        location: Location { segment: 0, position: offset.0 as u32 },
+        size_bytes: 100,
+        qos: 1,
+        retain: true,
+        expires_at: None,
+        key_slot: KeySlot(0),
+        terms: Terms::default(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    // accepts: S0.53
+    #[test]
+    fn packet_identifiers_never_collide_over_many_wraps(kept in proptest::collection::btree_set(0..2_000_u64, 0..40), start: u16) {
+        let mut window = Window::resume(100, start, std::iter::empty());
+        let mut open = BTreeMap::new();
+        for turn in 0..200_000_u64 {
+            let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Published, owed: false };
+            let identifier = window.send(flight).unwrap();
+            prop_assert_ne!(identifier, 0);
+            prop_assert!(open.insert(identifier, turn).is_none(), "identifier {} was still in flight", identifier);
+            if !kept.contains(&turn) {
+                open.remove(&identifier);
+                prop_assert_eq!(window.complete(identifier).map(|flight| flight.offset), Some(Offset(turn)));
+            }
+        }
+        prop_assert_eq!(window.len(), kept.len());
+    }
+}

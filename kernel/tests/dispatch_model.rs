@@ -1,0 +1,354 @@
+//! One durable session against a log in memory: whatever is published, acknowledged, cut and crashed in whatever order,
+//! every message arrives; at QoS 2 once; in order; and the window is never exceeded.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
+
+use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use holdfast_kernel::flow::state::State;
+use holdfast_kernel::flow::{
+    terms, Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, Outgoing, Packet, Publish, Span, Stored,
+    Subscription, Target, Terms,
+};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Timestamp};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const SUBSCRIBER: Connection = Connection(1);
+const PARTY: Party = Party(7);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Publish { qos: u8, count: u8 },
+    Commit,
+    Turn,
+    Acknowledge { newest: bool, count: u8 },
+    Disconnect,
+    Connect { receive_maximum: u8 },
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Step::Publish { qos, count }),
+        4 => Just(Step::Commit),
+        6 => Just(Step::Turn),
+        6 => (any::<bool>(), 1..10_u8).prop_map(|(newest, count)| Step::Acknowledge { newest, count }),
+        1 => Just(Step::Disconnect),
+        2 => (1..12_u8).prop_map(|receive_maximum| Step::Connect { receive_maximum }),
+        1 => Just(Step::Crash),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+/// What is appended, in log order; its index + 1 is its position.
+enum Record {
+    Message { qos: u8 },
+    Delta(Vec<u8>),
+    Full(State),
+}
+
+struct World {
+    dispatch: Dispatch,
+    log: Vec<Record>,
+    durable: usize,
+    attached: bool,
+    receive_maximum: usize,
+    client: Client,
+    publish_total: u64,
+}
+
+/// The subscriber: it keeps its session over reconnects, as a persistent client does.
+#[derive(Default)]
+struct Client {
+    got: BTreeMap<u64, u32>,
+    last_new: Option<u64>,
+    unanswered: Vec<(u16, AcknowledgementKind)>,
+    received: BTreeMap<u16, u64>,
+    open: BTreeSet<u16>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            dispatch: Dispatch::default(),
+            log: vec![Record::Full(State::new(Offset(0)))],
+            durable: 1,
+            attached: false,
+            receive_maximum: 5,
+            client: Client::default(),
+            publish_total: 0,
+        };
+        world.connect(5);
+        world
+    }
+
+    fn messages(&self) -> impl Iterator<Item = (u64, usize, u8)> + '_ {
+        let messages = self.log.iter().enumerate().filter_map(|(index, record)| match record {
+            Record::Message { qos } => Some((index, *qos)),
+            _ => None,
+        });
+        messages.enumerate().map(|(offset, (index, qos))| (offset as u64, index, qos))
+    }
+
+    fn durable_offset(&self) -> Offset {
+        Offset(self.messages().filter(|(_, index, _)| *index < self.durable).count() as u64)
+    }
+
+    fn publish(&mut self, qos: u8, count: u8) {
+        let mut arrivals = Arrivals::default();
+        for _ in 0..count {
+            self.log.push(Record::Message { qos });
+            let target = Target {
+                queue: self.dispatch.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default(),
+                connection: SUBSCRIBER,
+                terms: Terms { qos: 2, ..Terms::default() },
+                except: Party(0),
+            };
+            arrivals.publishes.push(Publish {
+                connection: Connection(0),
+                publisher: Party(1),
+                packet_identifier: 1,
+                qos,
+                retain: false,
+                topic: Span::default(),
+                properties: Span::default(),
+                payload: Span::default(),
+                expiry_interval_s: None,
+                fate: Fate::Accepted,
+                targets: self.attached.then(|| Arc::from([target])),
+                stored: Some(Stored {
+                    offset: Offset(self.publish_total),
+                    location: location(self.publish_total),
+                    size_bytes: 100,
+                    expires_at: None,
+                    durable_at: LogPosition(self.log.len() as u64),
+                }),
+            });
+            self.publish_total += 1;
+        }
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+    }
+
+    /// A session is attached when the state that its last connection left is durable (CONNACK waits for that).
+    fn connect(&mut self, receive_maximum: u8) {
+        self.disconnect();
+        self.durable = self.log.len();
+        let mut state = State::default();
+        for record in &self.log {
+            match record {
+                Record::Full(full) => state = full.clone(),
+                Record::Delta(delta) => state.apply(delta).unwrap(),
+                Record::Message { .. } => {}
+            }
+        }
+        self.receive_maximum = usize::from(receive_maximum);
+        let attachment = Attachment {
+            party: PARTY,
+            state,
+            subscriptions: subscriptions(),
+            receive_maximum: u16::from(receive_maximum),
+            end: Offset(self.publish_total),
+            entries_maximum: 0,
+        };
+        self.dispatch.attach(SUBSCRIBER, attachment).unwrap();
+        self.attached = true;
+    }
+
+    fn disconnect(&mut self) {
+        if !self.attached {
+            return;
+        }
+        let state = self.dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        self.log.push(Record::Full(State::decode(&bytes).unwrap()));
+        self.attached = false;
+        self.client.cut();
+    }
+
+    fn crash(&mut self) {
+        self.log.truncate(self.durable);
+        self.publish_total = self.messages().count() as u64;
+        self.dispatch = Dispatch::default();
+        self.attached = false;
+        self.client.cut();
+    }
+
+    fn turn(&mut self) {
+        let mut outgoing = Outgoing::default();
+        let durable = self.durable_offset();
+        self.dispatch.settle(durable, LogPosition(self.durable as u64), &mut outgoing);
+        let mut scans = self.dispatch.hungry(durable);
+        for scan in &mut scans {
+            for (offset, _, qos) in self.messages().filter(|(offset, ..)| *offset >= scan.from.0 && *offset < durable.0)
+            {
+                if scan.found.len() == 3.min(scan.records_maximum as usize) {
+                    break;
+                }
+                let terms = terms(&scan.subscriptions, b"a", Offset(offset), Party(1), PARTY).unwrap();
+                scan.found.push(found(offset, qos, terms));
+                scan.reached = Offset(offset + 1);
+            }
+        }
+        self.dispatch.feed(&mut scans);
+        self.dispatch.allot(&mut outgoing, Timestamp(1));
+        let progress = self.dispatch.take_progress();
+        for (party, value) in progress {
+            assert_eq!(party, PARTY);
+            self.log.push(Record::Delta(value));
+        }
+        if self.dispatch.needs_progress() {
+            self.dispatch.progressed(LogPosition(self.log.len() as u64));
+        }
+        for packet in outgoing.packets {
+            self.client.take(packet);
+        }
+        assert!(self.client.open.len() <= self.receive_maximum, "more outstanding than Receive Maximum");
+    }
+
+    fn acknowledge(&mut self, newest: bool, count: u8) {
+        let mut arrivals = Arrivals::default();
+        for _ in 0..count {
+            let next = if newest { self.client.unanswered.pop() } else { self.client.oldest() };
+            let Some((packet_identifier, kind)) = next else { break };
+            if matches!(kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp) {
+                self.client.open.remove(&packet_identifier);
+                self.client.received.remove(&packet_identifier);
+            }
+            let connection = SUBSCRIBER;
+            arrivals.acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
+        }
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+    }
+
+    fn run(&mut self, step: &Step) {
+        match step {
+            Step::Publish { qos, count } => self.publish(*qos, *count),
+            Step::Commit => self.durable = self.log.len(),
+            Step::Turn => self.turn(),
+            Step::Acknowledge { newest, count } => self.acknowledge(*newest, *count),
+            Step::Disconnect => self.disconnect(),
+            Step::Connect { receive_maximum } => self.connect(*receive_maximum),
+            Step::Crash => self.crash(),
+        }
+    }
+
+    fn drain(&mut self) {
+        self.connect(8);
+        for _ in 0..self.publish_total * 4 + 40 {
+            self.durable = self.log.len();
+            self.turn();
+            self.acknowledge(false, 100);
+        }
+    }
+}
+
+impl Client {
+    fn cut(&mut self) {
+        self.unanswered.clear();
+        self.open.clear();
+        self.last_new = None;
+    }
+
+    fn oldest(&mut self) -> Option<(u16, AcknowledgementKind)> {
+        (!self.unanswered.is_empty()).then(|| self.unanswered.remove(0))
+    }
+
+    fn take(&mut self, packet: Packet) {
+        match packet {
+            Packet::Publish(delivery) if delivery.qos == 2 => {
+                self.open.insert(delivery.packet_identifier);
+                let offset = u64::from(delivery.location.position);
+                if let Some(known) = self.received.insert(delivery.packet_identifier, offset) {
+                    assert_eq!(known, offset, "a packet identifier that is not released names another message");
+                    assert!(delivery.dup);
+                } else {
+                    *self.got.entry(offset).or_default() += 1;
+                }
+                self.unanswered.push((delivery.packet_identifier, AcknowledgementKind::Pubrec));
+            }
+            Packet::Publish(delivery) => {
+                assert_eq!(delivery.qos, 1);
+                let offset = u64::from(delivery.location.position);
+                if self.last_new.is_some_and(|last| last > offset) && !delivery.dup {
+                    panic!("{offset} was sent after {:?} on one connection", self.last_new);
+                }
+                self.last_new = Some(offset);
+                self.open.insert(delivery.packet_identifier);
+                *self.got.entry(offset).or_default() += 1;
+                self.unanswered.push((delivery.packet_identifier, AcknowledgementKind::Puback));
+            }
+            Packet::Acknowledgement(acknowledgement) => {
+                if acknowledgement.connection == SUBSCRIBER {
+                    assert_eq!(acknowledgement.kind, AcknowledgementKind::Pubrel);
+                    self.unanswered.push((acknowledgement.packet_identifier, AcknowledgementKind::Pubcomp));
+                }
+            }
+            Packet::Encoded(..) => {}
+        }
+    }
+}
+
+fn subscriptions() -> Arc<[Subscription]> {
+    Arc::from([Subscription {
+        filter: b"#".to_vec(),
+        qos: 2,
+        no_local: false,
+        retain_as_published: false,
+        identifier: None,
+        from: Offset(0),
+        until: Offset(u64::MAX),
+    }])
+}
+
+fn location(offset: u64) -> Location {
+    Location { segment: 0, position: offset as u32 }
+}
+
+fn found(offset: u64, qos: u8, terms: Terms) -> Found {
+    Found {
+        offset: Offset(offset),
+        count: 1,
+        location: location(offset),
+        size_bytes: 100,
+        qos,
+        retain: false,
+        expires_at: None,
+        key_slot: KeySlot(0),
+        terms,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    // accepts: S0.53 S0.54 S0.58
+    #[test]
+    fn every_durable_message_arrives_and_qos_2_once(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.run(step);
+        }
+        world.drain();
+        for (offset, _, qos) in world.messages() {
+            let times = world.client.got.get(&offset).copied().unwrap_or(0);
+            prop_assert!(times >= 1, "message {} was lost", offset);
+            prop_assert!(qos < 2 || times == 1, "message {} of QoS 2 came {} times", offset, times);
+        }
+        let (party, queue, connection) = world.dispatch.queues()[0];
+        prop_assert_eq!((party, connection), (PARTY, SUBSCRIBER));
+        prop_assert_eq!(world.dispatch.mark(queue).unwrap(), Offset(world.publish_total));
+        prop_assert_eq!(world.dispatch.in_flight(queue).unwrap(), 0);
+    }
+
+    #[test]
+    fn any_bytes_are_a_state_or_an_error(bytes: Vec<u8>) {
+        let mut state = State::default();
+        if state.apply(&bytes).is_ok() {
+            let mut again = Vec::new();
+            state.encode(&mut again);
+            prop_assert_eq!(State::decode(&again).unwrap(), state);
+        }
+    }
+}

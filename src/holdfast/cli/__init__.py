@@ -1,0 +1,60 @@
+"""The command line: `holdfast serve`, `holdfast config show`, `holdfast log`.
+
+Owns: what an operator types and reads. Never: decides anything about messages; it finds the
+settings, calls one part, and says in one sentence what went wrong.
+
+Invariants:
+1. Exit code 0: done. 1: the world was in the way. 2: what was asked for cannot be right.
+2. Whatever stops a command is one sentence on standard error, never a traceback.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from holdfast import __version__
+from holdfast.cli import config_command, log_command, serve_command
+from holdfast.core.errors import ConfigurationError, OperatingError
+from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
+
+EXIT_DONE = 0
+EXIT_WORLD = 1
+EXIT_REQUEST = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except ConfigurationError as error:
+        return _stop(error, EXIT_REQUEST)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`holdfast log records | head`). Standard output
+        # is let go, so that the interpreter's last flush does not complain.
+        sys.stdout = None
+        return EXIT_DONE
+    except (OperatingError, OSError, DamagedError, NewerFormatError, PoisonedError) as error:
+        return _stop(error, EXIT_WORLD)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _stop(error: Exception, code: int) -> int:
+    print(f"holdfast: {error}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="holdfast",
+        description="Durable messaging for fleets of devices: MQTT on one log.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    serve_command.add_to(commands)
+    config_command.add_to(commands)
+    log_command.add_to(commands)
+    return parser

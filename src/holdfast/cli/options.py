@@ -1,0 +1,73 @@
+"""One option for each setting, and the effective settings from file, environment and options.
+
+Flow: command line -> here -> `holdfast.core.config` -> a command.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from holdfast import system
+from holdfast.core import config
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.limits import CONFIGURATION_BYTES_MAXIMUM
+from holdfast.core.settings import Setting
+
+Subparsers = Any
+"""What `add_subparsers` returns; `argparse` keeps the name of its class to itself."""
+
+
+def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:
+    """Give `parser` the option `--config` and one for each setting, or for those named."""
+    group = parser.add_argument_group("settings")
+    group.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="read settings from this TOML file; options and HOLDFAST_ variables win over it",
+    )
+    for key in keys or config.SETTINGS:
+        _add_setting(group, config.SETTINGS[key])
+
+
+def effective(options: argparse.Namespace) -> config.Effective:
+    """The settings that file, environment and `options` make. Raises `ConfigurationError`."""
+    given = {
+        key: value
+        for key, value in vars(options).items()
+        if key in config.SETTINGS and value is not None
+    }
+    return config.load(
+        file=None if options.config is None else _read(options.config),
+        environment=system.environment(),
+        options=given,
+        disk_bytes=system.disk_bytes,
+    )
+
+
+def _add_setting(group: Any, row: Setting) -> None:
+    is_flag = isinstance(row.default, bool)
+    shown = "" if row.default in ("", False) else f" (default: {row.default})"
+    group.add_argument(
+        row.option,
+        dest=row.key,
+        metavar="BOOLEAN" if is_flag else "VALUE",
+        nargs="?" if is_flag else None,
+        const="true" if is_flag else None,
+        help=(row.reason + shown).replace("%", "%%"),
+    )
+
+
+def _read(file: Path) -> tuple[str, str]:
+    try:
+        with file.open("rb") as source:
+            content = source.read(CONFIGURATION_BYTES_MAXIMUM + 1)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigurationError(f"{file} cannot be read: {reason}") from error
+    if len(content) > CONFIGURATION_BYTES_MAXIMUM:
+        raise ConfigurationError(f"{file} is too large to be a configuration file")
+    try:
+        return str(file), content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not text in UTF-8") from error

@@ -1,0 +1,67 @@
+"""A stored message as a person reads it: one line, or one JSON object.
+
+Never: sends a device's bytes to a terminal as they are; what cannot be printed is escaped.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+PAYLOAD_CHARACTERS_MAXIMUM = 200
+"""Of a payload, a line shows so much; JSON has all of it."""
+
+
+def as_line(row: Mapping[str, Any]) -> str:
+    """Offset, time, QoS, topic and the beginning of the payload."""
+    payload = _printable(row["value"])
+    if len(payload) > PAYLOAD_CHARACTERS_MAXIMUM:
+        payload = f"{payload[:PAYLOAD_CHARACTERS_MAXIMUM]}... ({len(row['value'])} bytes)"
+    flags = "R" if row["retain"] else " "
+    moment = row["timestamp"].isoformat(timespec="microseconds").replace("+00:00", "Z")
+    topic = _printable(row["topic"].encode())
+    return f"{row['offset']:>8}  {moment}  {row['qos']}{flags} {topic}  {payload}"
+
+
+def as_json(row: Mapping[str, Any]) -> str:
+    """All columns; bytes that are not text as base64 under a name that says so."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            text = _text(value)
+            if text is None:
+                found[f"{name}_base64"] = base64.b64encode(value).decode()
+            else:
+                found[name] = text
+        elif isinstance(value, datetime):
+            found[name] = value.isoformat()
+        elif name == "properties":
+            # A list of pairs: a user property may come twice [MQTT-3.1.3-10].
+            found[name] = [list(pair) for pair in value or []]
+        else:
+            found[name] = value
+    return json.dumps(found)
+
+
+def time_text(time_us: int) -> str:
+    """A time in UTC to the millisecond."""
+    moment = datetime.fromtimestamp(time_us / 1_000_000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _printable(value: bytes) -> str:
+    text = value.decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

@@ -1,0 +1,354 @@
+"""The table of settings, and how the effective value of each is found.
+
+Owns: which settings exist, their defaults and reasons; the order of sources (default, then file,
+then environment, then command line; a later one wins); what contradicts what. Never: reads a file,
+the environment or the host; those are arguments.
+
+Invariants:
+1. Every key that a file, a `HOLDFAST_` variable or an option names is known, or loading is refused
+   with the key and the place it stands in.
+2. Each effective value knows where it came from.
+3. A `Config` never changes.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from holdfast.core import limits
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.settings import (
+    Setting,
+    boolean,
+    choice,
+    duration,
+    integer,
+    or_automatic,
+    path,
+    port,
+    setting,
+    show_size,
+    size,
+    text,
+    texts,
+)
+
+KIB: Final = 2**10
+MIB: Final = 2**20
+GIB: Final = 2**30
+GB: Final = 10**9
+WEEK_S: Final = 604_800
+CENTURY_S: Final = 100 * 365 * 86_400
+
+RETENTION_BYTES_DEFAULT_MAXIMUM: Final = 10 * GB
+RETENTION_DISK_SHARE: Final = 10
+RECORD_OVERHEAD_BYTES_MAXIMUM: Final = 128 * KIB
+
+
+def _is_filter_like(item: str) -> bool:
+    # The kernel judges filters; here only what could never be one is refused.
+    return bool(item) and "\0" not in item and len(item.encode()) <= 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting with its effective value. A field's name is its key."""
+
+    data_dir: Path = setting(
+        path(),
+        "holdfast-data",
+        "Where the log and everything derived from it lie. One process holds it at a time.",
+    )
+    host: str = setting(
+        text(),
+        "127.0.0.1",
+        "The address to listen on. Loopback, because a default start has no credentials.",
+    )
+    mqtt_port: int | None = setting(
+        port(),
+        1883,
+        "The MQTT listener; 1883 is MQTT's registered port.",
+    )
+    http_port: int | None = setting(
+        port(),
+        8080,
+        "The HTTP listener: health, metrics and the read interface.",
+    )
+    anonymous: bool = setting(
+        boolean(),
+        False,
+        """The explicit word that clients without credentials are wanted on an address beyond
+        loopback. Without it such an address is refused.""",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        choice("debug", "info", "warning", "error"),
+        "info",
+        "The least severe kind of line that is logged.",
+    )
+
+    durability: Literal["fsync", "os", "memory"] = setting(
+        choice("fsync", "os", "memory"),
+        "fsync",
+        """What an acknowledged message has survived: fsync, the loss of power; os, the death of the
+        broker; memory, nothing. Weaker than fsync is said at start.""",
+    )
+    segment_bytes: int = setting(
+        size(1 * MIB, 2 * GIB),
+        "64MiB",
+        "The size at which a log segment is sealed: the unit that retention removes.",
+    )
+    cache_bytes: int = setting(
+        size(1 * MIB, 64 * GIB),
+        "64MiB",
+        "Memory for stored messages that are read back; queues near the end need no disk.",
+    )
+    reserve_bytes: int = setting(
+        size(1 * MIB, 64 * GIB),
+        "64MiB",
+        """Space kept so that a full disk still takes acknowledgements and control records:
+        consumers drain while publishers are refused.""",
+    )
+    checkpoint_bytes: int = setting(
+        size(1 * MIB, 64 * GIB),
+        "256MB",
+        "Derived state is written after this much log; recovery reads at most this much again.",
+    )
+    retention_age_s: int = setting(
+        duration(1, CENTURY_S),
+        "7d",
+        "Messages older than this may be removed, by whole segments.",
+    )
+    retention_bytes: int = setting(
+        or_automatic(size(1 * MIB, 2**50)),
+        "auto",
+        """The log's size beyond which the oldest segments may be removed; auto is the smaller of
+        10 GB and a tenth of the disk.""",
+    )
+    store_all: tuple[str, ...] = setting(
+        texts(_is_filter_like, "a topic filter"),
+        "",
+        "Topic filters whose messages of QoS 0 are stored too; otherwise they pass through.",
+    )
+
+    session_expiry_maximum_s: int = setting(
+        duration(1, 2**32 - 2),
+        "7d",
+        """The longest Session Expiry Interval that is granted; a client that asks for more gets
+        this and is told so.""",
+        aliases=("MQTT_CLIENT_SESSION_EXPIRY_MAX_EXPIRY_INTERVAL",),
+    )
+    session_ttl_s: int = setting(
+        duration(-1, CENTURY_S),
+        "7d",
+        """How long a session is kept after its client has gone if the protocol would keep it for
+        ever. 0 or less: for ever.""",
+        aliases=("MQTT_CLIENT_SESSION_EXPIRY_TTL",),
+    )
+    strict_session_expiry: bool = setting(
+        boolean(),
+        False,
+        """True: an MQTT 5 session with Clean Start 0 and expiry 0 ends with its connection, as the
+        standard says. False: it is kept for session_ttl_s.""",
+        aliases=("mqtt5.strict_session_expiry",),
+    )
+    queue_messages_maximum: int = setting(
+        integer(1, limits.QUEUE_MESSAGES_HARD_MAXIMUM),
+        10_000,
+        "Messages kept for one absent session; beyond it queue_keep decides.",
+        aliases=("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_LIMIT",),
+    )
+    queue_keep: Literal["newest", "oldest"] = setting(
+        choice("newest", "oldest"),
+        "newest",
+        "Which messages an absent session keeps when there are more than it may have.",
+    )
+    slow_reader_messages_maximum: int = setting(
+        integer(1, 1_000_000),
+        10_000,
+        """Messages that the reader of a session that is not kept may lag behind; older ones are
+        skipped and counted, so that a slow reader costs bounded memory.""",
+    )
+
+    connections_maximum: int = setting(
+        integer(1, 10_000_000),
+        100_000,
+        "Connections at once; further ones are refused and counted.",
+    )
+    keep_alive_maximum_s: int = setting(
+        duration(1, 65_535),
+        "65535s",
+        """The longest Keep Alive that is granted. The protocol's own maximum; a client that sends 0
+        is watched by TCP alone.""",
+    )
+    receive_maximum: int = setting(
+        integer(1, 65_535),
+        1_000,
+        """QoS 1 and 2 messages that one publisher may have unanswered. Enough to cover a commit of
+        a millisecond at a million messages a second; each identifier in flight costs memory.""",
+    )
+    maximum_packet_size_bytes: int = setting(
+        size(1 * KIB, 256 * MIB - 1),
+        "1MiB",
+        """The largest packet that is taken. Devices send kilobytes; one packet this large still
+        passes in one turn of the loop. The protocol allows 256 MiB.""",
+    )
+    topic_alias_maximum: int = setting(
+        integer(0, 65_535),
+        64,
+        """Topic aliases that one publisher may set. A device publishes on a handful of topics; each
+        alias holds a topic name in memory.""",
+    )
+
+
+def _rows() -> Mapping[str, Setting]:
+    rows = {}
+    for field in fields(Config):
+        row: Setting = field.metadata["setting"]
+        rows[field.name] = replace(row, key=field.name)
+    return MappingProxyType(rows)
+
+
+SETTINGS: Final = _rows()
+"""The table: every setting by its key, in the order in which `config show` prints them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What is in force, and where each value came from."""
+
+    config: Config
+    origins: Mapping[str, str]
+    """Key to place: `default`, `holdfast.toml`, `HOLDFAST_HOST`, `--host`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    written: object
+    place: str
+
+
+def load(
+    *,
+    file: tuple[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
+    disk_bytes: Callable[[Path], int],
+) -> Effective:
+    """Find the effective value of every setting.
+
+    `file` is a name and its TOML text; `options` are those given on the command line, by key.
+    `disk_bytes` tells the size of the disk that a directory lies on. Raises `ConfigurationError`.
+    """
+    written = _from_file(file) | _from_environment(environment or {}) | _from_options(options or {})
+    values: dict[str, Any] = {key: _parse(SETTINGS[key], value) for key, value in written.items()}
+    config = Config(**values)
+    origins = {key: written[key].place if key in written else "default" for key in SETTINGS}
+    if not config.retention_bytes:
+        tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE
+        chosen = max(MIB, min(RETENTION_BYTES_DEFAULT_MAXIMUM, tenth))
+        config = replace(config, retention_bytes=chosen)
+        origins["retention_bytes"] += " (auto)"
+    _check(config, origins)
+    return Effective(config, MappingProxyType(origins))
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach a listener on `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _from_file(file: tuple[str, str] | None) -> dict[str, _Value]:
+    if file is None:
+        return {}
+    name, content = file
+    try:
+        table = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{name} is not valid TOML: {error}") from error
+    names = _names()
+    found: dict[str, _Value] = {}
+    for written_key, value in _flatten(table).items():
+        key = names.get(written_key)
+        if key is None:
+            raise ConfigurationError(f'{name}: unknown key "{written_key}"{_nearest(written_key)}')
+        if key in found:
+            raise ConfigurationError(f'{name}: "{written_key}" is a second value of "{key}"')
+        found[key] = _Value(value, name if written_key == key else f"{name} ({written_key})")
+    return found
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, _Value]:
+    own = {row.environment_variable: key for key, row in SETTINGS.items()}
+    found: dict[str, _Value] = {}
+    for key, row in SETTINGS.items():
+        for alias in row.aliases:
+            if alias in environment:
+                found[key] = _Value(environment[alias], alias)
+    for variable in sorted(environment):
+        if not variable.startswith("HOLDFAST_"):
+            continue
+        if variable not in own:
+            nearest = _nearest(variable.removeprefix("HOLDFAST_").lower())
+            raise ConfigurationError(f'environment: unknown variable "{variable}"{nearest}')
+        found[own[variable]] = _Value(environment[variable], variable)
+    return found
+
+
+def _from_options(options: Mapping[str, object]) -> dict[str, _Value]:
+    return {key: _Value(value, SETTINGS[key].option) for key, value in options.items()}
+
+
+def _names() -> dict[str, str]:
+    names = {key: key for key in SETTINGS}
+    for key, row in SETTINGS.items():
+        names |= dict.fromkeys(row.aliases, key)
+    return names
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _nearest(written_key: str) -> str:
+    near = get_close_matches(written_key, list(SETTINGS), n=1)
+    return f' (did you mean "{near[0]}"?)' if near else ""
+
+
+def _parse(row: Setting, value: _Value) -> object:
+    try:
+        return row.kind.parse(value.written)
+    except ValueError as error:
+        sentence = f"{value.place}: {row.key}: expected {row.kind.expects}, but {error}"
+        raise ConfigurationError(sentence) from error
+
+
+def _check(config: Config, origins: Mapping[str, str]) -> None:
+    if not is_loopback(config.host) and not config.anonymous:
+        raise ConfigurationError(
+            f"{origins['host']}: host: {config.host} can be reached from other machines, and no"
+            " credentials are set up; say --anonymous (or anonymous = true) if that is wanted"
+        )
+    if config.mqtt_port is None and config.http_port is None:
+        raise ConfigurationError("mqtt_port and http_port are both off: nothing would listen")
+    if config.mqtt_port and config.mqtt_port == config.http_port:
+        raise ConfigurationError(f"mqtt_port and http_port are both {config.mqtt_port}")
+    least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
+    if config.segment_bytes < least:
+        raise ConfigurationError(
+            f"{origins['segment_bytes']}: segment_bytes: {show_size(config.segment_bytes)} cannot"
+            f" hold one record of maximum_packet_size_bytes; at least {show_size(least)} is needed"
+        )

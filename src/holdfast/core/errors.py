@@ -1,0 +1,55 @@
+"""Whose fault it is, what the peer is told, and whether to try again.
+
+Owns: the two kinds of error that are not our own. Our own faults are assertions: the process stops
+and recovers. Never: a decision made on a message's text; what matters is in the type.
+
+Invariants:
+1. A `PeerError` always says what the peer is told and whether its connection ends.
+2. Whether an `OperatingError` is worth another try is a property of its class.
+"""
+
+from typing import ClassVar
+
+
+class PeerError(Exception):
+    """The other side broke the protocol or asked for what it may not have.
+
+    Raised by protocols; turned into bytes in one place. `reason_code` is MQTT's; an older protocol
+    version is told as much of it as it can express.
+    """
+
+    def __init__(self, reason_code: int, reason: str, *, close: bool = True) -> None:
+        super().__init__(f"{reason} (0x{reason_code:02X})")
+        self.reason_code = reason_code
+        self.reason = reason
+        self.close = close
+
+
+class OperatingError(Exception):
+    """The world's fault: disk, network, quota, or an operator's request. One clear sentence."""
+
+    retriable: ClassVar[bool]
+
+
+class ConfigurationError(OperatingError):
+    """A setting is unknown, malformed, out of range or contradicts another; nothing was started."""
+
+    retriable = False
+
+
+class DirectoryHeldError(OperatingError):
+    """Another process holds the data directory. It becomes free when that process ends."""
+
+    retriable = True
+
+
+class DirectoryError(OperatingError):
+    """The data directory cannot be used: no permission, not a directory, or of a newer version."""
+
+    retriable = False
+
+
+class ListenError(OperatingError):
+    """An address could not be listened on: the port is in use, or the address is not ours."""
+
+    retriable = True

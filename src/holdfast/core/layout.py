@@ -1,0 +1,9 @@
+"""What lies where in a data directory: for the broker that writes it and for whoever reads it."""
+
+from typing import Final
+
+LOG_DIRECTORY: Final = "log"
+"""The kernel's segments, carry segments and checkpoints: the truth."""
+
+VIEW_FILE: Final = "view.sqlite"
+"""A view of the control records; it can be deleted and is built again."""

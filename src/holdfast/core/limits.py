@@ -1,0 +1,45 @@
+"""Every maximum on the Python side that an operator may not change, with its reason.
+
+What an operator may change is a setting (`config`); what the kernel bounds is in
+`kernel/src/limits.rs`. `docs/limits.md` is generated from all three.
+"""
+
+from typing import Final
+
+QUEUE_MESSAGES_HARD_MAXIMUM: Final = 65_535
+"""Messages kept for one absent session, whatever is configured: as many as packet identifiers, so
+that what is owed to one device stays within what it can hold apart."""
+
+CLIENT_IDENTIFIER_BYTES_MAXIMUM: Final = 1_024
+"""The specification obliges a server to take 23 [MQTT-3.1.3-5] and allows 65 535; each is a key in
+the control records, in the view and in every log line, so it is kept short."""
+
+SUBSCRIPTIONS_PER_SESSION_MAXIMUM: Final = 10_000
+"""Subscriptions of one session: a queue at rest is read again by its subscriptions, so their number
+bounds the work of one reconnect."""
+
+CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
+"""Connections that have not been accepted by CONNECT yet: each may hold a partial CONNECT in
+memory, so a flood of them is refused at the door."""
+
+CONNECT_TIMEOUT_S: Final = 10
+"""How long a new connection may take to send CONNECT; the specification asks for a reasonable time
+[MQTT-3.1.4-1], and a device on a slow radio needs a few round trips."""
+
+STOP_TIMEOUT_S: Final = 5
+"""How long a clean stop waits for connections to take what is written to them, so that SIGTERM ends
+the broker within seconds."""
+
+READ_BUFFER_BYTES: Final = 262_144
+"""The one buffer that all sockets read into. A larger one would not fill in one system call."""
+
+RETAINED_PER_SUBSCRIBE_MAXIMUM: Final = 100_000
+"""Retained messages that one subscription is sent at once; a filter such as `#` over a large
+retained set would otherwise make one packet's work unbounded."""
+
+LEDGER_ROWS_MAXIMUM: Final = 1_000_000
+"""Rows of the loss ledger that the view keeps; ranges, not messages, so this is years of trouble.
+Older rows go first, and their number is kept."""
+
+CONFIGURATION_BYTES_MAXIMUM: Final = 1_048_576
+"""The largest configuration file that is read; a larger one is a mistake in the path."""

@@ -1,0 +1,67 @@
+"""The outside world: the only reader of the real clock, entropy, environment and host limits.
+
+Everything that makes a run differ from its replay comes through here, at the edge of the program,
+and is handed inward as an argument; a simulation hands in its own.
+"""
+
+import os
+import resource
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def now_us() -> int:
+    """Microseconds since the epoch, UTC. May step when the host's clock is set."""
+    return time.time_ns() // 1_000
+
+
+def monotonic_s() -> float:
+    """Seconds that never run backwards, for measuring how long something took."""
+    return time.monotonic()
+
+
+def entropy(count: int) -> bytes:
+    """`count` bytes that nobody can predict."""
+    return os.urandom(count)
+
+
+def seed() -> int:
+    """A seed for hash tables and the like, of 63 bits."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+def environment() -> Mapping[str, str]:
+    """The environment as it is now."""
+    return dict(os.environ)
+
+
+def disk_bytes(directory: Path) -> int:
+    """The size of the disk on which `directory` lies or would lie."""
+    return shutil.disk_usage(_nearest_existing(directory)).total
+
+
+def raise_open_files_limit() -> int:
+    """Let this process open as many files as it is allowed to; returns that number."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def process_id() -> int:
+    """This process's number, to name the holder of a data directory."""
+    return os.getpid()
+
+
+def resident_bytes() -> int:
+    """The memory that this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _nearest_existing(directory: Path) -> Path:
+    present = directory.absolute()
+    while not present.exists():
+        present = present.parent
+    return present

@@ -1,0 +1,1 @@
+"""The tests of Holdfast; STYLE.md says what each folder holds to."""

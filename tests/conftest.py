@@ -1,0 +1,39 @@
+"""What holds for every test: Hypothesis profiles, and numbered behaviours that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from holdfast import system
+
+ACCEPTANCE = Path(__file__).parent.parent / "docs" / "acceptance.md"
+
+# `fast` while writing, `ci` for each change, `thorough` for a night. A failure prints the blob that
+# repeats it.
+settings.register_profile("fast", max_examples=30, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile(
+    "thorough",
+    max_examples=5_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+ENVIRONMENT = system.environment()
+settings.load_profile(
+    ENVIRONMENT.get("HYPOTHESIS_PROFILE", "ci" if "CI" in ENVIRONMENT else "fast")
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that names a behaviour which is not in the list would count for nothing; refuse it."""
+    known = set(re.findall(r"^- \*\*(S\d+\.\d+)\*\*", ACCEPTANCE.read_text(), re.MULTILINE))
+    for item in items:
+        for mark in item.iter_markers("accepts"):
+            unknown = [number for number in mark.args if number not in known]
+            if unknown or not mark.args:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: accepts{mark.args}: not in docs/acceptance.md"
+                )

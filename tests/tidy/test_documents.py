@@ -1,0 +1,93 @@
+"""What the documents say is so: links lead somewhere, commands exist, pages are current."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import acceptance_coverage, limits_page
+from tests.tidy.repository import ROOT, files, name
+
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def documents() -> list[Path]:
+    return [path for path in files(".md") if path.name != "acceptance.md"]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_links_lead_somewhere() -> None:
+    broken = []
+    for page in documents():
+        for target in LINK.findall(FENCE.sub("", page.read_text())):
+            file, _, anchor = target.partition("#")
+            if "://" in target:
+                continue
+            reached = (page.parent / file).resolve() if file else page
+            if not reached.exists() or (anchor and anchor not in anchors(reached)):
+                broken.append(f"{name(page)}: {target}")
+    assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_each_command_that_a_document_names_is_a_target() -> None:
+    targets = make_targets()
+    unknown = [
+        f"{name(page)}: make {target}"
+        for page in documents()
+        for target in re.findall(r"(?:^|[`$(] ?)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+        if target not in targets
+    ]
+    assert not unknown
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+def test_each_target_for_people_says_what_it_does() -> None:
+    described = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert make_targets() - described <= {"python-test"}
+
+
+def test_each_page_has_one_title() -> None:
+    titles = {
+        name(page): len(re.findall(r"^# ", FENCE.sub("", page.read_text()), re.MULTILINE))
+        for page in documents()
+    }
+    assert not {page: count for page, count in titles.items() if count != 1}
+
+
+def test_the_page_of_limits_says_what_the_code_says() -> None:
+    assert limits_page.PAGE.read_text() == limits_page.page(), "run: make docs"
+
+
+def test_no_test_names_a_behaviour_that_is_not_listed() -> None:
+    assert not set(acceptance_coverage.named()) - set(acceptance_coverage.listed())
+
+
+def test_numbers_of_behaviours_are_unique() -> None:
+    numbers = acceptance_coverage.listed()
+    assert len(numbers) == len(set(numbers)) == 538
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('@pytest.mark.accepts("S0.3", "S0.4")\ndef test_it(): ...\n', ["S0.3", "S0.4"]),
+        ('"""S0.3"""\n# accepts("S0.4")\nx = \'accepts("S0.5")\'\n', []),
+    ],
+    ids=["marker", "prose"],
+)
+def test_only_markers_count(source: str, expected: list[str]) -> None:
+    assert acceptance_coverage._marked_in_python(source) == expected

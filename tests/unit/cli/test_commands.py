@@ -1,0 +1,105 @@
+"""The command line as a person meets it: output, one sentence for each mistake, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import __version__, system
+from holdfast.cli import main
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable of the machine has a say, and files go to a directory of their own."""
+    monkeypatch.setattr(system, "environment", dict)
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code and the sentence."""
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    return code, capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"holdfast {__version__}\n"
+
+
+@pytest.mark.accepts("S2.55")
+def test_config_show_tells_each_value_and_where_it_came_from(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text("retention_age_s = '2d'\n")
+    assert main(["config", "show", "--json", "--config", str(file), "--mqtt-port", "off"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["retention_age_s"] == {"value": "2d", "origin": str(file)}
+    assert shown["mqtt_port"] == {"value": "off", "origin": "--mqtt-port"}
+    assert shown["durability"] == {"value": "fsync", "origin": "default"}
+
+
+def test_config_show_prints_a_line_for_each_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show"]) == 0
+    lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["segment_bytes"] == ["64MiB", "default"]
+    assert lines["store_all"] == ["(none)", "default"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--mqtt-prt", "1"], "unrecognized arguments: --mqtt-prt"),
+        (["serve", "--mqtt-port", "x"], "--mqtt-port: mqtt_port: expected a port"),
+        (["serve", "--durability", "maybe"], "expected one of fsync, os, memory"),
+        (["serve", "--config", "absent.toml"], "absent.toml cannot be read: No such file"),
+        (["serve", "--config", "."], ". cannot be read: Is a directory"),
+        (["serve", "--host", "0.0.0.0"], "can be reached from other machines"),
+        (
+            ["log", "records", "--data-dir", ".", "--filter", "a/#/b"],
+            '"a/#/b" is not a topic filter',
+        ),
+        (["log"], "the following arguments are required"),
+    ],
+)
+def test_what_cannot_be_right_ends_with_one_sentence_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    code, said = refused(capsys, *arguments)
+    assert code == 2
+    assert sentence in said
+
+
+def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
+    assert code == 1
+    assert said == "holdfast: there is no log in nowhere; --data-dir names another directory"
+
+
+def test_a_configuration_that_is_not_text_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    code, said = refused(capsys, "config", "show", "--config", "binary.toml")
+    assert (code, said) == (2, "holdfast: binary.toml is not text in UTF-8")
+
+
+def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    said = capsys.readouterr().out
+    for option in (
+        "--config",
+        "--data-dir",
+        "--host",
+        "--mqtt-port",
+        "--http-port",
+        "--durability",
+    ):
+        assert option in said
