@@ -178,7 +178,7 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     lines += [f"HTTP on http://{host}:{port}" for host, port in web]
     lines.append(f"data in {config.data_dir.absolute()}")
     kept = show_duration(config.retention_age_s)
-    lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes or 0)}")
+    lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes)}")
     if config.durability in DURABILITY_WARNINGS:
         lines.append(DURABILITY_WARNINGS[config.durability])
         log.warning(DURABILITY_WARNINGS[config.durability])

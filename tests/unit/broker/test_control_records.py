@@ -23,7 +23,7 @@ class FakeLog:
         self.records.append((table, key, value))
         return len(self.records)
 
-    def control_number(self) -> int:
+    def next_control_number(self) -> int:
         return len(self.records) + 1
 
     def end_position(self) -> int:
@@ -53,7 +53,7 @@ class ViewMachine(RuleBasedStateMachine):
         self.log = FakeLog()
         self.view = View(":memory:")
         self.records = ControlRecords(self.log, self.view)
-        self.records.recover(self.log.control_number())
+        self.records.recover(self.log.next_control_number())
 
     @rule(key=KEYS, value=VALUES)
     def put(self, key: bytes, value: bytes) -> None:
@@ -83,7 +83,7 @@ class ViewMachine(RuleBasedStateMachine):
         if deleted:
             self.view.clear()
         self.records = ControlRecords(self.log, self.view)
-        self.records.recover(self.log.control_number())
+        self.records.recover(self.log.next_control_number())
 
     @invariant()
     def look_ups_give_the_newest_value(self) -> None:

@@ -91,7 +91,7 @@ class ControlRecords:
         if self._log.durable_position() >= position and number > self._applied:
             self._applied = number
             self._view.advance(number)
-        self._end_before = self._log.end_position(), self._log.control_number() - 1
+        self._end_before = self._log.end_position(), self._log.next_control_number() - 1
 
     def close(self) -> None:
         """Closes the view."""
