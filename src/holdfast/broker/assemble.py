@@ -123,6 +123,7 @@ async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
         durable_offset=server.durable_offset,
         ready=server.ready,
         statistics=server.statistics,
+        retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
     try:
         return await http.start(app, config.host, port)
