@@ -186,8 +186,8 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     fields = {
-        "mqtt": [f"{host}:{port}" for host, port in server.addresses()],
-        "http": [f"{host}:{port}" for host, port in web],
+        "mqtt": ",".join(f"{host}:{port}" for host, port in server.addresses()),
+        "http": ",".join(f"{host}:{port}" for host, port in web),
         "data_dir": config.data_dir.absolute(),
         "durability": config.durability,
     }
