@@ -69,8 +69,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        # Not every loop's transports are of asyncio's classes; uvloop's have their methods.
-        self.transport = cast("asyncio.Transport", transport)
+        # uvloop's transports do what asyncio's do without being of their class.
+        self.transport = cast(asyncio.Transport, transport)
         self._connections.opened(self)
 
     def get_buffer(self, _size_hint: int) -> bytearray:
