@@ -167,9 +167,6 @@ class Outboxes:
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection."""
     def waiting_bytes(self, connection: int) -> int: ...
-    def refused(self) -> list[tuple[int, int]]:
-        """(connection, packet identifier): stored messages that could not be encoded since the last call, for
-        `Dispatch.refuse`."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
         messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
@@ -245,7 +242,9 @@ class Log:
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
     def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-        """Control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+        """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+    def next_control_number(self) -> int:
+        """The number of the next control record."""
     def control_in_force(self, table: int, key: bytes, number: int) -> None:
         """Tells retention that the newest value of (table, key) is control record `number`."""
     def delivery_state(self, party: int) -> bytes | None:
