@@ -1,4 +1,4 @@
-"""Strategies for MQTT packets: as kinds with fields, as valid bytes, and as bytes that went wrong."""
+"""Strategies for MQTT packets: as kinds with fields, as valid bytes, as bytes that went wrong."""
 
 from typing import Any
 
@@ -174,7 +174,7 @@ def frame(first: int, body: bytes) -> bytes:
 
 @st.composite
 def mutated(draw: st.DrawFn, version: int, role: str) -> bytes:
-    """One packet with a few bytes changed, put in or left out; usually its length is right again."""
+    """One packet with a few bytes changed, put in or left out; its length is mostly right."""
     kind, fields = draw(packets(version, role))
     packet = bytearray(encode_packet(kind, fields, protocol_version=version))
     keeps_length = draw(st.integers(0, 4)) > 0
