@@ -1,5 +1,14 @@
 //! The inbox in the cases that decide: who is held, what is bounded, what counts, what is remembered.
 
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod mqtt_corpus;
 
 use holdfast_kernel::flow::{Arrivals, Fate};

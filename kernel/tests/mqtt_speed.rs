@@ -1,5 +1,14 @@
 //! How long decode, pass-through and encode take per message. Run with `--release -- --ignored --nocapture`.
 
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test may stop at what it did not expect"
+)]
+
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{self, Arrivals, Delivery, Message, Messages, Outgoing, Packet, Target, Terms};
 use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};

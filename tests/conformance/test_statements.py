@@ -1,6 +1,6 @@
 """Run the cases in `mqtt5/*.toml` and `mqtt311/*.toml` through the codec and through an inbox.
 
-A case has a `statement` (its number in the specification, or a section), `what`, `bytes` in hex, and
+A case has a `statement` (its number in the specification, or a section), `what`, `bytes` in hex and
 either `accepts` (kinds of packets, in order) or `refuses` (the reason code). `role` is "server"
 unless it says "client"; `fields` names values that the last packet must have. Cases with
 `after_connect = true` run through an inbox that has accepted a client of that version, with Receive
