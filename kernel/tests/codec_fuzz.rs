@@ -61,11 +61,11 @@ fn check_packet(bytes: &[u8], version: Version, role: Role) {
 }
 
 /// The same bytes at once, and in pieces over several turns beside another connection.
-fn check_inbox(random: &mut Random, bytes: &[u8], version: Version) {
-    let mut whole = Recorder::new(version);
+fn check_inbox(random: &mut Random, bytes: &[u8], make: fn(Version) -> Recorder, version: Version) {
+    let mut whole = make(version);
     whole.feed(0, bytes);
     whole.drain();
-    let mut split = Recorder::new(version);
+    let mut split = make(version);
     let mut rest = bytes;
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at(1 + random.below(rest.len()));
@@ -116,7 +116,12 @@ fn hunt(seconds: u64, seed: u64, check: impl Fn(&mut Random, &[u8], Version)) ->
 fn check_all(random: &mut Random, bytes: &[u8], version: Version) {
     check_packet(bytes, version, Role::Server);
     check_packet(bytes, version, Role::Client);
-    check_inbox(random, bytes, version);
+    check_inbox(random, bytes, Recorder::new, version);
+    let connect = encoded(version, Role::Server).into_iter().find(|packet| packet[0] >> 4 == 1).unwrap();
+    check_inbox(random, &[connect.as_slice(), bytes].concat(), Recorder::opening, version);
+    if bytes[0] >> 4 == 1 {
+        check_inbox(random, bytes, Recorder::opening, version);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError
 `PoisonedError`, and `ValueError` for an argument out of range. A panic is a bug and ends the process.
 """
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]

@@ -4,6 +4,7 @@
 
 use holdfast_kernel::flow::Arrivals;
 use holdfast_kernel::ids::{Connection, Party, Timestamp};
+use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::packet::{
@@ -198,23 +199,33 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Both connections are accepted already.
     pub fn new(version: Version) -> Recorder {
+        let mut recorder = Recorder::opening(version);
+        recorder.accept(Connection(0), version);
+        recorder.accept(Connection(1), version);
+        recorder
+    }
+
+    /// Both connections begin with CONNECT.
+    pub fn opening(version: Version) -> Recorder {
         let mut inbox = Inbox::default();
-        for connection in [Connection(0), Connection(1)] {
-            inbox.open(connection).unwrap();
-            let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, BTreeSet::new());
-            let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
-            inbox
-                .accept(connection, Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes, receiver })
-                .unwrap();
-        }
+        inbox.open(Connection(0)).unwrap();
+        inbox.open(Connection(1)).unwrap();
         let (arrivals, found, ended) = (Arrivals::default(), [Vec::new(), Vec::new()], [false; 2]);
         Recorder { inbox, arrivals, version, found, ended }
     }
 
+    fn accept(&mut self, connection: Connection, version: Version) {
+        let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, BTreeSet::new());
+        let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
+        let acceptance = Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+        self.inbox.accept(connection, acceptance).unwrap();
+    }
+
     pub fn feed(&mut self, connection: usize, bytes: &[u8]) {
         let waiting = self.inbox.feed(Connection(connection as u32), bytes, Timestamp(1)).unwrap();
-        let bound = PACKET_MAXIMUM as usize + holdfast_kernel::limits::TURN_CONNECTION_BYTES_MAXIMUM;
+        let bound = CONNECT_BYTES_MAXIMUM + TURN_CONNECTION_BYTES_MAXIMUM;
         assert!(waiting <= bound, "{waiting} bytes wait");
     }
 
@@ -247,6 +258,9 @@ impl Recorder {
             assert!(!self.ended[index], "decoded after a fault");
             self.ended[index] = event.is_err();
             self.found[index].push(format!("{event:?}"));
+            if let Ok(Packet::Connect(connect)) = &event {
+                self.accept(connection, connect.version);
+            }
             self.inbox.release(connection);
         }
         self.inbox.settle(&self.arrivals);
