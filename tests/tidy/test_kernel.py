@@ -81,7 +81,11 @@ def test_rust_stays_small() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_has_a_twin_that_property_tests_compare_it_with(stage: str) -> None:
-    twin = f"holdfast.testing.model.{TWINS[stage]}"
-    assert (ROOT / "src" / twin.replace(".", "/")).with_suffix(".py").exists()
-    comparing = [path for path in under("tests/property", ".py") if twin in path.read_text()]
-    assert comparing
+    twin = TWINS[stage]
+    assert (ROOT / "src" / "holdfast" / "testing" / "model" / f"{twin}.py").exists()
+    import_of_twin = re.compile(
+        rf"from holdfast\.testing\.model(\.{twin} import| import .*\b{twin}\b)"
+    )
+    assert [
+        path for path in under("tests/property", ".py") if import_of_twin.search(path.read_text())
+    ]
