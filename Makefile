@@ -46,6 +46,7 @@ $(VENV)/.java: requirements-java.lock tools/bring_java | $(VENV)/.installed
 $(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
 	@tools/prerequisites rust
 	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
+	cp src/holdfast_spark.pth $(VENV)/lib/python3*/site-packages/
 	@touch $@
 
 .PHONY: lock
