@@ -143,7 +143,7 @@ def test_nothing_waits_for_real_time() -> None:
         for path in under("tests", ".py")
         if not {"crash", "simulation"} & set(path.parts) and path != Path(__file__)
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if re.search(r"\bsleep\(", line)
+        if re.search(r"\bsleep\((?!0\))", line)
     ]
     assert not sleeping
 

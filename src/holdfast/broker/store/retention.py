@@ -38,12 +38,11 @@ class Retention:
         if now_us >= self._size_at_us:
             self._size_at_us = now_us + SIZE_PERIOD_US
             maximum = self._config.retention_bytes
-            return maximum is not None and self._log.statistics()["bytes"] > maximum
+            return self._log.statistics()["bytes"] > maximum
         return False
 
     def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
         """Removes what is past retention; `marks` are those of attached sessions, by party."""
-        assert self._config.retention_bytes is not None, "loading the settings works it out"
         return self._log.retain(
             maximum_age_us=self._config.retention_age_s * 1_000_000,
             maximum_bytes=self._config.retention_bytes,
