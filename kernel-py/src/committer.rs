@@ -84,7 +84,8 @@ impl Committer {
         }
         self.collect(py)?;
         let mut log = self.log.borrow_mut(py);
-        py.detach(|| while_any(|| log.inner.commit())).map_err(to_python)
+        let inner = &mut log.inner;
+        py.detach(|| while_any(|| inner.commit())).map_err(to_python)
     }
 }
 

@@ -29,7 +29,8 @@ struct OsFile {
 impl OsDisk {
     /// The directory, which is made if it does not exist.
     pub fn create(directory: &Path) -> Result<OsDisk> {
-        std::fs::create_dir_all(directory).map_err(|error| failure("create", &directory.display().to_string(), &error))?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| failure("create", &directory.display().to_string(), &error))?;
         Ok(OsDisk { directory: directory.to_path_buf() })
     }
 
@@ -48,7 +49,8 @@ impl OsDisk {
     }
 
     fn filesystem(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::statvfs(&self.directory).map_err(|error| failure("statvfs", &self.directory.display().to_string(), &error.into()))
+        rustix::fs::statvfs(&self.directory)
+            .map_err(|error| failure("statvfs", &self.directory.display().to_string(), &error.into()))
     }
 }
 
@@ -88,7 +90,8 @@ impl Disk for OsDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        std::fs::rename(self.directory.join(from), self.directory.join(to)).map_err(|error| failure("rename", from, &error))
+        std::fs::rename(self.directory.join(from), self.directory.join(to))
+            .map_err(|error| failure("rename", from, &error))
     }
 
     fn remove(&self, name: &str) -> Result<()> {

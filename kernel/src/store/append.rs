@@ -12,10 +12,10 @@ use super::encoding::{narrow, wide};
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::SegmentIndex;
 use super::log::Log;
-use super::parties::Change;
 use super::record::{self, Kind, Record, MARKER_BYTES};
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
+use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Publish, Stored};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::{CHUNK_BYTES, CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM};
@@ -30,7 +30,12 @@ const SPACE_RECHECK_US: u64 = 1_000_000;
 impl Log {
     /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
     /// filter of `store_all`. Where there is no room the message is refused.
-    pub fn append<Filter: AsRef<[u8]>>(&mut self, arrivals: &mut Arrivals, store_all: &[Filter], now: Timestamp) -> Result<()> {
+    pub fn append<Filter: AsRef<[u8]>>(
+        &mut self,
+        arrivals: &mut Arrivals,
+        store_all: &[Filter],
+        now: Timestamp,
+    ) -> Result<()> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -62,9 +67,9 @@ impl Log {
             Some(topic) => topic,
             None => self.declare(name, now)?,
         };
-        let expires_at = publish.expiry_interval_s.map(|interval| {
-            Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000)))
-        });
+        let expires_at = publish
+            .expiry_interval_s
+            .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
         let mut record = Record {
             qos: publish.qos,
             retain: publish.retain,
@@ -87,27 +92,20 @@ impl Log {
             }
         }
         self.parties.note_message(&record);
-        let durable_at = LogPosition(self.head.position);
-        publish.stored = Some(Stored { offset: record.offset, location, expires_at, durable_at });
+        publish.stored = Some(Stored {
+            offset: record.offset,
+            location,
+            size_bytes: narrow(record.size_bytes()),
+            expires_at,
+            durable_at: LogPosition(self.head.position),
+        });
         Ok(())
     }
 
-    /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value its whole
-    /// delivery state. Returns the log position at which it is durable.
+    /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value what
+    /// `flow::state` encodes. An empty value removes the key. Returns the log position at which it is durable.
     pub fn append_control(&mut self, table: u32, key: &[u8], value: &[u8], now: Timestamp) -> Result<LogPosition> {
-        if table > 0 {
-            return self.put_control(table, key, value, now);
-        }
-        let change = if value.is_empty() { Change::Removed } else { Change::Full(value) };
-        self.put_control(0, key, &change.encode(), now)
-    }
-
-    /// Appends what has changed in a party's delivery state.
-    pub fn append_progress(&mut self, party: Party, delta: &[u8], now: Timestamp) -> Result<LogPosition> {
-        self.put_control(0, &party.0.to_le_bytes(), &Change::Delta(delta).encode(), now)
-    }
-
-    fn put_control(&mut self, table: u32, key: &[u8], value: &[u8], now: Timestamp) -> Result<LogPosition> {
+        let value = if table == 0 && value.is_empty() { &[REMOVED] } else { value };
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -144,7 +142,8 @@ impl Log {
     /// Appends a topic record.
     pub(super) fn put_topic(&mut self, id: TopicId, name: &[u8], next_entry: u64, now: Timestamp) -> Result<()> {
         let offset = Offset(self.head.offset);
-        let record = Record { topic: id, offset, entry: next_entry, appended_at: now, ..Record::plain(Kind::Topic, name) };
+        let record =
+            Record { topic: id, offset, entry: next_entry, appended_at: now, ..Record::plain(Kind::Topic, name) };
         self.make_room(record.size_bytes())?;
         let declared_at = self.end_position();
         self.put(&record)?;
@@ -292,7 +291,10 @@ impl Log {
 }
 
 /// The names of all topics in an index, by topic number; topic 0 has none.
-pub(super) fn names_of<'a>(index: &SegmentIndex, topic: impl Fn(TopicId) -> Option<&'a Topic>) -> Vec<(TopicId, Arc<[u8]>)> {
+pub(super) fn names_of<'a>(
+    index: &SegmentIndex,
+    topic: impl Fn(TopicId) -> Option<&'a Topic>,
+) -> Vec<(TopicId, Arc<[u8]>)> {
     let mut names: Vec<(TopicId, Arc<[u8]>)> = Vec::with_capacity(index.topics.len());
     for id in index.topics.keys().copied().map(TopicId) {
         names.push((id, topic(id).and_then(|topic| topic.name.clone()).unwrap_or_default()));

@@ -171,14 +171,27 @@ impl Archive {
             Some(Indexed::Closed(index)) => Ok(counts(index, topic)),
             Some(Indexed::Sealed(_)) => {
                 let entry = self.directory(place)?.and_then(|directory| directory.entry(topic));
-                Ok(entry.map(|entry| TopicCounts { plain: entry.plain, queued: entry.queued, bytes: entry.bytes, entry: Some(entry) }))
+                Ok(entry.map(|entry| TopicCounts {
+                    plain: entry.plain,
+                    queued: entry.queued,
+                    bytes: entry.bytes,
+                    entry: Some(entry),
+                }))
             }
             None => Ok(None),
         }
     }
 
     /// Appends the positions of a topic's records of one class in `low..high` to `into`.
-    pub fn positions(&mut self, place: usize, topic: TopicId, class: Class, low: u32, high: u32, into: &mut Vec<u32>) -> Result<()> {
+    pub fn positions(
+        &mut self,
+        place: usize,
+        topic: TopicId,
+        class: Class,
+        low: u32,
+        high: u32,
+        into: &mut Vec<u32>,
+    ) -> Result<()> {
         let Some(found) = self.topic(place, topic)? else { return Ok(()) };
         let Some(segment) = self.segments.get(place) else { return Ok(()) };
         match (&segment.index, &found.entry) {
@@ -223,6 +236,16 @@ impl Archive {
         let marks = self.marks(place)?;
         let start = mark_before(&marks, offset).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
         self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+    }
+
+    /// Where the message with exactly this offset is; `None` if it is gone or damaged.
+    pub fn find_message(&mut self, offset: Offset) -> Result<Option<Location>> {
+        let place = self.first_from(offset);
+        let start = self.position_of(place, offset)?;
+        let position = self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)?;
+        let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
+        let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);
+        Ok(found.then_some(Location { segment, position }))
     }
 
     /// The position of the first record from `start` on for which `is_wanted`; the end if there is none.

@@ -47,13 +47,18 @@ impl Blocks {
             self.load(file, key, block_start, wanted)?;
         }
         let clock = self.clock;
-        let Some(block) = self.blocks.get_mut(&key) else { return Ok(&[]) };
-        block.used_at = clock;
-        let rest = block.bytes.get(within..).unwrap_or_default();
         let left = index(limit.saturating_sub(position));
-        let size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
-        if size <= rest.len() {
-            return Ok(rest.get(..size).unwrap_or_default());
+        let mut size = 0;
+        let mut whole = false;
+        if let Some(block) = self.blocks.get_mut(&key) {
+            block.used_at = clock;
+            let rest = block.bytes.get(within..).unwrap_or_default();
+            size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
+            whole = size <= rest.len();
+        }
+        if whole {
+            let bytes = self.blocks.get(&key).and_then(|block| block.bytes.get(within..within.saturating_add(size)));
+            return Ok(bytes.unwrap_or_default());
         }
         self.spanning(file, position, size, left)
     }

@@ -114,7 +114,11 @@ impl Log {
     }
 
     /// Takes over the newest whole checkpoint of this log that `is_usable` (by its log position). Returns that position.
-    pub(super) fn load_checkpoint(&mut self, names: &[String], is_usable: impl Fn(LogPosition) -> bool) -> Result<Option<LogPosition>> {
+    pub(super) fn load_checkpoint(
+        &mut self,
+        names: &[String],
+        is_usable: impl Fn(LogPosition) -> bool,
+    ) -> Result<Option<LogPosition>> {
         let numbers = numbers(names);
         self.checkpoint_number = numbers.first().copied().unwrap_or(0);
         for number in numbers {
@@ -127,7 +131,8 @@ impl Log {
             let position = Source::new(body.rest().get(16..).unwrap_or_default()).u64().map(LogPosition);
             if let Some(position) = position.filter(|position| is_usable(*position)) {
                 // The checksum fits, so what does not decode was never written by this version.
-                let unreadable = || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
+                let unreadable =
+                    || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
                 self.decode_checkpoint(&mut body).ok_or_else(unreadable)?;
                 self.checkpoint_position = position.0;
                 return Ok(Some(position));

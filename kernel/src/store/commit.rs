@@ -35,8 +35,14 @@ pub struct Ends {
 
 /// One step of a commit.
 pub(super) enum Work {
-    Header { file: Arc<dyn DiskFile>, bytes: Vec<u8> },
-    Write { file: Arc<dyn DiskFile>, chunk: Arc<Chunk> },
+    Header {
+        file: Arc<dyn DiskFile>,
+        bytes: Vec<u8>,
+    },
+    Write {
+        file: Arc<dyn DiskFile>,
+        chunk: Arc<Chunk>,
+    },
     Seal {
         number: u32,
         file: Arc<dyn DiskFile>,
@@ -79,13 +85,15 @@ pub struct Ended {
 impl Commit {
     /// Does the writes and the sync. Any thread; nothing else of the log is needed.
     pub fn run(&self) -> Ended {
-        let mut ended = Ended { result: Ok(()), sealed: Vec::new(), prepared: None, checkpointed: None, free_bytes: None };
+        let mut ended =
+            Ended { result: Ok(()), sealed: Vec::new(), prepared: None, checkpointed: None, free_bytes: None };
         ended.result = self.write(&mut ended.sealed);
         if ended.result.is_ok() {
             let (file, position, bytes) = &self.marker;
             // Only tells readers elsewhere sooner; the next group writes the same bytes at the same place.
             drop(file.write_at(*position, bytes));
-            ended.checkpointed = self.checkpoint.as_ref().map(|(number, bytes)| checkpoint::write(self.disk.as_ref(), *number, bytes));
+            ended.checkpointed =
+                self.checkpoint.as_ref().map(|(number, bytes)| checkpoint::write(self.disk.as_ref(), *number, bytes));
             ended.prepared = self.prepare.map(|(number, size)| prepare(self.disk.as_ref(), number, size));
         }
         ended.free_bytes = self.disk.free_bytes().ok();

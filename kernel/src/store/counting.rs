@@ -29,7 +29,13 @@ impl Log {
     }
 
     /// The offset from which on exactly the newest `messages` of them remain, or `from` if there are no more than that.
-    pub fn offset_of_newest(&mut self, subscriptions: &[Subscription], owner: Party, from: Offset, messages: u64) -> Result<Offset> {
+    pub fn offset_of_newest(
+        &mut self,
+        subscriptions: &[Subscription],
+        owner: Party,
+        from: Offset,
+        messages: u64,
+    ) -> Result<Offset> {
         let query = Query::new(subscriptions, owner, &self.dictionary);
         let to = self.durable_offset();
         if messages == 0 {
@@ -74,7 +80,14 @@ impl<'a> Query<'a> {
         Query { subscriptions, owner, topics }
     }
 
-    fn count(&self, archive: &mut Archive, dictionary: &Dictionary, place: usize, from: Offset, to: Offset) -> Result<u64> {
+    fn count(
+        &self,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<u64> {
         let mut count = 0_u64;
         for id in self.topics.iter().copied() {
             if archive.topic(place, id)?.is_none_or(|counts| counts.queued == 0) {
@@ -97,7 +110,14 @@ impl<'a> Query<'a> {
         Ok(count)
     }
 
-    fn offsets(&self, archive: &mut Archive, dictionary: &Dictionary, place: usize, from: Offset, to: Offset) -> Result<Vec<Offset>> {
+    fn offsets(
+        &self,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<Offset>> {
         let mut offsets = Vec::new();
         for id in self.topics.iter().copied() {
             offsets.extend(self.offsets_of(archive, dictionary.name(id), id, place, from, to)?);
@@ -106,7 +126,15 @@ impl<'a> Query<'a> {
         Ok(offsets)
     }
 
-    fn offsets_of(&self, archive: &mut Archive, name: &[u8], id: TopicId, place: usize, from: Offset, to: Offset) -> Result<Vec<Offset>> {
+    fn offsets_of(
+        &self,
+        archive: &mut Archive,
+        name: &[u8],
+        id: TopicId,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<Offset>> {
         let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
         let mut positions = Vec::new();
         archive.positions(place, id, Class::Queued, low, high, &mut positions)?;
@@ -124,7 +152,8 @@ impl<'a> Query<'a> {
     /// published (No Local).
     fn ranges(&self, name: &[u8], from: Offset, to: Offset) -> Option<Vec<(Offset, Offset)>> {
         let mut ranges: Vec<(Offset, Offset)> = Vec::new();
-        for subscription in self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name)) {
+        for subscription in self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name))
+        {
             if subscription.no_local && self.owner != Party(0) {
                 return None;
             }

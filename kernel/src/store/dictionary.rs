@@ -138,7 +138,8 @@ impl Dictionary {
 
     /// Sets the filters of topics whose messages are stored at QoS 0 too.
     pub fn set_rules<Filter: AsRef<[u8]>>(&mut self, rules: &[Filter]) {
-        let same = self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(old, new)| old == new.as_ref());
+        let same =
+            self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(old, new)| old == new.as_ref());
         if !same {
             self.rules = rules.iter().map(|filter| filter.as_ref().to_vec()).collect();
             self.rules_generation = self.rules_generation.wrapping_add(1) & (u32::MAX >> 1);
@@ -220,7 +221,8 @@ mod tests {
             dictionary.matching(filter.as_bytes(), &mut found);
             let mut found: Vec<&[u8]> = found.into_iter().map(|id| dictionary.name(id)).collect();
             found.sort_unstable();
-            let matching = names.iter().map(|name| name.as_bytes()).filter(|name| topic::matches(filter.as_bytes(), name));
+            let matching =
+                names.iter().map(|name| name.as_bytes()).filter(|name| topic::matches(filter.as_bytes(), name));
             let mut expected: Vec<&[u8]> = matching.collect();
             expected.sort_unstable();
             assert_eq!(found, expected, "{filter}");

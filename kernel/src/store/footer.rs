@@ -280,7 +280,16 @@ impl Directory {
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
         source.u32()?;
         let bytes = source.u64()?;
-        Some(TopicEntry { topic, plain, queued, bytes, postings_position, postings_checksum, name_position, name_bytes })
+        Some(TopicEntry {
+            topic,
+            plain,
+            queued,
+            bytes,
+            postings_position,
+            postings_checksum,
+            name_position,
+            name_bytes,
+        })
     }
 }
 

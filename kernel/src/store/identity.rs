@@ -47,7 +47,8 @@ pub fn read(disk: &dyn Disk) -> Result<Option<Identity>> {
         let bytes = read_all(disk, FORMAT_FILE, 4_096)?;
         let text = String::from_utf8_lossy(&bytes);
         let version = text.lines().next().and_then(|line| line.strip_prefix("holdfast-log ")).map(str::parse::<u32>);
-        if let Some(Ok(version)) = version.filter(|version| matches!(version, Ok(version) if *version > FORMAT_VERSION)) {
+        if let Some(Ok(version)) = version.filter(|version| matches!(version, Ok(version) if *version > FORMAT_VERSION))
+        {
             return Err(Error::NewerFormat { file: FORMAT_FILE.to_owned(), version });
         }
         if let Some(identity) = parse(&text) {

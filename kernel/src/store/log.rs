@@ -230,13 +230,7 @@ impl Log {
         if offset >= self.durable_offset() {
             return Ok(None);
         }
-        let place = self.archive.first_from(offset);
-        let position = self.archive.position_of(place, offset)?;
-        let Some(number) = self.archive.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
-        match self.archive.record(place, position)? {
-            Some(record) if record.offset == offset && record.kind == Kind::Message => Ok(Some(Location { segment: number, position })),
-            _ => Ok(None),
-        }
+        self.archive.find_message(offset)
     }
 
     /// Named numbers for people.

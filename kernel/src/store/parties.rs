@@ -1,19 +1,14 @@
 //! The delivery state of every durable party, folded from the log as it is written and as it is recovered.
 //!
-//! Bounded by the number of durable parties: about 150 bytes each, because a checkpoint must be able to write all of
-//! them without reading the log again.
+//! Bounded by the number of durable parties: a few hundred bytes each, because a checkpoint must be able to write all
+//! of them without reading the log again.
 
 use super::record::Record;
 use crate::error::Result;
-use crate::flow::state::State;
+use crate::flow::state::{State, FULL, REMOVED};
 use crate::ids::Party;
 use ahash::RandomState;
 use std::collections::HashMap;
-
-/// What the first byte of a value in table 0 says.
-const FULL: u8 = 0;
-const DELTA: u8 = 1;
-const REMOVED: u8 = 2;
 
 /// A party's state, and where the log has it.
 #[derive(Debug, Default)]
@@ -30,41 +25,6 @@ pub struct Parties {
     states: HashMap<u32, PartyState, RandomState>,
 }
 
-/// How a value replaces or changes a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
-    /// The whole state.
-    Full(&'a [u8]),
-    /// What is new.
-    Delta(&'a [u8]),
-    /// The party is gone.
-    Removed,
-}
-
-impl<'a> Change<'a> {
-    /// The change as the value of a record of table 0.
-    pub fn encode(&self) -> Vec<u8> {
-        let (first, rest): (u8, &[u8]) = match self {
-            Change::Full(state) => (FULL, state),
-            Change::Delta(delta) => (DELTA, delta),
-            Change::Removed => (REMOVED, &[]),
-        };
-        let mut value = Vec::with_capacity(rest.len().saturating_add(1));
-        value.push(first);
-        value.extend_from_slice(rest);
-        value
-    }
-
-    fn decode(value: &'a [u8]) -> Option<Change<'a>> {
-        match value.split_first()? {
-            (&FULL, state) => Some(Change::Full(state)),
-            (&DELTA, delta) => Some(Change::Delta(delta)),
-            (&REMOVED, _) => Some(Change::Removed),
-            _ => None,
-        }
-    }
-}
-
 impl Parties {
     /// No party has a state.
     pub fn new(seed: u64) -> Parties {
@@ -73,16 +33,20 @@ impl Parties {
 
     /// Takes over a record of table 0. A value that is not a state is an error; what was known stays.
     pub fn apply(&mut self, party: Party, number: u64, value: &[u8]) -> Result<()> {
-        match Change::decode(value) {
-            Some(Change::Full(state)) => {
-                let state = State::decode(state)?;
+        match value.first() {
+            Some(&FULL) => {
+                let state = State::decode(value)?;
                 self.states.insert(party.0, PartyState { state, full_number: number });
             }
-            Some(Change::Delta(delta)) => self.states.entry(party.0).or_default().state.apply(delta)?,
-            Some(Change::Removed) => {
+            Some(&REMOVED) => {
                 self.states.remove(&party.0);
             }
-            None => {}
+            _ => {
+                let mut state = self.states.remove(&party.0).unwrap_or_default();
+                let result = state.state.apply(value);
+                self.states.insert(party.0, state);
+                result?;
+            }
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Log {
             parties: Parties::new(options.seed),
             in_force: InForce::new(options.seed),
             memory: ScanMemory::default(),
-            head: Head::default(),
+            head: Head { control: 1, ..Head::default() },
             durable: Ends::default(),
             written: Ends::default(),
             work: Vec::new(),
@@ -172,7 +172,13 @@ impl Log {
     }
 
     /// The index of a carry segment whose footer is damaged, from its records.
-    fn reindexed_carry(&self, header: &Header, name: &str, file: &dyn DiskFile, recovery: &mut Recovery) -> Result<(Indexed, u32)> {
+    fn reindexed_carry(
+        &self,
+        header: &Header,
+        name: &str,
+        file: &dyn DiskFile,
+        recovery: &mut Recovery,
+    ) -> Result<(Indexed, u32)> {
         let pages = Pages::read(file, None, self.archive.salt)?;
         let mut index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
         let mut position = SEGMENT_HEADER_BYTES;
@@ -188,7 +194,14 @@ impl Log {
                 Place::Hole(None) | Place::End => break,
             }
         }
-        recovery.report(damage(name, position, pages.limit, "the footer is damaged", Offset(next_offset), header.end_offset));
+        recovery.report(damage(
+            name,
+            position,
+            pages.limit,
+            "the footer is damaged",
+            Offset(next_offset),
+            header.end_offset,
+        ));
         Ok((Indexed::Closed(Arc::new(index)), position))
     }
 
@@ -203,19 +216,31 @@ impl Log {
             let header = match stored {
                 Some(header) => header,
                 None => {
-                    let pages = Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), self.archive.salt)?;
+                    let pages =
+                        Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), self.archive.salt)?;
                     let Some(header) = self.rebuilt_header(*number, &pages, previous) else {
                         self.set_aside(name, &pages, files.len() == place.saturating_add(1), previous, recovery)?;
                         continue;
                     };
-                    recovery.report(damage(name, 0, SEGMENT_HEADER_BYTES, "the header is damaged", header.base_offset, header.base_offset));
+                    recovery.report(damage(
+                        name,
+                        0,
+                        SEGMENT_HEADER_BYTES,
+                        "the header is damaged",
+                        header.base_offset,
+                        header.base_offset,
+                    ));
                     header
                 }
             };
             let end = trailer.map_or(SEGMENT_HEADER_BYTES, |trailer| trailer.records_end);
             let index = match trailer {
                 Some(trailer) => Indexed::Sealed(trailer),
-                None => Indexed::Open(Box::new(SegmentIndex::new(header.base_offset, header.base_control, self.options.seed))),
+                None => Indexed::Open(Box::new(SegmentIndex::new(
+                    header.base_offset,
+                    header.base_control,
+                    self.options.seed,
+                ))),
             };
             let segment = Segment::new(header, name.clone(), file, index, end);
             let summary = segment.summary();
@@ -242,7 +267,14 @@ impl Log {
 
     /// A file without a header and without anything that could replace it: at the end of the log it was prepared and not
     /// used yet; elsewhere it is damaged, and it is kept for those who want to look into it.
-    fn set_aside(&mut self, name: &str, pages: &Pages, last: bool, previous: Option<(Offset, u64)>, recovery: &mut Recovery) -> Result<()> {
+    fn set_aside(
+        &mut self,
+        name: &str,
+        pages: &Pages,
+        last: bool,
+        previous: Option<(Offset, u64)>,
+        recovery: &mut Recovery,
+    ) -> Result<()> {
         if last || pages.used_end() == 0 {
             recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end()));
             return self.disk.remove(name);
@@ -262,7 +294,8 @@ impl Log {
         while let Some(segment) = self.archive.segments.get(place) {
             let next = self.archive.segments.get(place.saturating_add(1)).map(|next| next.header);
             let sealed = matches!(segment.index, Indexed::Sealed(_));
-            let behind = next.is_some_and(|next| next.base_position <= from) || segment.header.kind == SegmentKind::Carry;
+            let behind =
+                next.is_some_and(|next| next.base_position <= from) || segment.header.kind == SegmentKind::Carry;
             let covered = sealed && behind && checkpoint.is_some();
             if !covered && !self.replay_segment(place, from, next, recovery)? {
                 break;
@@ -277,7 +310,8 @@ impl Log {
     fn learn_names(&mut self) -> Result<()> {
         for place in 0..self.archive.segments.len() {
             if let Ok(Some(directory)) = self.archive.directory(place) {
-                for entry in directory.entries().filter(|entry| entry.topic.0 > 0 && !directory.name(entry).is_empty()) {
+                for entry in directory.entries().filter(|entry| entry.topic.0 > 0 && !directory.name(entry).is_empty())
+                {
                     self.dictionary.declare(entry.topic, directory.name(&entry), 0, LogPosition(0));
                 }
             }
@@ -286,7 +320,13 @@ impl Log {
     }
 
     /// False if the log was found to end here.
-    fn replay_segment(&mut self, place: usize, from: LogPosition, next: Option<Header>, recovery: &mut Recovery) -> Result<bool> {
+    fn replay_segment(
+        &mut self,
+        place: usize,
+        from: LogPosition,
+        next: Option<Header>,
+        recovery: &mut Recovery,
+    ) -> Result<bool> {
         let Some(segment) = self.archive.segments.get(place) else { return Ok(false) };
         let header = segment.header;
         let sealed_end = matches!(segment.index, Indexed::Sealed(_)).then_some(segment.end);
@@ -314,7 +354,14 @@ impl Log {
                     let end = whole.unwrap_or(pages.limit);
                     let end_offset = whole.and_then(|whole| pages.record(whole)).map(|record| record.offset);
                     let end_offset = end_offset.or(next.map(|next| next.base_offset)).unwrap_or(Offset(next_offset));
-                    recovery.report(damage(&self.name(place), position, end, "records are damaged", Offset(next_offset), end_offset));
+                    recovery.report(damage(
+                        &self.name(place),
+                        position,
+                        end,
+                        "records are damaged",
+                        Offset(next_offset),
+                        end_offset,
+                    ));
                     position = end;
                 }
             }
@@ -325,7 +372,15 @@ impl Log {
 
     /// True if what lies at `here` was durable once: a marker behind it says so, in this segment or a later one, or the
     /// checkpoint stands on it.
-    fn is_vouched(&self, place: usize, pages: &Pages, position: u32, here: LogPosition, from: LogPosition, next_offset: u64) -> Result<bool> {
+    fn is_vouched(
+        &self,
+        place: usize,
+        pages: &Pages,
+        position: u32,
+        here: LogPosition,
+        from: LogPosition,
+        next_offset: u64,
+    ) -> Result<bool> {
         if here < from || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
             return Ok(true);
         }
@@ -341,10 +396,19 @@ impl Log {
     }
 
     /// The segment's records end at `position`: its index is taken over, and what lies behind is cut off if it is torn.
-    fn conclude(&mut self, place: usize, position: u32, index: SegmentIndex, torn: bool, pages: &Pages, recovery: &mut Recovery) -> Result<()> {
+    fn conclude(
+        &mut self,
+        place: usize,
+        position: u32,
+        index: SegmentIndex,
+        torn: bool,
+        pages: &Pages,
+        recovery: &mut Recovery,
+    ) -> Result<()> {
         let last = torn || place.saturating_add(1) == self.archive.segments.len();
         if torn {
-            recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end().saturating_sub(position)));
+            recovery.trimmed_bytes =
+                recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end().saturating_sub(position)));
             for later in self.archive.segments.split_off(place.saturating_add(1)) {
                 recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(later.file.size()?);
                 self.disk.remove(&later.name)?;
@@ -368,7 +432,14 @@ impl Log {
             let names = names_of(&index, |id| dictionary.get(id));
             segment.index = Indexed::Closed(Arc::clone(&index));
             let (number, end_position) = (segment.header.number, segment.log_position(position));
-            self.work.push(Work::Seal { number, file: Arc::clone(&segment.file), records_end: position, end_position, index, names });
+            self.work.push(Work::Seal {
+                number,
+                file: Arc::clone(&segment.file),
+                records_end: position,
+                end_position,
+                index,
+                names,
+            });
         }
         Ok(())
     }
@@ -415,14 +486,12 @@ impl Log {
     /// Retained messages may have been copied to a carry segment after the checkpoint was written.
     fn relocate_retained(&mut self) -> Result<()> {
         let archive = &self.archive;
-        let lost: Vec<Retained> = self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
+        let lost: Vec<Retained> =
+            self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
         for retained in lost {
-            let place = self.archive.first_from(retained.offset);
-            let position = self.archive.position_of(place, retained.offset)?;
-            let number = self.archive.segments.get(place).map(|segment| segment.header.number);
-            if let Some(segment) = number {
+            if let Some(location) = self.archive.find_message(retained.offset)? {
                 let name = self.dictionary.name(retained.topic).to_vec();
-                self.retained.relocate(&name, retained.offset, Location { segment, position });
+                self.retained.relocate(&name, retained.offset, location);
             }
         }
         Ok(())

@@ -102,7 +102,9 @@ impl Pages {
         // Records behind a hole have offsets a little beyond what came before it: at most one for each byte skipped.
         let most = next_offset.saturating_add(u64::from(self.limit));
         for (skipped, window) in rest.windows(record::HEADER_BYTES).enumerate() {
-            let (Some(kind), Some(offset)) = (window.get(8), window.get(16..24).and_then(|bytes| bytes.try_into().ok())) else {
+            let (Some(kind), Some(offset)) =
+                (window.get(8), window.get(16..24).and_then(|bytes| bytes.try_into().ok()))
+            else {
                 continue;
             };
             let offset = u64::from_le_bytes(offset);

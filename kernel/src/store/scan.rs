@@ -65,11 +65,33 @@ impl Log {
     pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
         let limit = self.durable_offset();
         for scan in scans {
+            self.look_up_owed(scan)?;
+            if scan.subscriptions.is_empty() && scan.records_maximum == 0 {
+                (scan.reached, scan.missing) = (scan.from, None);
+                scan.found.clear();
+                continue;
+            }
             let mut memory = self.memory.take(scan);
             memory.learn(&self.dictionary);
             let result = scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, limit);
             self.memory.give_back(scan.queue, memory);
             result?;
+        }
+        Ok(())
+    }
+
+    /// Single records that a queue is owed, retained messages, wherever they are by now.
+    fn look_up_owed(&mut self, scan: &mut Scan) -> Result<()> {
+        scan.found_owed.clear();
+        for offset in scan.owed.iter().copied() {
+            let found = match self.locate(offset)? {
+                Some(location) => {
+                    let record = self.archive.record_at(location)?;
+                    record.map(|record| found(&record, location, Terms::default()))
+                }
+                None => None,
+            };
+            scan.found_owed.push(found);
         }
         Ok(())
     }
@@ -137,9 +159,14 @@ impl QueueMemory {
 
     fn note(&mut self, id: TopicId, name: &[u8]) {
         let matching = self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name));
-        let constant = matching.clone().all(|subscription| !subscription.no_local && subscription.until == Offset(u64::MAX));
+        let constant =
+            matching.clone().all(|subscription| !subscription.no_local && subscription.until == Offset(u64::MAX));
         let from = matching.map(|subscription| subscription.from).max().unwrap_or_default();
-        let constant = if constant { terms(&self.subscriptions, name, from, crate::ids::Party(0), crate::ids::Party(0)) } else { None };
+        let constant = if constant {
+            terms(&self.subscriptions, name, from, crate::ids::Party(0), crate::ids::Party(0))
+        } else {
+            None
+        };
         self.topics.insert(id.0, TopicTerms { constant, constant_from: from });
         self.merged = None;
     }
@@ -198,7 +225,13 @@ impl QueueMemory {
     }
 }
 
-fn scan_queue(archive: &mut Archive, dictionary: &Dictionary, memory: &mut QueueMemory, scan: &mut Scan, limit: Offset) -> Result<()> {
+fn scan_queue(
+    archive: &mut Archive,
+    dictionary: &Dictionary,
+    memory: &mut QueueMemory,
+    scan: &mut Scan,
+    limit: Offset,
+) -> Result<()> {
     scan.found.clear();
     scan.missing = None;
     let mut from = scan.from;
@@ -222,10 +255,18 @@ fn scan_queue(archive: &mut Archive, dictionary: &Dictionary, memory: &mut Queue
         };
         let reached = match memory.course(archive, place, start)? {
             Course::Skip => None,
-            Course::InOrder => read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), &mut allowance)?,
-            Course::Positions(positions) => {
-                read_positions(archive, dictionary, memory, scan, (place, start, end_offset), &positions, &mut allowance)?
+            Course::InOrder => {
+                read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), &mut allowance)?
             }
+            Course::Positions(positions) => read_positions(
+                archive,
+                dictionary,
+                memory,
+                scan,
+                (place, start, end_offset),
+                &positions,
+                &mut allowance,
+            )?,
         };
         if let Some(reached) = reached {
             scan.reached = reached;
@@ -304,20 +345,33 @@ fn read_positions(
     Ok(None)
 }
 
-fn take(record: &Record<'_>, location: Location, memory: &QueueMemory, dictionary: &Dictionary, scan: &mut Scan, allowance: &mut Allowance) {
+fn take(
+    record: &Record<'_>,
+    location: Location,
+    memory: &QueueMemory,
+    dictionary: &Dictionary,
+    scan: &mut Scan,
+    allowance: &mut Allowance,
+) {
     if record.qos == 0 {
         return;
     }
     if let Some(terms) = memory.terms(record, dictionary, scan) {
         allowance.records = allowance.records.saturating_sub(1);
-        scan.found.push(Found {
-            offset: record.offset,
-            count: record.count,
-            location,
-            qos: record.qos,
-            expires_at: record.expires_at,
-            key_slot: record.key_slot,
-            terms,
-        });
+        scan.found.push(found(record, location, terms));
+    }
+}
+
+fn found(record: &Record<'_>, location: Location, terms: Terms) -> Found {
+    Found {
+        offset: record.offset,
+        count: record.count,
+        location,
+        size_bytes: narrow(record.size_bytes()),
+        qos: record.qos,
+        retain: record.retain,
+        expires_at: record.expires_at,
+        key_slot: record.key_slot,
+        terms,
     }
 }
