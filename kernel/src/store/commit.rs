@@ -230,9 +230,8 @@ impl Log {
     }
 
     fn sealed(&mut self, number: u32, trailer: Trailer) {
-        let place = self.archive.find(number);
-        if let Some(segment) = place.and_then(|place| self.archive.segments.get_mut(place)) {
-            segment.index = Indexed::Sealed(trailer);
+        if let Some(place) = self.archive.find(number) {
+            self.archive.reindex(place, Indexed::Sealed(trailer));
         }
     }
 

@@ -27,8 +27,8 @@ class Retention:
         self._config = config
         self._log = log
         self._records = records
-        self._age_at_us = now_us
-        self._size_at_us = now_us
+        self._age_at_us = now_us + AGE_PERIOD_US
+        self._size_at_us = now_us + SIZE_PERIOD_US
 
     def due(self, now_us: int) -> bool:
         """True if it is time for `run`."""
@@ -37,8 +37,7 @@ class Retention:
             return True
         if now_us >= self._size_at_us:
             self._size_at_us = now_us + SIZE_PERIOD_US
-            maximum = self._config.retention_bytes
-            return self._log.statistics()["bytes"] > maximum
+            return self._log.statistics()["bytes"] > self._config.retention_bytes
         return False
 
     def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
