@@ -228,7 +228,16 @@ class Log:
         control_number (the next one), from_checkpoint (bool), seconds is left to the caller.
         The data directory must be locked by the caller."""
     @staticmethod
-    def open_simulated(disk: SimulatedDisk, **options: Any) -> tuple[Log, dict[str, Any]]: ...
+    def open_simulated(
+        disk: SimulatedDisk,
+        *,
+        segment_bytes: int,
+        cache_bytes: int,
+        reserve_bytes: int,
+        durability: Literal["fsync", "os", "memory"],
+        seed: int,
+        now_us: int,
+    ) -> tuple[Log, dict[str, Any]]: ...
     def append(self, arrivals: Arrivals, store_all: Sequence[bytes], now_us: int) -> None:
         """Stores what has to be stored: QoS 1 and 2, retained messages, and QoS 0 on topics that match a filter of
         `store_all`. Where the log is full the message is refused with 0x97."""
@@ -242,9 +251,15 @@ class Log:
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
     def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
+<<<<<<< HEAD
+        """Control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+    def next_control_number(self) -> int:
+        """The number that the next control record will have."""
+=======
         """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view."""
     def next_control_number(self) -> int:
         """The number of the next control record."""
+>>>>>>> main
     def control_in_force(self, table: int, key: bytes, number: int) -> None:
         """Tells retention that the newest value of (table, key) is control record `number`."""
     def delivery_state(self, party: int) -> bytes | None:
@@ -266,6 +281,8 @@ class Log:
     def checkpoint(self, now_us: int) -> None:
         """Writes the derived state (dictionary, retained index, delivery states) so that recovery is this plus the tail."""
     def bytes_since_checkpoint(self) -> int: ...
+    def epoch(self) -> str:
+        """The log's identity, as `LogReader.epoch` tells it."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
     def close(self) -> None: ...

@@ -5,7 +5,6 @@ from collections import deque
 from typing import Any, Self
 
 from holdfast.kernel import decode_packets, encode_packet
-
 from tests.process import HOST
 
 WITHIN_S = 10.0

@@ -22,7 +22,6 @@ from random import Random
 from typing import Any
 
 from holdfast.kernel import decode_packets, encode_packet
-
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
