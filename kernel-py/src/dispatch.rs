@@ -116,6 +116,10 @@ impl Dispatch {
         self.inner.is_waiting()
     }
 
+    fn awaits_commit(&self) -> bool {
+        self.inner.awaits_commit()
+    }
+
     fn refuse(&mut self, connection: u32, packet_identifier: u16) {
         self.inner.refuse(Connection(connection), packet_identifier);
     }
@@ -251,6 +255,5 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;
     module.add_function(wrap_pyfunction!(state_skip, module)?)?;
     module.add_function(wrap_pyfunction!(describe_state, module)?)?;
-    module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)?;
     Ok(())
 }

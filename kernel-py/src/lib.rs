@@ -1,22 +1,27 @@
 //! The Python binding: conversions, lock release, error mapping and the committer thread; no logic.
 
+mod committer;
 mod cursor;
+mod dispatch;
+mod error;
 mod flow;
+mod mqtt;
 mod route;
 mod selection;
+mod store;
 
 use pyo3::prelude::*;
 
 /// The compiled module `holdfast._kernel`.
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<flow::Arrivals>()?;
-    module.add_class::<route::Routes>()?;
-    module.add_class::<cursor::Cursor>()?;
-    module.add_class::<cursor::RangeSet>()?;
-    module.add_class::<selection::Owners>()?;
-    module.add_class::<selection::Round>()?;
-    module.add_function(wrap_pyfunction!(selection::key_slot, module)?)?;
-    module.add_function(wrap_pyfunction!(selection::murmur3_32, module)?)?;
-    Ok(())
+    error::register(module)?;
+    flow::register(module)?;
+    mqtt::register(module)?;
+    route::register(module)?;
+    store::register(module)?;
+    committer::register(module)?;
+    dispatch::register(module)?;
+    cursor::register(module)?;
+    selection::register(module)
 }

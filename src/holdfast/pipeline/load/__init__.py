@@ -1,0 +1,1 @@
+"""Write tables so that writing the same rows again changes nothing."""

@@ -1,0 +1,111 @@
+"""What can be read, whoever holds it: the extent of a log, ranges of it, and the ways in which
+reading fails.
+
+Owns: the interface of a readable log, and the loop that reads a range in bounded batches.
+Never: knows whether the log is a directory or a broker.
+
+Invariants:
+1. Ranges are half open: `begin` is read, `end` is not.
+2. `batches` returns each matching message of its range exactly once, in offset order, or raises.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+BATCH_ROWS_MAXIMUM = 65_536
+"""Spark's throughput no longer grows beyond 64k rows a batch, and falls below 10k."""
+BATCH_BYTES_MAXIMUM = 4 << 20
+"""Large enough that the cost of a batch vanishes, small enough that some of them fit a task."""
+
+
+class UnreadableLogError(Exception):
+    """The log cannot be read at all: no broker there, no log in the directory, an answer that is
+    none."""
+
+
+class RecordsGoneError(Exception):
+    """Retention has taken the first part of what was asked for: offsets `begin` up to
+    `available_from`."""
+
+    def __init__(self, begin: int, available_from: int) -> None:
+        super().__init__(
+            f"offsets {begin} to {available_from - 1} have been removed by retention; "
+            f"the log begins at offset {available_from}"
+        )
+        self.begin = begin
+        self.available_from = available_from
+
+    def __reduce__(self) -> tuple[type["RecordsGoneError"], tuple[int, int]]:
+        return RecordsGoneError, (self.begin, self.available_from)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which log it is, and which offsets of it can be read now."""
+
+    epoch: str
+    begin: int
+    end: int
+    """The durable end: the offset that the next durable message will have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages of one read, and the offset at which the next read goes on."""
+
+    batch: pa.RecordBatch
+    next_offset: int
+
+
+class ReadableLog(Protocol):
+    """A log that can be read by offset. Filters are MQTT topic filters; none at all means
+    everything."""
+
+    def extent(self) -> Extent:
+        """Which log it is, and what of it can be read now."""
+
+    def offset_at(self, time_us: int) -> int:
+        """The first offset appended at or after a time."""
+
+    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+        """The end of a range with so many matching messages, `end` at most."""
+
+    def split(
+        self, filters: Sequence[str], begin: int, end: int, parts: int
+    ) -> list[tuple[int, int]]:
+        """Ranges of about equal bytes that cover the range."""
+
+    def read(
+        self,
+        filters: Sequence[str],
+        begin: int,
+        end: int,
+        *,
+        columns: Sequence[str] | None = None,
+        rows_maximum: int = BATCH_ROWS_MAXIMUM,
+        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
+    ) -> Chunk:
+        """Raises `RecordsGoneError` if retention has taken `begin`."""
+
+
+def batches(
+    log: ReadableLog,
+    filters: Sequence[str],
+    begin: int,
+    end: int,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The matching messages of a range, batch by batch, none of them empty."""
+    while begin < end:
+        chunk = log.read(filters, begin, end, columns=columns)
+        if chunk.next_offset <= begin:
+            raise UnreadableLogError(
+                f"reading stopped at offset {begin}, before the end of the range at {end}"
+            )
+        if chunk.batch.num_rows:
+            yield chunk.batch
+        begin = chunk.next_offset

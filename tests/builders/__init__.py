@@ -1,0 +1,1 @@
+"""What tests are built of: logs with messages in them, and ways to serve them."""

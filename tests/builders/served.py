@@ -1,0 +1,43 @@
+"""Serve a log directory over HTTP on a thread, as the broker does."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.broker.admin import http
+
+EVERYTHING_DURABLE = 2**62
+
+
+@contextmanager
+def served(directory: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator[str]:
+    """host:port of a read interface over this directory, which ends with the block."""
+    ready, addresses = threading.Event(), []
+    loop = asyncio.new_event_loop()
+
+    async def open_and_wait(ended: asyncio.Event) -> None:
+        app = http.application(
+            data_dir=str(directory),
+            durable_offset=lambda: durable_offset,
+            ready=lambda: True,
+            statistics=lambda: {"log": {"bytes": 1}},
+        )
+        runner = await http.start(app, "127.0.0.1", 0)
+        addresses.append(runner.addresses[0])
+        ready.set()
+        await ended.wait()
+        await runner.cleanup()
+
+    ended = asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=[open_and_wait(ended)])
+    thread.start()
+    try:
+        assert ready.wait(10)
+        host, port = addresses[0][:2]
+        yield f"{host}:{port}"
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()

@@ -1,0 +1,117 @@
+"""Build a log in a directory, from messages, by the way that a broker takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.kernel import Arrivals, Inbox, Log, encode_packet
+
+START_US = 1_700_000_000_000_000
+STEP_US = 1_000
+"""Each message is appended one step after the one before, beginning with START_US."""
+CONNECTION = 1
+GROUP = 500
+SEGMENT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message to be stored."""
+
+    topic: str
+    value: bytes
+    qos: int = 1
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+def store(directory: Path, messages: Sequence[Message], *, at: int = 0) -> None:
+    """Appends the messages durably; `at` is how many are in the log already."""
+    directory.mkdir(exist_ok=True)
+    read_buffer = bytearray(1 << 20)
+    inbox, arrivals = Inbox(read_buffer), Arrivals()
+    log, _ = Log.open(
+        str(directory),
+        segment_bytes=SEGMENT_BYTES,
+        cache_bytes=1 << 20,
+        reserve_bytes=1 << 20,
+        durability="fsync",
+        seed=1,
+        now_us=START_US,
+    )
+    try:
+        accept(inbox, arrivals, read_buffer)
+        for number, message in enumerate(messages):
+            feed(inbox, read_buffer, publish(message, number), START_US)
+            inbox.decode(arrivals)
+            log.append(arrivals, [], START_US + (at + number) * STEP_US)
+            inbox.settle(arrivals)
+            inbox.settled(CONNECTION, 1)
+            if number % GROUP == GROUP - 1:
+                log.commit()
+        log.commit()
+    finally:
+        log.close()
+
+
+def accept(inbox: Inbox, arrivals: Arrivals, read_buffer: bytearray) -> None:
+    """A publisher of MQTT 5 connects."""
+    connect = {
+        "protocol_version": 5,
+        "client_identifier": "builder",
+        "clean_start": True,
+        "keep_alive_s": 0,
+        "user_name": None,
+        "password": None,
+        "will": None,
+        "properties": {},
+    }
+    inbox.open(CONNECTION)
+    feed(inbox, read_buffer, encode_packet("connect", connect, protocol_version=5), START_US)
+    [(_, packet)] = inbox.decode(arrivals)
+    assert packet.kind == "connect"
+    inbox.accept(
+        CONNECTION,
+        party=7,
+        protocol_version=5,
+        keep_alive_s=0,
+        receive_maximum=65_535,
+        maximum_packet_size_bytes=1 << 20,
+        topic_alias_maximum=0,
+        received=b"",
+    )
+    inbox.release(CONNECTION)
+
+
+def feed(inbox: Inbox, read_buffer: bytearray, data: bytes, now_us: int) -> None:
+    read_buffer[: len(data)] = data
+    inbox.feed(CONNECTION, len(data), now_us)
+
+
+def publish(message: Message, number: int) -> bytes:
+    fields = {
+        "packet_identifier": number % 65_535 + 1,
+        "qos": message.qos,
+        "retain": False,
+        "dup": False,
+        "topic_name": message.topic,
+        "payload": message.value,
+        "properties": {"user_property": list(message.properties)} if message.properties else {},
+    }
+    return encode_packet("publish", fields, protocol_version=5)
+
+
+def forget(directory: Path) -> None:
+    """Retention takes all that it may: every closed segment."""
+    log, _ = Log.open(
+        str(directory),
+        segment_bytes=SEGMENT_BYTES,
+        cache_bytes=1 << 20,
+        reserve_bytes=1 << 20,
+        durability="fsync",
+        seed=1,
+        now_us=START_US,
+    )
+    try:
+        log.retain(maximum_age_us=1, maximum_bytes=1, cursors=[], now_us=START_US * 2)
+    finally:
+        log.close()

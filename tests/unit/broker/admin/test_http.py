@@ -1,0 +1,162 @@
+"""The HTTP interface as a client sees it: status, form and bounds of every answer."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pytest
+
+from holdfast.reading.columns import SCHEMA
+from holdfast.reading.directory import LogDirectory
+from tests.builders.served import served
+from tests.builders.stored import START_US, STEP_US, Message, forget, store
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("log") / "data"
+    store(found, [Message(f"t/{number % 2}", b"%d" % number) for number in range(20)])
+    return found
+
+
+@pytest.fixture(scope="module")
+def address(directory: Path) -> Iterator[str]:
+    with served(directory, durable_offset=18) as found:
+        yield found
+
+
+def get(address: str, path: str, **query: Any) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("GET", f"{path}?{urlencode(query, doseq=True)}" if query else path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def document(address: str, path: str, **query: Any) -> dict[str, Any]:
+    status, body = get(address, path, **query)
+    assert status == 200, body
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def records(address: str, **query: Any) -> tuple[pa.RecordBatch, dict[str, int]]:
+    status, body = get(address, "/v1/log/records", **query)
+    assert status == 200, body
+    stream = pa.ipc.open_stream(body)
+    told = {name.decode(): int(value) for name, value in stream.schema.metadata.items()}
+    return stream.read_next_batch(), told
+
+
+def test_health(address: str) -> None:
+    assert document(address, "/health/live") == {"status": "live"}
+    assert document(address, "/health/ready") == {"status": "ready"}
+    assert get(address, "/metrics") == (200, b"holdfast_log_bytes 1\n")
+
+
+def test_the_log_says_which_it_is_and_where_it_ends(address: str, directory: Path) -> None:
+    found = document(address, "/v1/log")
+    assert found["epoch"] == LogDirectory(str(directory)).extent().epoch
+    [shard] = found["shards"]
+    assert (shard["shard"], shard["begin"], shard["end"]) == (0, 0, 18)
+
+
+def test_records_come_as_arrow_with_where_to_go_on(address: str) -> None:
+    batch, told = records(address, filter="t/1", **{"from": 3, "to": 15}, max_rows=4)
+    assert batch.schema.names == SCHEMA.names
+    assert batch["offset"].to_pylist() == [3, 5, 7, 9]
+    assert (told["begin"], told["end"]) == (3, 15)
+    rest, told = records(address, filter="t/1", **{"from": told["next_offset"], "to": 15})
+    assert rest["offset"].to_pylist() == [11, 13]
+    assert told["next_offset"] == 15
+
+
+def test_nothing_that_is_not_durable(address: str) -> None:
+    batch, told = records(address)
+    assert batch["offset"].to_pylist() == list(range(18))
+    assert told == {"begin": 0, "end": 18, "next_offset": 18}
+    batch, told = records(address, **{"from": 18})
+    assert (batch.num_rows, told["next_offset"]) == (0, 18)
+
+
+def test_columns_and_several_filters(address: str) -> None:
+    batch, _ = records(address, filter=["t/0", "t/1"], columns="offset,value", max_rows=2)
+    assert batch.to_pylist() == [{"offset": 0, "value": b"0"}, {"offset": 1, "value": b"1"}]
+
+
+def test_offset_of_a_time(address: str) -> None:
+    assert document(address, "/v1/log/offset", time=START_US)["offset"] == 0
+    assert document(address, "/v1/log/offset", time=START_US + 5 * STEP_US)["offset"] == 5
+    assert document(address, "/v1/log/offset", time=START_US + 5 * STEP_US + 1)["offset"] == 6
+    assert document(address, "/v1/log/offset", time="2099-01-01")["offset"] == 18
+
+
+def test_a_plan_covers_its_range(address: str) -> None:
+    parts = document(address, "/v1/log/plan", parts=3, **{"from": 2, "to": 17})["parts"]
+    assert 1 <= len(parts) <= 3
+    edges = [2, *(part["to"] for part in parts)]
+    assert [part["from"] for part in parts] == edges[:-1]
+    assert edges[-1] == 17
+
+
+def test_the_end_after_rows(address: str) -> None:
+    assert document(address, "/v1/log/end", filter="t/1", rows=3)["end"] == 6
+    assert document(address, "/v1/log/end", filter="t/1", rows=1000)["end"] == 18
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/log/records", {"from": "x"}),
+        ("/v1/log/records", {"from": 5, "to": 4}),
+        ("/v1/log/records", {"max_rows": 0}),
+        ("/v1/log/records", {"max_rows": 10**9}),
+        ("/v1/log/records", {"max_bytes": 10**12}),
+        ("/v1/log/records", {"filter": "a/#/b"}),
+        ("/v1/log/records", {"columns": "colour"}),
+        ("/v1/log/records", {"limit": 5}),
+        ("/v1/log/plan", {"parts": 0}),
+        ("/v1/log/end", {}),
+        ("/v1/log/offset", {"time": "soon"}),
+        ("/v1/log", {"x": 1}),
+    ],
+)
+def test_a_wrong_parameter_is_refused_by_name(
+    address: str, path: str, query: dict[str, Any]
+) -> None:
+    status, body = get(address, path, **query)
+    answer = json.loads(body)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert (*query, "rows")[0] in answer["detail"]
+
+
+def test_what_is_not_there(address: str) -> None:
+    status, body = get(address, "/v1/nothing")
+    assert (status, json.loads(body)) == (404, {"error": "not_found", "detail": "/v1/nothing"})
+
+
+def test_no_log_is_an_error_of_the_server(tmp_path: Path) -> None:
+    with served(tmp_path / "nothing") as address:
+        status, body = get(address, "/v1/log")
+        assert (status, json.loads(body)["error"]) == (500, "unreadable")
+
+
+def test_what_retention_has_taken_is_gone(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    store(directory, [Message("t", b"x" * 40_000) for _ in range(400)])
+    forget(directory)
+    with served(directory) as address:
+        begin = document(address, "/v1/log")["shards"][0]["begin"]
+        assert begin > 0
+        status, body = get(address, "/v1/log/records", **{"from": 0})
+        answer = json.loads(body)
+        assert (status, answer["error"]) == (410, "gone")
+        assert (answer["from"], answer["available_from"]) == (0, begin)
+        batch, _ = records(address, max_rows=1)
+        assert batch["offset"].to_pylist() == [begin]

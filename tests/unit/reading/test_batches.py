@@ -1,0 +1,58 @@
+"""Reading a range in bounded steps returns everything once, or says why not."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+
+from holdfast.reading.log import Chunk, Extent, UnreadableLogError, batches
+
+
+class SteppingLog:
+    """A log in which every third offset matches, read `step` offsets at a time."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def extent(self) -> Extent:
+        return Extent("epoch", 0, 100)
+
+    def offset_at(self, time_us: int) -> int:
+        return time_us
+
+    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+        return min(end, begin + rows)
+
+    def split(
+        self, filters: Sequence[str], begin: int, end: int, parts: int
+    ) -> list[tuple[int, int]]:
+        return [(begin, end)]
+
+    def read(
+        self,
+        filters: Sequence[str],
+        begin: int,
+        end: int,
+        *,
+        columns: Sequence[str] | None = None,
+        rows_maximum: int = 0,
+        bytes_maximum: int = 0,
+    ) -> Chunk:
+        until = min(end, begin + self.step)
+        found = [offset for offset in range(begin, until) if offset % 3 == 0]
+        return Chunk(pa.RecordBatch.from_pydict({"offset": pa.array(found, pa.int64())}), until)
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 100, 1000])
+def test_each_matching_message_comes_once_in_order(step: int) -> None:
+    found = [batch["offset"].to_pylist() for batch in batches(SteppingLog(step), ["#"], 5, 50)]
+    assert all(found)
+    assert list(chain.from_iterable(found)) == [
+        offset for offset in range(5, 50) if offset % 3 == 0
+    ]
+
+
+def test_a_log_that_ends_too_early_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(UnreadableLogError, match="stopped at offset 10"):
+        list(batches(SteppingLog(0), ["#"], 10, 20))
