@@ -24,7 +24,7 @@ from holdfast.testing.checkers import (
 )
 from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
 from holdfast.testing.history import Acknowledged, History, RetainedRead
-from tests.crash.load import Load
+from tests.load import Load, Pace
 from tests.process import HOST, BrokerProcess
 
 LIVES_S = (0.1, 1.5)
@@ -83,7 +83,7 @@ async def run(directory: Path, *, rounds: int, seed: int, say: Callable[[str], N
     began = _now_s()
     broker = BrokerProcess(directory)
     await asyncio.to_thread(broker.start)
-    load = Load(broker.port, seed)
+    load = Load(HOST, broker.port, Random(seed), Pace())
     try:
         await load.begin()
         for number in range(1, rounds + 1):

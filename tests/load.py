@@ -1,4 +1,4 @@
-"""Clients that keep a broker busy over many crashes, and remember everything.
+"""Clients that keep a broker busy while everything fails, and remember what they saw.
 
 Owns: publishers with counters, and subscribers of every kind: always there, coming and going,
 slow, away to the end.
@@ -9,18 +9,31 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
 from holdfast.testing.history import Event, History, Message, Received, Sent
-from tests.process import HOST
 
-AGAIN_AFTER_S = 0.02
-BURST_MESSAGES_MAXIMUM = 60
-PUBLISHERS = 6
 TOPICS_EACH = 2
-DRAINED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How busy the clients are, and how patient."""
+
+    publishers: int = 6
+    burst_messages_maximum: int = 60
+    pause_s: float = 0.0
+    """The longest pause of a publisher between bursts."""
+    stays_s: float = 0.5
+    """The longest stay, and the longest absence, of those who come and go."""
+    again_after_s: float = 0.02
+    """How long a client waits after a connection failed."""
+    drained_within_s: float = 60.0
+    """When the faults have stopped, everything has arrived after this time."""
+    keep_alive_s: int = 30
+
 
 SUBSCRIBERS: dict[str, tuple[ClientOptions, int]] = {
     "online-2": (ClientOptions(receive_maximum=50), 2),
@@ -37,17 +50,18 @@ SUBSCRIBERS: dict[str, tuple[ClientOptions, int]] = {
 class Load:
     """All clients of one run."""
 
-    def __init__(self, port: int, seed: int) -> None:
+    def __init__(self, host: str, port: int, random: Random, pace: Pace) -> None:
         self.history = History(watch=self._watch)
         self.sent = 0
-        self._port = port
-        self._random = Random(seed)
+        self._address = (host, port)
+        self._random = random
+        self._pace = pace
         self._got: dict[str, set[Message]] = defaultdict(set)
         self._progress = asyncio.Event()
         self._feeding = True
         self._attending = True
         self._tasks: list[asyncio.Task[None]] = []
-        self.publishers = [self._publisher(number) for number in range(PUBLISHERS)]
+        self.publishers = [self._publisher(number) for number in range(pace.publishers)]
         self.subscribers = {
             name: self._client(name, options) for name, (options, _) in SUBSCRIBERS.items()
         }
@@ -57,7 +71,8 @@ class Load:
         return self._client(f"publisher-{number}", ClientOptions(protocol_version=version))
 
     def _client(self, name: str, options: ClientOptions) -> Client:
-        return Client(name, self.history, options, Random(self._random.random()))
+        options = replace(options, keep_alive_s=self._pace.keep_alive_s)
+        return Client(name, self.history, options, Random(self._random.getrandbits(63)))
 
     def _watch(self, event: Event) -> None:
         if isinstance(event, Received) and not event.retain:
@@ -69,8 +84,7 @@ class Load:
     async def begin(self) -> None:
         """Every session exists and is subscribed; those who are away leave; publishing begins."""
         for name, client in self.subscribers.items():
-            await client.connect(HOST, self._port)
-            await client.subscribe("load/#", SUBSCRIBERS[name][1])
+            await self._subscribe(client, SUBSCRIBERS[name][1])
             if name.startswith("away"):
                 client.disconnect()
                 await client.lost.wait()
@@ -82,11 +96,19 @@ class Load:
             self._start(self._stay(client))
             self._start(self._feed(client, qos=1 + number % 2))
 
+    async def _subscribe(self, client: Client, qos: int) -> None:
+        """Connects and subscribes, however often that takes."""
+        while True:
+            if await self._is_connected(client):
+                with contextlib.suppress(ConnectionFailedError):
+                    await client.subscribe("load/#", qos)
+                    return
+
     async def end(self) -> None:
         """Publishing ends; everybody comes and stays until all has arrived, or nothing more
         does."""
         self._feeding = False
-        async with asyncio.timeout(DRAINED_WITHIN_S):
+        async with asyncio.timeout(self._pace.drained_within_s):
             for client in self.publishers:
                 await client.idle.wait()
         self._attending = False
@@ -94,7 +116,7 @@ class Load:
             if not name.startswith("online"):
                 self._start(self._stay(client))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAINED_WITHIN_S):
+            async with asyncio.timeout(self._pace.drained_within_s):
                 while any(len(self._got[name]) < self.sent for name in self.subscribers):
                     self._progress.clear()
                     await self._progress.wait()
@@ -118,12 +140,12 @@ class Load:
         history = History(watch=watch)
         options = ClientOptions(clean_start=True, session_expiry_interval_s=0)
         newcomer = Client("newcomer", history, options, Random(0))
-        await newcomer.connect(HOST, self._port)
+        await newcomer.connect(*self._address)
         await newcomer.subscribe("newcomer", 1)
         await newcomer.subscribe("load/#", 1)
         # What was retained comes before what is new.
         newcomer.publish(Message("newcomer", "newcomer", 1, qos=1))
-        async with asyncio.timeout(DRAINED_WITHIN_S):
+        async with asyncio.timeout(self._pace.drained_within_s):
             await arrived.wait()
         newcomer.disconnect()
         received = [event for event in history.events if isinstance(event, Received)]
@@ -141,20 +163,20 @@ class Load:
             if not await self._is_connected(client):
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._random.uniform(0.01, 0.5)):
+                async with asyncio.timeout(self._random.uniform(0.01, self._pace.stays_s)):
                     await client.lost.wait()
             leave = self._random.choice((client.drop, client.disconnect))
             leave()
-            await asyncio.sleep(self._random.uniform(0.01, 0.5))
+            await asyncio.sleep(self._random.uniform(0.01, self._pace.stays_s))
 
     async def _is_connected(self, client: Client) -> bool:
         """Tries to be; waits a little where that fails."""
         if not client.lost.is_set():
             return True
         try:
-            await client.connect(HOST, self._port)
+            await client.connect(*self._address)
         except ConnectionFailedError:
-            await asyncio.sleep(AGAIN_AFTER_S)
+            await asyncio.sleep(self._pace.again_after_s)
             return False
         return True
 
@@ -165,7 +187,7 @@ class Load:
         template = Message(client.name, "", 0, qos)
         while self._feeding:
             await client.idle.wait()
-            for _ in range(self._random.randint(1, BURST_MESSAGES_MAXIMUM)):
+            for _ in range(self._random.randint(1, self._pace.burst_messages_maximum)):
                 sequence += 1
                 topic = self._random.choice(topics)
                 retain = topic == topics[0] and self._random.random() < 0.2
@@ -179,7 +201,7 @@ class Load:
                         padding_bytes=padding_bytes,
                     )
                 )
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._random.uniform(0, self._pace.pause_s))
 
     def _start(self, coroutine: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
