@@ -251,15 +251,9 @@ class Log:
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
     def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-<<<<<<< HEAD
-        """Control records (number, table, key, value) from a number on, table 0 left out; for the view."""
-    def next_control_number(self) -> int:
-        """The number that the next control record will have."""
-=======
         """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view."""
     def next_control_number(self) -> int:
         """The number of the next control record."""
->>>>>>> main
     def control_in_force(self, table: int, key: bytes, number: int) -> None:
         """Tells retention that the newest value of (table, key) is control record `number`."""
     def delivery_state(self, party: int) -> bytes | None:
