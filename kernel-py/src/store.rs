@@ -179,16 +179,6 @@ impl Log {
         self.inner.bytes_since_checkpoint()
     }
 
-    /// Commits what is left, a checkpoint that was asked for included.
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        let inner = &mut self.inner;
-        py.detach(|| {
-            while inner.commit()? {}
-            Ok(())
-        })
-        .map_err(to_python)
-    }
-
     fn epoch(&self) -> String {
         self.inner.epoch()
     }
