@@ -1,4 +1,4 @@
-//! The durable log: append, commit, recover, read by offset, topic or time, retain (design section 3).
+//! The durable log: append, commit, recover, read by offset, topic or time, retain (docs/formats/log.md).
 //!
 //! Owns: the files of a data directory and their formats (`docs/formats/log.md`). Never: which messages matter to
 //! whom, beyond filters and offsets that the caller names. Stands between route (who wants a message) and dispatch
@@ -8,6 +8,7 @@ mod append;
 mod archive;
 mod blocks;
 mod checkpoint;
+mod columns;
 mod commit;
 mod counting;
 mod dictionary;
@@ -19,13 +20,22 @@ mod in_force;
 mod index;
 mod log;
 mod parties;
+mod query;
+mod reader;
 mod record;
 mod recovery;
 mod replay;
 mod retained;
+mod retention;
 mod scan;
 mod tail;
+mod verify;
 
+pub use columns::{Bits, Bytes, Columns};
 pub use commit::{Commit, Ended};
+pub use header::SegmentKind;
 pub use log::{ControlRow, Durability, Log, Options};
+pub use query::Limits;
+pub use reader::{LogReader, SegmentDescription};
 pub use recovery::{Damage, Recovery};
+pub use retention::{Loss, Retention, RetentionCursor};
