@@ -177,3 +177,9 @@ impl Cursor {
         (RangeSet { inner: skipped.offered }, skipped.messages, RangeSet { inner: skipped.unread })
     }
 }
+
+/// Adds the classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Cursor>()?;
+    module.add_class::<RangeSet>()
+}

@@ -116,6 +116,10 @@ impl Dispatch {
         self.inner.is_waiting()
     }
 
+    fn awaits_commit(&self) -> bool {
+        self.inner.awaits_commit()
+    }
+
     fn refuse(&mut self, connection: u32, packet_identifier: u16) {
         self.inner.refuse(Connection(connection), packet_identifier);
     }

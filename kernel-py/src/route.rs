@@ -78,3 +78,8 @@ impl Routes {
         self.inner.len()
     }
 }
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Routes>()
+}

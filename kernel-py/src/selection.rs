@@ -68,3 +68,12 @@ impl Round {
         self.inner.next(|holder| !without_room.contains(&holder.0)).map(|holder| holder.0)
     }
 }
+
+/// Adds the classes and functions to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Owners>()?;
+    module.add_class::<Round>()?;
+    module.add_function(wrap_pyfunction!(key_slot, module)?)?;
+    module.add_function(wrap_pyfunction!(murmur3_32, module)?)?;
+    Ok(())
+}

@@ -36,6 +36,16 @@ pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 /// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long.
 pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 
+/// Bytes that one turn decodes over all connections; the rest waits for the next turn. Bounds the arena of a turn, so
+/// that spans of 32 bits always reach.
+pub const TURN_BYTES_MAXIMUM: usize = 67_108_864;
+
+/// Connections at one time: handles are smaller than this, since tables are indexed by them.
+pub const CONNECTIONS_MAXIMUM: usize = 1_048_576;
+
+/// Capacity of emptied outboxes that is kept for the next turn, over all connections; beyond it memory is given back.
+pub const OUTBOX_SPARE_BYTES_MAXIMUM: usize = 33_554_432;
+
 /// Bytes waiting in one connection's outbox, beyond which messages of QoS 0 to it are dropped and counted, and
 /// messages of QoS 1 and 2 stay in the log.
 pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;

@@ -30,22 +30,17 @@ impl RangeSet {
         if start >= end {
             return;
         }
-        let mut start = start;
-        let mut end = end;
-        if let Some((&before, &before_end)) = self.ranges.range(..start).next_back() {
-            if before_end >= end {
-                return;
-            }
-            if before_end >= start {
-                start = before;
-            }
-        }
+        let before = self.ranges.range(..=start).next_back();
+        let (start, mut end) = match before {
+            Some((_, before_end)) if *before_end >= end => return,
+            Some((before, before_end)) if *before_end >= start => (*before, end),
+            _ => (start, end),
+        };
         while let Some((&next, &next_end)) = self.ranges.range(start.saturating_add(1)..=end).next() {
             self.ranges.remove(&next);
             end = end.max(next_end);
         }
-        let value = self.ranges.entry(start).or_insert(end);
-        *value = end.max(*value);
+        self.ranges.insert(start, end);
     }
 
     /// Removes every position below `position`.

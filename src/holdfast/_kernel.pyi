@@ -49,6 +49,7 @@ class Scans:
 @final
 class Outgoing:
     """What one turn sends; opaque."""
+    def __new__(cls) -> Outgoing: ...
     def __len__(self) -> int: ...
 
 # --- mqtt: decode -----------------------------------------------------------------------------------------------------
@@ -58,7 +59,8 @@ class Packet:
     """A control packet, decoded. `kind` is the packet's name in lower case ("connect", "subscribe", ...).
 
     `fields` by kind (names as in MQTT 5; text is `str`, binary is `bytes`; `properties` is a dict of property name
-    to value: int, str, bytes, or for "user_property" a list of (str, str)):
+    to value: int, str, bytes, or for "user_property" a list of (str, str); in PUBLISH "subscription_identifier" is a
+    list of int):
       connect      protocol_version (3, 4, 5), client_identifier, clean_start, keep_alive_s, user_name (str|None),
                    password (bytes|None), will (None or dict: topic_name, payload, qos, retain, properties), properties
       connack      session_present, reason_code, properties
@@ -69,20 +71,29 @@ class Packet:
       unsuback     packet_identifier, reason_codes, properties
       disconnect   reason_code, properties
       auth         reason_code, properties
-      pingresp     (none)
-      fault        reason_code, reason: the peer broke the protocol; the connection is to be closed, an MQTT 5 peer is
-                   told the reason code first (in CONNACK if it has not been accepted yet, else in DISCONNECT)
+      publish      packet_identifier (0 at QoS 0), qos, retain, dup, topic_name, payload, properties
+      puback, pubrec, pubrel, pubcomp
+                   packet_identifier, reason_code, properties
+      pingreq, pingresp
+                   (none)
+      fault        reason_code, reason, protocol_version: the peer broke the protocol; the connection is to be closed, an
+                   MQTT 5 peer is told the reason code first (in CONNACK if it has not been accepted yet, else in
+                   DISCONNECT). `protocol_version` is the version to tell it in, 0 if it is not known. `reason` names
+                   the statement that was broken.
     """
     kind: str
     fields: dict[str, Any]
 
 def encode_packet(kind: str, fields: dict[str, Any], *, protocol_version: int) -> bytes:
     """One control packet (or publish: packet_identifier, qos, retain, dup, topic_name, payload, properties) as bytes,
-    in either role. Older versions leave out what they do not have; reason codes of 3.x are translated (CONNACK)."""
+    in either role. Older versions leave out what they do not have; reason codes of 3.x are translated (CONNACK).
+    `properties` may be left out, and so may what is False, 0 or None. Raises ValueError for a field that the packet
+    does not have, and for a packet that its receiver would refuse."""
 
 def decode_packets(data: bytes, *, protocol_version: int, role: Literal["server", "client"]) -> tuple[list[Packet], int]:
-    """All whole packets in `data` (publish and acknowledgements included) and the number of bytes they took. For
-    clients, tests and tools, not for the hot path."""
+    """All whole packets in `data` (publish and acknowledgements included) and the number of bytes they took. A fault is
+    the last packet; its bytes are not counted. After a CONNECT its own version holds. For clients, tests and tools, not
+    for the hot path."""
 
 @final
 class Inbox:
@@ -105,11 +116,15 @@ class Inbox:
         received: bytes,
     ) -> None:
         """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
-        `Dispatch.received` of the resumed state (packet identifiers of QoS 2 messages not released yet)."""
+        `received` of the resumed state (packet identifiers of QoS 2 messages not released yet, 16 bit, little endian).
+        `receive_maximum` binds MQTT 5 only: older versions know none."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
-        """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection."""
+        """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection.
+
+        Reading should pause while that is above LIMITS["turn_connection_bytes_maximum"]; a connection that leaves more
+        than its largest packet beyond it is faulted with 0x97."""
     def decode(self, arrivals: Arrivals) -> list[tuple[int, Packet]]:
         """Decodes what has come. PUBLISH and acknowledgement packets go into `arrivals`; PINGREQ is noted there.
 
@@ -146,14 +161,21 @@ class Outboxes:
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, packet identifier) of QoS 1 and 2 messages that were not sent since the last call: too large for
+        their receiver [MQTT-3.1.2-25], or taken by retention. They are to be acknowledged as if the receiver had."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection."""
     def waiting_bytes(self, connection: int) -> int: ...
+    def refused(self) -> list[tuple[int, int]]:
+        """(connection, packet identifier): stored messages that could not be encoded since the last call, for
+        `Dispatch.refuse`."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
-        messages that were never stored. Reasons: "slow_reader", "too_large", "expired"."""
+        messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
     def counters(self) -> dict[str, int]:
-        """Totals since the start: publishes_sent, acknowledgements_sent, bytes_encoded, dropped_slow_reader, ..."""
+        """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
+        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
 
 # --- route ------------------------------------------------------------------------------------------------------------
 
@@ -357,6 +379,9 @@ class Dispatch:
         """A delivery that could not be encoded (too large for the client) counts as done."""
     def waiting(self) -> bool:
         """True if a further turn has work without any new arrival or commit (a queue reads on)."""
+    def awaits_commit(self) -> bool:
+        """True if a message or an answer waits until the log is durable further on: the committer should be woken.
+        Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
     def answered(self) -> list[tuple[int, int]]:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
     def refused(self) -> list[tuple[int, int]]:

@@ -42,11 +42,6 @@ def disk_bytes(directory: Path) -> int:
     return shutil.disk_usage(_nearest_existing(directory)).total
 
 
-def disk_free_bytes(directory: Path) -> int:
-    """The free space of the disk on which `directory` lies or would lie."""
-    return shutil.disk_usage(_nearest_existing(directory)).free
-
-
 def raise_open_files_limit() -> int:
     """Let this process open as many files as it is allowed to; returns that number."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -63,11 +58,6 @@ def resident_bytes() -> int:
     """The memory that this process holds now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def processor_s() -> float:
-    """The processor time that this process has used."""
-    return time.process_time()
 
 
 def _nearest_existing(directory: Path) -> Path:

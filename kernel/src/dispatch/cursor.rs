@@ -22,6 +22,9 @@ use std::collections::{BTreeSet, VecDeque};
 /// Done entries in the middle of the deque that are tolerated before it is compacted.
 const DONE_SLOTS_MINIMUM: usize = 64;
 
+/// Fresh ranges that are noted before they are put in order.
+const FRESH_RANGES_MINIMUM: usize = 64;
+
 /// Whoever holds deliveries: a connection or consumer, by a number that the caller gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(pub u32);
@@ -157,8 +160,8 @@ pub struct Cursor {
     ready: BTreeSet<u64>,
     /// Time and offset of those that are not due.
     future: BTreeSet<(u64, u64)>,
-    /// The part of `acknowledged` that came since the last `take_progress`.
-    fresh: RangeSet,
+    /// Ranges that came to `acknowledged` since the last `take_progress`, as they came.
+    fresh: Vec<(u64, u64)>,
     progressed: bool,
 }
 
@@ -369,10 +372,8 @@ impl Cursor {
     /// What was acknowledged or given up since the last call. Passing alone is no progress: what was passed is found
     /// again from the log's index, and is not worth a durable record.
     pub fn take_progress(&mut self) -> Option<Progress> {
-        if !std::mem::take(&mut self.progressed) {
-            return None;
-        }
-        Some(Progress { mark: Offset(self.mark), ranges: std::mem::take(&mut self.fresh) })
+        let progressed = std::mem::take(&mut self.progressed);
+        progressed.then(|| Progress { mark: Offset(self.mark), ranges: self.take_fresh() })
     }
 
     /// Gives up everything below `to` that is not acknowledged (retention, a queue's limit). An entry that starts
@@ -456,8 +457,26 @@ impl Cursor {
             self.mark = self.mark.max(end);
         } else {
             self.acknowledged.insert(from, end);
-            self.fresh.insert(from, end);
+            if let Some(last) = self.fresh.last_mut().filter(|(_, last_end)| *last_end == from) {
+                last.1 = end;
+                return;
+            }
+            // Before it grows it is reduced to what still counts, so that it grows no further than the ranges do.
+            if self.fresh.len() == self.fresh.capacity() {
+                let ranges = self.take_fresh();
+                self.fresh.reserve(FRESH_RANGES_MINIMUM.max(ranges.len().saturating_mul(2)));
+                self.fresh.extend(ranges.iter());
+            }
+            self.fresh.push((from, end));
         }
+    }
+
+    /// The fresh ranges above the mark, in order.
+    fn take_fresh(&mut self) -> RangeSet {
+        let fresh = std::mem::take(&mut self.fresh).into_iter();
+        let mut ranges: RangeSet = fresh.filter(|(_, end)| *end > self.mark).collect();
+        ranges.remove_below(self.mark);
+        ranges
     }
 
     /// Removes done entries at the front, and those in the middle once they are the majority.
@@ -485,7 +504,6 @@ impl Cursor {
                 self.mark = end;
                 self.acknowledged.remove_below(end);
             }
-            self.fresh.remove_below(self.mark);
         }
         self.read = self.read.max(self.mark);
     }

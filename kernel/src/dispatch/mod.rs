@@ -249,6 +249,11 @@ impl Dispatch {
         })
     }
 
+    /// True if a message or an answer waits until the log is durable further on.
+    pub fn awaits_commit(&self) -> bool {
+        !self.awaiting.is_empty() || !self.arrived.is_empty()
+    }
+
     /// How many QoS 1 and 2 messages of each connection have been answered to the end since the last call.
     pub fn take_answered(&mut self) -> BTreeMap<Connection, u32> {
         std::mem::take(&mut self.answered)

@@ -10,12 +10,11 @@
 use super::memory::{Memory, Targets};
 use super::trie::{Place, Trie, Walk};
 use crate::error::{Error, Result};
-use crate::flow::{Arrivals, Fate, Target, Terms};
+use crate::flow::{Arrivals, Fate, Publish, Target, Terms};
 use crate::ids::{Connection, Party, Queue};
 use crate::{limits, topic};
 use ahash::RandomState;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// A subscription of an attached queue, without its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,16 +136,14 @@ impl Routes {
     pub fn route(&mut self, arrivals: &mut Arrivals) {
         let mut publishes = std::mem::take(&mut arrivals.publishes);
         // A publisher often sends to the same topic again: the second time is not even hashed.
-        let mut last: (&[u8], Targets) = (b"", None);
-        for publish in &mut publishes {
-            if publish.fate != Fate::Accepted {
-                continue;
-            }
+        let mut last: Option<&Publish> = None;
+        for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
             let name = arrivals.span(publish.topic);
-            if name != last.0 {
-                last = (name, self.targets(name));
-            }
-            publish.targets.clone_from(&last.1);
+            publish.targets = match last {
+                Some(last) if arrivals.span(last.topic) == name => last.targets.clone(),
+                _ => self.targets(name),
+            };
+            last = Some(publish);
         }
         arrivals.publishes = publishes;
     }
@@ -162,9 +159,12 @@ impl Routes {
             self.matching.extend(self.subscribers.get(place.index()).into_iter().flatten());
         }
         self.matching.sort_unstable_by_key(|subscriber| (subscriber.subscription.queue, subscriber.number));
+        if self.matching.is_empty() {
+            self.memory.remember(name, None);
+            return None;
+        }
         let same_queue = |one: &Subscriber, other: &Subscriber| one.subscription.queue == other.subscription.queue;
-        let targets: Arc<[Target]> = self.matching.chunk_by(same_queue).filter_map(merge).collect();
-        let targets = Some(targets).filter(|targets| !targets.is_empty());
+        let targets: Targets = Some(self.matching.chunk_by(same_queue).filter_map(merge).collect());
         self.memory.remember(name, targets.clone());
         targets
     }

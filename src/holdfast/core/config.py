@@ -123,7 +123,7 @@ class Config:
         "7d",
         "Messages older than this may be removed, by whole segments.",
     )
-    retention_bytes: int | None = setting(
+    retention_bytes: int = setting(
         or_automatic(size(1 * MIB, 2**50)),
         "auto",
         """The log's size beyond which the oldest segments may be removed; auto is the smaller of
@@ -248,7 +248,7 @@ def load(
     values: dict[str, Any] = {key: _parse(SETTINGS[key], value) for key, value in written.items()}
     config = Config(**values)
     origins = {key: written[key].place if key in written else "default" for key in SETTINGS}
-    if config.retention_bytes is None:
+    if not config.retention_bytes:
         tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE
         chosen = max(MIB, min(RETENTION_BYTES_DEFAULT_MAXIMUM, tenth))
         config = replace(config, retention_bytes=chosen)

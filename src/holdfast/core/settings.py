@@ -196,12 +196,14 @@ def port() -> Kind:
 
 
 def or_automatic(kind: Kind) -> Kind:
-    """A value of `kind`, or `auto` (`None`): whoever loads the settings works it out."""
+    """A number of `kind`, or `auto` (0): whoever loads the settings works it out."""
 
     def parse(value: object) -> Any:
-        return None if value in ("auto", None) else kind.parse(value)
+        return 0 if value == "auto" else kind.parse(value)
 
-    return Kind(f"auto, or {kind.expects}", parse, lambda value: _or_word(value, "auto", kind.show))
+    return Kind(
+        f"auto, or {kind.expects}", parse, lambda value: _or_word(value or None, "auto", kind.show)
+    )
 
 
 def show_size(number: int) -> str:

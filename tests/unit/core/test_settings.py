@@ -25,7 +25,7 @@ EXBIBYTE = 2**60
         (port(), "off", None),
         (port(), "0", 0),
         (boolean(), "TRUE", True),
-        (or_automatic(integer(1, 2)), "auto", None),
+        (or_automatic(integer(1, 2)), "auto", 0),
         (or_automatic(integer(1, 2)), "2", 2),
         (texts(bool, "a word"), "a/+, b/#", ("a/+", "b/#")),
         (texts(bool, "a word"), ["a/+"], ("a/+",)),

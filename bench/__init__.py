@@ -1,0 +1,1 @@
+"""Measurements. `macro` compares whole brokers, `load` (Rust) is what loads them."""

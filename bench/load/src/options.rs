@@ -1,0 +1,195 @@
+//! The command line: a scenario and the numbers that describe it.
+
+use crate::error::LoadError;
+use crate::packet::PAYLOAD_BYTES_MAXIMUM;
+use std::time::Duration;
+
+/// Shown for `--help` and after a mistake.
+pub const USAGE: &str = "\
+usage: holdfast-load SCENARIO --port PORT [OPTIONS]
+
+Loads an MQTT broker on 127.0.0.1 and prints what it measured as one JSON object.
+
+scenarios
+  pair      --pairs publishers with one subscriber each
+  fanout    one publisher to --subscribers
+  fanin     --publishers to one subscriber with a persistent session
+  latency   one pair at --rate messages a second, whatever comes back
+  absent    --absent persistent sessions subscribe to everything and leave; then as pair
+  backlog   --messages for a persistent subscriber that is away, then it returns and takes them
+  connect   --connections are opened, 100 at a time, and held
+
+options                                         default
+  --qos 0|1|2            of messages and filters      0
+  --pairs N, --publishers N, --subscribers N          1, 100, 500
+  --window N             messages of one publisher that may be out: not yet acknowledged,
+                         or not yet come to all that hear it      100
+  --payload BYTES        20 to 65536                  64
+  --rate N               messages a second            1000
+  --absent N, --messages N, --connections N           0, 200000, 5000
+  --warm-up SECONDS, --seconds SECONDS                1, 3
+  --deadline SECONDS     the run fails after it       60
+  --broker-process PID   also measure this process
+";
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Publishers with one subscriber each.
+    Pair,
+    /// One publisher, many subscribers.
+    FanOut,
+    /// Many publishers, one persistent subscriber.
+    FanIn,
+    /// One pair at a fixed rate.
+    Latency,
+    /// Pairs beside persistent sessions that are away.
+    Absent,
+    /// Messages for a persistent subscriber that is away, and their way out.
+    Backlog,
+    /// Connections that do nothing.
+    Connect,
+}
+
+/// Everything that the command line says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub scenario: Scenario,
+    pub port: u16,
+    pub qos: u8,
+    pub pairs: usize,
+    pub publishers: usize,
+    pub subscribers: usize,
+    pub window: u64,
+    pub payload_bytes: usize,
+    pub rate: u64,
+    pub absent: usize,
+    pub messages: u64,
+    pub connections: usize,
+    pub warm_up: Duration,
+    pub measured: Duration,
+    pub deadline: Duration,
+    pub broker_process: Option<u32>,
+}
+
+impl Options {
+    fn new(scenario: Scenario) -> Self {
+        Self {
+            scenario,
+            port: 0,
+            qos: 0,
+            pairs: 1,
+            publishers: 100,
+            subscribers: 500,
+            window: 100,
+            payload_bytes: 64,
+            rate: 1_000,
+            absent: 0,
+            messages: 200_000,
+            connections: 5_000,
+            warm_up: Duration::from_secs(1),
+            measured: Duration::from_secs(3),
+            deadline: Duration::from_secs(60),
+            broker_process: None,
+        }
+    }
+
+    /// Reads the arguments behind the program's name.
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, LoadError> {
+        let scenario = arguments.next().ok_or_else(|| LoadError::Options("which scenario?".into()))?;
+        let mut options = Self::new(parse_scenario(&scenario)?);
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().ok_or_else(|| LoadError::Options(format!("{name} needs a value")))?;
+            options.set(&name, &value)?;
+        }
+        if options.port == 0 {
+            return Err(LoadError::Options("--port is missing".into()));
+        }
+        if options.scenario == Scenario::Backlog && options.qos == 0 {
+            return Err(LoadError::Options("backlog needs --qos 1 or 2: QoS 0 is not kept".into()));
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), LoadError> {
+        match name {
+            "--port" => self.port = number(name, value, 1, 65_535)?,
+            "--qos" => self.qos = number(name, value, 0, 2)?,
+            "--pairs" => self.pairs = number(name, value, 1, 5_000)?,
+            "--publishers" => self.publishers = number(name, value, 1, 5_000)?,
+            "--subscribers" => self.subscribers = number(name, value, 1, 10_000)?,
+            // Half of the packet identifiers, so that none is used again while it is out.
+            "--window" => self.window = number(name, value, 1, 32_767)?,
+            "--payload" => self.payload_bytes = number(name, value, 20, PAYLOAD_BYTES_MAXIMUM)?,
+            "--rate" => self.rate = number(name, value, 1, 1_000_000)?,
+            "--absent" => self.absent = number(name, value, 0, 1_000_000)?,
+            "--messages" => self.messages = number(name, value, 1, 100_000_000)?,
+            "--connections" => self.connections = number(name, value, 1, 100_000)?,
+            "--warm-up" => self.warm_up = seconds(name, value)?,
+            "--seconds" => self.measured = seconds(name, value)?,
+            "--deadline" => self.deadline = seconds(name, value)?,
+            "--broker-process" => self.broker_process = Some(number(name, value, 1, u32::MAX)?),
+            _ => return Err(LoadError::Options(format!("{name} is not an option"))),
+        }
+        Ok(())
+    }
+}
+
+fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
+    Ok(match name {
+        "pair" => Scenario::Pair,
+        "fanout" => Scenario::FanOut,
+        "fanin" => Scenario::FanIn,
+        "latency" => Scenario::Latency,
+        "absent" => Scenario::Absent,
+        "backlog" => Scenario::Backlog,
+        "connect" => Scenario::Connect,
+        _ => return Err(LoadError::Options(format!("{name} is not a scenario"))),
+    })
+}
+
+fn number<T>(name: &str, value: &str, least: T, most: T) -> Result<T, LoadError>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    let allowed = least..=most;
+    value.parse().ok().filter(|number| allowed.contains(number)).ok_or_else(|| {
+        LoadError::Options(format!("{name} is a number from {} to {}, not {value}", allowed.start(), allowed.end()))
+    })
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, LoadError> {
+    Ok(Duration::from_secs_f64(number(name, value, 0.0, 3_600.0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split(' ').map(str::to_owned)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_default() {
+        let options = parse("pair --port 1883 --qos 2 --warm-up 0.5").unwrap();
+        let expected =
+            Options { port: 1883, qos: 2, warm_up: Duration::from_millis(500), ..Options::new(Scenario::Pair) };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (line, expected) in [
+            ("pear --port 1", "pear is not a scenario"),
+            ("pair", "--port is missing"),
+            ("pair --port", "--port needs a value"),
+            ("pair --port 1 --qos 3", "--qos is a number from 0 to 2, not 3"),
+            ("pair --port 1 --seconds NaN", "--seconds is a number from 0 to 3600, not NaN"),
+            ("pair --port 1 --speed 9", "--speed is not an option"),
+            ("backlog --port 1", "backlog needs --qos 1 or 2: QoS 0 is not kept"),
+        ] {
+            assert_eq!(parse(line), Err(expected.into()), "{line}");
+        }
+    }
+}

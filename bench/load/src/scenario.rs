@@ -1,0 +1,258 @@
+//! The scenarios: which clients there are, and what they do in which order.
+
+use crate::error::LoadError;
+use crate::fleet::{Fleet, Pace};
+use crate::options::{Options, Scenario};
+use crate::report::Report;
+use crate::subscriber::Heard;
+use crate::usage::{self, Usage};
+use std::ops::Range;
+
+/// Handshakes that wait for the broker at the same time when many sessions are made.
+const HANDSHAKES: usize = 100;
+
+/// What all topics of a run have in common.
+const EVERYTHING: &str = "bench/#";
+
+/// Plays the scenario that the options name.
+pub fn play(options: &Options) -> Result<Report, LoadError> {
+    let mut fleet = Fleet::new(options.port, options.qos, options.deadline)?;
+    match options.scenario {
+        Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency => flow(&mut fleet, options),
+        Scenario::Absent => {
+            make_absent_sessions(&mut fleet, options.absent)?;
+            flow(&mut fleet, options)
+        }
+        Scenario::Backlog => backlog(&mut fleet, options),
+        Scenario::Connect => connect(&mut fleet, options),
+    }
+}
+
+/// Who hears whom.
+struct Shape {
+    publishers: usize,
+    subscribers: usize,
+    scenario: Scenario,
+}
+
+impl Shape {
+    fn new(options: &Options) -> Self {
+        let (publishers, subscribers) = match options.scenario {
+            Scenario::FanOut => (1, options.subscribers),
+            Scenario::FanIn => (options.publishers, 1),
+            Scenario::Latency => (1, 1),
+            _ => (options.pairs, options.pairs),
+        };
+        Self { publishers, subscribers, scenario: options.scenario }
+    }
+
+    fn hearers(&self, publisher: usize) -> Range<usize> {
+        match self.scenario {
+            Scenario::FanOut | Scenario::FanIn => 0..self.subscribers,
+            _ => publisher..publisher + 1,
+        }
+    }
+
+    fn heard(&self, subscriber: usize) -> Heard {
+        match self.scenario {
+            Scenario::FanOut | Scenario::FanIn => Heard::new(0, self.publishers),
+            _ => Heard::new(subscriber, 1),
+        }
+    }
+
+    fn topic_filter(&self, subscriber: usize) -> String {
+        match self.scenario {
+            Scenario::FanIn => EVERYTHING.into(),
+            Scenario::FanOut => topic(0),
+            _ => topic(subscriber),
+        }
+    }
+
+    /// How many copies of its messages a publisher causes.
+    fn copies(&self) -> u64 {
+        self.hearers(0).len() as u64
+    }
+}
+
+fn topic(publisher: usize) -> String {
+    format!("bench/{publisher}")
+}
+
+/// The counters at one moment.
+struct Mark {
+    at_ns: u64,
+    processor_s: f64,
+    broker: Usage,
+    published: u64,
+    acknowledged: u64,
+    received: u64,
+}
+
+impl Mark {
+    fn take(fleet: &Fleet, options: &Options) -> Self {
+        Self {
+            at_ns: fleet.now_ns(),
+            processor_s: usage::own_processor_s(),
+            broker: options.broker_process.and_then(usage::of_process).unwrap_or_default(),
+            published: fleet.published(),
+            acknowledged: fleet.acknowledged(),
+            received: fleet.received(),
+        }
+    }
+
+    fn seconds_until(&self, end: &Self) -> f64 {
+        (end.at_ns - self.at_ns) as f64 / 1e9
+    }
+
+    /// Notes what happened between two marks.
+    fn note_until(&self, end: &Self, report: &mut Report) {
+        report.note("seconds", self.seconds_until(end));
+        report.note("published", (end.published - self.published) as f64);
+        report.note("acknowledged", (end.acknowledged - self.acknowledged) as f64);
+        report.note("received", (end.received - self.received) as f64);
+        report.note("processor_s", end.processor_s - self.processor_s);
+        report.note("broker_processor_s", end.broker.processor_s - self.broker.processor_s);
+        report.note("broker_resident_kib_before", self.broker.resident_kib as f64);
+        report.note("broker_resident_kib_after", end.broker.resident_kib as f64);
+    }
+}
+
+/// Joins everybody, warms up, measures, lets the last messages arrive, and counts what did not.
+fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    let shape = Shape::new(options);
+    join(fleet, options, &shape)?;
+    let idle = Mark::take(fleet, options);
+    fleet.set_pace(pace(fleet, options))?;
+    fleet.drive_for("the warm-up", options.warm_up)?;
+    fleet.latency.clear();
+    fleet.lateness.clear();
+    let start = Mark::take(fleet, options);
+    fleet.drive_for("the measured part", options.measured)?;
+    let end = Mark::take(fleet, options);
+    let mut report = Report::default();
+    Mark { broker: Usage { resident_kib: idle.broker.resident_kib, ..start.broker }, ..start }
+        .note_until(&end, &mut report);
+    note_latency(fleet, &mut report);
+    fleet.drain()?;
+    note_losses(fleet, shape.copies(), &mut report);
+    report.note("connections", (shape.publishers + shape.subscribers) as f64);
+    Ok(report)
+}
+
+fn pace(fleet: &Fleet, options: &Options) -> Pace {
+    match options.scenario {
+        Scenario::Latency => Pace::Rate { per_second: options.rate, from_ns: fleet.now_ns() },
+        _ => Pace::Window(options.window),
+    }
+}
+
+fn join(fleet: &mut Fleet, options: &Options, shape: &Shape) -> Result<(), LoadError> {
+    let persistent = options.scenario == Scenario::FanIn;
+    add_subscribers(fleet, "subscriber", shape.subscribers, persistent, |index| shape.heard(index))?;
+    fleet.subscribe(|index| shape.topic_filter(index))?;
+    fleet.drive("subscribers join", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;
+    for index in 0..shape.publishers {
+        fleet.add_publisher(&topic(index), options.payload_bytes, shape.hearers(index))?;
+    }
+    publishers_join(fleet)
+}
+
+fn publishers_join(fleet: &mut Fleet) -> Result<(), LoadError> {
+    fleet.drive("publishers join", |fleet| fleet.publishers.iter().all(|publisher| publisher.connected))
+}
+
+fn add_subscribers(
+    fleet: &mut Fleet,
+    name: &str,
+    count: usize,
+    persistent: bool,
+    heard: impl Fn(usize) -> Heard,
+) -> Result<(), LoadError> {
+    let mut answered = 0;
+    for index in 0..count {
+        fleet.add_subscriber(format!("{name} {index}"), persistent, heard(index))?;
+        fleet.drive("subscribers connect", |fleet| {
+            // Answers come nearly in order; counting on from the first that is missing keeps this cheap.
+            while fleet.subscribers.get(answered).is_some_and(|subscriber| subscriber.connected) {
+                answered += 1;
+            }
+            answered + HANDSHAKES > index
+        })?;
+    }
+    fleet.drive("subscribers connect", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.connected))
+}
+
+/// Makes persistent sessions that match every message, and lets them go, a hundred at a time.
+fn make_absent_sessions(fleet: &mut Fleet, count: usize) -> Result<(), LoadError> {
+    for first in (0..count).step_by(HANDSHAKES) {
+        let group = HANDSHAKES.min(count - first);
+        let name = format!("absent {first}");
+        add_subscribers(fleet, &name, group, true, |_| Heard::new(0, 0))?;
+        fleet.subscribe(|_| EVERYTHING.into())?;
+        fleet.drive("absent sessions subscribe", |fleet| {
+            fleet.subscribers.iter().all(|subscriber| subscriber.subscribed)
+        })?;
+        fleet.dismiss_subscribers()?;
+    }
+    Ok(())
+}
+
+fn note_latency(fleet: &Fleet, report: &mut Report) {
+    let microseconds = |ns: u64| ns as f64 / 1e3;
+    report.note("latency_p50_us", microseconds(fleet.latency.quantile(0.5)));
+    report.note("latency_p90_us", microseconds(fleet.latency.quantile(0.9)));
+    report.note("latency_p99_us", microseconds(fleet.latency.quantile(0.99)));
+    report.note("latency_maximum_us", microseconds(fleet.latency.maximum()));
+    report.note("lateness_p99_us", microseconds(fleet.lateness.quantile(0.99)));
+}
+
+fn note_losses(fleet: &Fleet, copies: u64, report: &mut Report) {
+    let unique = fleet.received() - fleet.duplicated();
+    report.note("lost", (fleet.published() * copies).saturating_sub(unique) as f64);
+    report.note("duplicated", fleet.duplicated() as f64);
+    report.note("stalls", fleet.stalls as f64);
+}
+
+/// Publishes a number of messages to a subscriber that is away, then lets it take them.
+fn backlog(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    const NAME: &str = "returning";
+    add_subscribers(fleet, NAME, 1, true, |_| Heard::new(0, 1))?;
+    fleet.subscribe(|_| EVERYTHING.into())?;
+    fleet.drive("the subscriber joins", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;
+    fleet.dismiss_subscribers()?;
+    fleet.add_publisher(&topic(0), options.payload_bytes, 0..0)?;
+    publishers_join(fleet)?;
+    fleet.publishers[0].limit = options.messages;
+    let start = Mark::take(fleet, options);
+    fleet.set_pace(Pace::Window(options.window))?;
+    fleet.drive("the broker takes in", |fleet| fleet.acknowledged() == options.messages)?;
+    let taken_in = Mark::take(fleet, options);
+    fleet.set_pace(Pace::Idle)?;
+    add_subscribers(fleet, NAME, 1, true, |_| Heard::new(0, 1))?;
+    fleet.publishers[0].hearers = 0..1;
+    fleet.drain()?;
+    let mut end = Mark::take(fleet, options);
+    // A drain that ends in silence (messages are missing) ended when the last message came.
+    end.at_ns = end.at_ns.min(fleet.last_event_ns());
+    let mut report = Report::default();
+    start.note_until(&end, &mut report);
+    report.note("take_in_per_second", options.messages as f64 / start.seconds_until(&taken_in));
+    report.note("drain_per_second", end.received as f64 / taken_in.seconds_until(&end));
+    report.note("broker_resident_kib_taken_in", taken_in.broker.resident_kib as f64);
+    note_losses(fleet, 1, &mut report);
+    Ok(report)
+}
+
+/// Opens connections and holds them: how fast, and what each costs the broker.
+fn connect(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    let start = Mark::take(fleet, options);
+    add_subscribers(fleet, "idle", options.connections, false, |_| Heard::new(0, 0))?;
+    let end = Mark::take(fleet, options);
+    let mut report = Report::default();
+    start.note_until(&end, &mut report);
+    report.note("connections", options.connections as f64);
+    report.note("connections_per_second", options.connections as f64 / start.seconds_until(&end));
+    let grown_kib = end.broker.resident_kib.saturating_sub(start.broker.resident_kib);
+    report.note("broker_kib_per_connection", grown_kib as f64 / options.connections as f64);
+    Ok(report)
+}

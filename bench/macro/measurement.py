@@ -1,0 +1,99 @@
+"""One measurement: a fresh broker, one run of the generator, and the figures that follow."""
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.macro import machine
+from bench.macro.brokers import Broker, BrokerError, peak_resident_kib
+from bench.macro.rows import Row
+
+GENERATOR = machine.ROOT / "target" / "release" / "holdfast-load"
+
+# On the disk that holds the project, not in a temporary directory that may be memory.
+WORK = machine.ROOT / "target" / "bench"
+
+# What a run may take beyond its warm-up and measured part: a thousand sessions, a slow drain.
+ALLOWANCE_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long each measurement warms up and measures."""
+
+    warm_up_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one run gave: figures, or the reason why there are none."""
+
+    row: str
+    broker: str
+    repetition: int
+    figures: dict[str, float]
+    error: str | None = None
+
+
+def build_generator() -> None:
+    """Build the generator if its sources are newer."""
+    command = ["cargo", "build", "--quiet", "--release", "--locked", "-p", "holdfast-load"]
+    subprocess.run(command, cwd=machine.ROOT, check=True)
+
+
+def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measurement:
+    """Run one load on a fresh broker. A failure is a result too, with its reason."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=WORK) as name:
+        directory = Path(name)
+        # A broker that leaves its user behind at the start still has to read its file.
+        directory.chmod(0o755)
+        fdatasync_us = machine.fdatasync_us(directory)
+        try:
+            with broker.serve(row, directory) as (process, port):
+                raw = _generate(row, process, port, timing)
+                peak_kib = peak_resident_kib(process)
+        except BrokerError as error:
+            return Measurement(row.name, broker.name, repetition, {}, str(error))
+    figures = _derive(raw) | {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
+    return Measurement(row.name, broker.name, repetition, figures)
+
+
+def _generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, float]:
+    deadline = timing.warm_up_seconds + timing.seconds + ALLOWANCE_SECONDS
+    command = [
+        str(GENERATOR), *row.arguments,
+        "--port", str(port),
+        "--warm-up", str(timing.warm_up_seconds),
+        "--seconds", str(timing.seconds),
+        "--deadline", str(deadline),
+        "--broker-process", str(process),
+    ]  # fmt: skip
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=deadline + 30
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BrokerError(f"the generator did not end within {error.timeout:.0f} s") from error
+    if answer.returncode != 0:
+        raise BrokerError(answer.stderr.strip() or f"the generator ended with {answer.returncode}")
+    raw: dict[str, float] = json.loads(answer.stdout)
+    return raw
+
+
+def _derive(raw: dict[str, float]) -> dict[str, float]:
+    """Add what the table shows to what the generator counted."""
+    # What a message costs is counted by deliveries; where there are none, by acknowledgements.
+    messages = raw["received"] or raw["acknowledged"] or raw.get("connections", 0) or 1
+    before, after = raw["broker_resident_kib_before"], raw["broker_resident_kib_after"]
+    return raw | {
+        "messages_per_second": raw["received"] / raw["seconds"],
+        "broker_processor_us": raw["broker_processor_s"] / messages * 1e6,
+        "generator_share": raw["processor_s"] / raw["seconds"],
+        "resident_mib_after": after / 1024,
+        "resident_mib_grown": (after - before) / 1024,
+        "resident_mib_taken_in": raw.get("broker_resident_kib_taken_in", 0) / 1024,
+    }

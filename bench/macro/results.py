@@ -1,0 +1,124 @@
+"""A run's result: where, what and when, and every single measurement; read, written, summed up."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.macro.machine import ROOT
+from bench.macro.measurement import Measurement
+from bench.macro.rows import Line, Row
+
+DIRECTORY = ROOT / "bench" / "results"
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of some figures with the least and the greatest of them."""
+
+    median: float
+    least: float
+    greatest: float
+
+    @classmethod
+    def of(cls, figures: Sequence[float]) -> "Spread | None":
+        """None where nothing was measured."""
+        if not figures:
+            return None
+        return cls(statistics.median(figures), min(figures), max(figures))
+
+    @property
+    def noise(self) -> float:
+        """The range as a share of the median."""
+        return (self.greatest - self.least) / self.median if self.median else 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that a run measured; all that is shown follows from it."""
+
+    date: str  # UTC, ISO 8601, to the minute.
+    commit: str
+    machine: dict[str, Any]
+    brokers: dict[str, str]
+    options: dict[str, Any]
+    measurements: list[Measurement]
+
+    def write(self, path: Path) -> None:
+        """Write the result as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Result":
+        """Read a result that `write` has written."""
+        fields = json.loads(path.read_text())
+        if fields.pop("format") != FORMAT:
+            raise ValueError(f"{path} has another format than {FORMAT}")
+        measurements = [Measurement(**measurement) for measurement in fields.pop("measurements")]
+        return cls(measurements=measurements, **fields)
+
+    @property
+    def file_name(self) -> str:
+        """Sorts by time."""
+        return f"{self.date.replace(':', '')}-{self.commit.rstrip('+')}.json"
+
+    def figures(self, row: str, broker: str, figure: str) -> dict[int, float]:
+        """One figure by repetition."""
+        return {
+            measurement.repetition: measurement.figures[figure]
+            for measurement in self.measurements
+            if (measurement.row, measurement.broker) == (row, broker)
+            and figure in measurement.figures
+        }
+
+    def spread(self, row: str, broker: str, figure: str) -> Spread | None:
+        """One figure over the repetitions."""
+        return Spread.of(list(self.figures(row, broker, figure).values()))
+
+    def ratio(self, row: str, figure: str) -> Spread | None:
+        """Holdfast's figure to the peer's in the same repetition."""
+        return self._ratio(
+            self.figures(row, "holdfast", figure), self.figures(row, self.peer, figure)
+        )
+
+    def ratio_to_row(self, row: str, other: str, figure: str) -> Spread | None:
+        """Holdfast's figure to its own of another row in the same repetition."""
+        return self._ratio(
+            self.figures(row, "holdfast", figure), self.figures(other, "holdfast", figure)
+        )
+
+    @staticmethod
+    def _ratio(ours: dict[int, float], theirs: dict[int, float]) -> Spread | None:
+        both = [repetition for repetition in ours if theirs.get(repetition)]
+        return Spread.of([ours[repetition] / theirs[repetition] for repetition in both])
+
+    def step(self, row: Row, line: Line) -> tuple[Spread, bool] | None:
+        """The ratio that the line's target is about, and whether it is met."""
+        if line.target is None:
+            return None
+        if line.target.of_row:
+            ratio = self.ratio_to_row(row.name, line.target.of_row, line.figure)
+        else:
+            ratio = self.ratio(row.name, line.figure)
+        return (ratio, line.target.is_met(ratio.median)) if ratio else None
+
+    @property
+    def peer(self) -> str:
+        """The other broker's name, or an empty one."""
+        return next((name for name in self.brokers if name != "holdfast"), "")
+
+    @property
+    def failures(self) -> list[Measurement]:
+        """Measurements without figures."""
+        return [measurement for measurement in self.measurements if measurement.error]
+
+
+def newest() -> Result | None:
+    """The newest complete result."""
+    paths = sorted(DIRECTORY.glob("*.json"))
+    return Result.read(paths[-1]) if paths else None

@@ -1,0 +1,266 @@
+//! `Packet`, `Inbox`, `Outboxes`, topics and limits.
+
+mod packet;
+mod properties;
+
+use crate::flow::{Arrivals, Outgoing};
+use holdfast_kernel::error::{Error, Result as KernelResult};
+use holdfast_kernel::flow::{Message, Messages, NoticeKind};
+use holdfast_kernel::ids::{Connection, Location, Party, Timestamp};
+use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::reception::Acceptance;
+use holdfast_kernel::mqtt::{inbox, outbox, Version};
+use holdfast_kernel::{limits, topic};
+use pyo3::buffer::{PyBuffer, ReadOnlyCell};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// Adds this part's classes, functions and constants.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<packet::Packet>()?;
+    module.add_class::<Inbox>()?;
+    module.add_class::<Outboxes>()?;
+    module.add_function(wrap_pyfunction!(packet::encode_packet, module)?)?;
+    module.add_function(wrap_pyfunction!(packet::decode_packets, module)?)?;
+    module.add_function(wrap_pyfunction!(topic_matches, module)?)?;
+    module.add_function(wrap_pyfunction!(is_valid_topic_name, module)?)?;
+    module.add_function(wrap_pyfunction!(is_valid_topic_filter, module)?)?;
+    module.add("LIMITS", limits_by_name(module.py())?)?;
+    module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)
+}
+
+fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    macro_rules! put {
+        ($($name:ident)*) => { $( dict.set_item(stringify!($name).to_lowercase(), limits::$name)?; )* };
+    }
+    put! {
+        REMAINING_LENGTH_MAXIMUM FIELD_BYTES_MAXIMUM CONNECT_BYTES_MAXIMUM USER_PROPERTIES_MAXIMUM
+        TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM
+        OUTBOX_BYTES_MAXIMUM TURN_BYTES_MAXIMUM CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM
+    }
+    Ok(dict)
+}
+
+fn invalid(error: Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn version(level: u8) -> PyResult<Version> {
+    Version::from_level(level).ok_or_else(|| PyValueError::new_err(format!("protocol version {level}")))
+}
+
+fn packet_identifiers(bytes: &[u8]) -> PyResult<BTreeSet<u16>> {
+    let identifiers = bytes.chunks(2).map(|pair| <[u8; 2]>::try_from(pair).map(u16::from_le_bytes));
+    identifiers.collect::<Result<_, _>>().map_err(|_| PyValueError::new_err("half a packet identifier"))
+}
+
+#[pyfunction]
+fn topic_matches(topic_filter: &[u8], topic_name: &[u8]) -> bool {
+    topic::matches(topic_filter, topic_name)
+}
+
+#[pyfunction]
+fn is_valid_topic_name(topic_name: &[u8]) -> bool {
+    topic::is_valid_name(topic_name)
+}
+
+#[pyfunction]
+fn is_valid_topic_filter(topic_filter: &[u8]) -> bool {
+    topic::is_valid_filter(topic_filter)
+}
+
+/// What has arrived on each connection and is not decoded yet.
+#[pyclass(module = "holdfast._kernel")]
+struct Inbox {
+    inner: inbox::Inbox,
+    read_buffer: PyBuffer<u8>,
+}
+
+#[pymethods]
+impl Inbox {
+    #[new]
+    fn new(read_buffer: &Bound<'_, PyByteArray>) -> PyResult<Inbox> {
+        Ok(Inbox { inner: inbox::Inbox::default(), read_buffer: PyBuffer::get(read_buffer)? })
+    }
+
+    fn open(&mut self, connection: u32) -> PyResult<()> {
+        self.inner.open(Connection(connection)).map_err(invalid)
+    }
+
+    #[pyo3(signature = (connection, *, party, protocol_version, keep_alive_s, receive_maximum,
+                        maximum_packet_size_bytes, topic_alias_maximum, received))]
+    #[allow(clippy::too_many_arguments, reason = "they are the limits of one connection, by keyword in Python")]
+    fn accept(
+        &mut self,
+        connection: u32,
+        party: u32,
+        protocol_version: u8,
+        keep_alive_s: u16,
+        receive_maximum: u16,
+        maximum_packet_size_bytes: u32,
+        topic_alias_maximum: u16,
+        received: &[u8],
+    ) -> PyResult<()> {
+        let version = version(protocol_version)?;
+        let received = packet_identifiers(received)?;
+        let receiver = Receiver::new(version, receive_maximum, topic_alias_maximum, received);
+        let party = Party(party);
+        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        self.inner.accept(Connection(connection), acceptance).map_err(invalid)
+    }
+
+    fn close(&mut self, connection: u32) {
+        self.inner.close(Connection(connection));
+    }
+
+    fn feed(&mut self, py: Python<'_>, connection: u32, count: usize, now_us: u64) -> PyResult<usize> {
+        let cells = self.read_buffer.as_slice(py).and_then(|cells| cells.get(..count));
+        let cells =
+            cells.ok_or_else(|| PyValueError::new_err(format!("the read buffer does not hold {count} bytes")))?;
+        self.inner
+            .feed_with(Connection(connection), count, Timestamp(now_us), |target| {
+                target.extend(cells.iter().map(ReadOnlyCell::get));
+            })
+            .map_err(invalid)
+    }
+
+    fn decode(&mut self, py: Python<'_>, arrivals: &mut Arrivals) -> PyResult<Vec<(u32, packet::Packet)>> {
+        let events = self.inner.decode(&mut arrivals.inner);
+        events.into_iter().map(|(connection, event)| Ok((connection.0, packet::Packet::new(py, event)?))).collect()
+    }
+
+    fn release(&mut self, connection: u32) {
+        self.inner.release(Connection(connection));
+    }
+
+    fn received(&mut self, connection: u32) -> PyResult<Cow<'static, [u8]>> {
+        let received = self.inner.received(Connection(connection)).map_err(invalid)?;
+        Ok(received.into_iter().flat_map(u16::to_le_bytes).collect())
+    }
+
+    fn ready(&self) -> bool {
+        self.inner.ready()
+    }
+
+    fn settle(&mut self, arrivals: &Arrivals) {
+        self.inner.settle(&arrivals.inner);
+    }
+
+    fn silent(&self, now_us: u64) -> Vec<u32> {
+        self.inner.silent(Timestamp(now_us)).into_iter().map(|connection| connection.0).collect()
+    }
+
+    fn settled(&mut self, connection: u32, count: u32) {
+        self.inner.settled(Connection(connection), count);
+    }
+}
+
+/// Bytes that wait for each connection's socket, and the encoder.
+#[pyclass(module = "holdfast._kernel")]
+struct Outboxes {
+    inner: outbox::Outboxes,
+}
+
+#[pymethods]
+impl Outboxes {
+    #[new]
+    fn new() -> Outboxes {
+        Outboxes { inner: outbox::Outboxes::default() }
+    }
+
+    /// Topic aliases towards clients are never used, which the specification leaves to the sender (section 3.3.2.3.4).
+    #[pyo3(signature = (connection, *, protocol_version, maximum_packet_size_bytes, topic_alias_maximum, party))]
+    #[allow(unused_variables, reason = "the alias maximum is part of the boundary")]
+    fn open(
+        &mut self,
+        connection: u32,
+        protocol_version: u8,
+        maximum_packet_size_bytes: u32,
+        topic_alias_maximum: u16,
+        party: u32,
+    ) -> PyResult<()> {
+        let version = version(protocol_version)?;
+        self.inner.open(Connection(connection), version, maximum_packet_size_bytes, Party(party)).map_err(invalid)
+    }
+
+    fn close(&mut self, connection: u32) {
+        self.inner.close(Connection(connection));
+    }
+
+    fn write(&mut self, connection: u32, data: &[u8]) {
+        self.inner.write(Connection(connection), data);
+    }
+
+    fn set_writable(&mut self, connection: u32, writable: bool) {
+        self.inner.set_writable(Connection(connection), writable);
+    }
+
+    fn pass_through(&mut self, arrivals: &Arrivals) {
+        self.inner.pass_through(&arrivals.inner);
+    }
+
+    fn encode(&mut self, outgoing: &mut Outgoing, log: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
+        let _ = log;
+        self.inner.encode(&mut outgoing.inner, &mut NoMessages, Timestamp(now_us)).map_err(invalid)
+    }
+
+    fn refused(&mut self) -> Vec<(u32, u16)> {
+        let refused = self.inner.refused().into_iter();
+        refused.map(|(connection, packet_identifier)| (connection.0, packet_identifier)).collect()
+    }
+
+    fn take<'py>(&mut self, py: Python<'py>) -> Vec<(u32, Bound<'py, PyBytes>)> {
+        let mut taken = Vec::new();
+        self.inner.take(|connection, bytes| taken.push((connection.0, PyBytes::new(py, bytes))));
+        taken
+    }
+
+    fn waiting_bytes(&self, connection: u32) -> usize {
+        self.inner.waiting_bytes(Connection(connection))
+    }
+
+    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
+        let notices = self.inner.notices().into_iter();
+        notices
+            .map(|notice| (notice.party.0, reason(notice.kind), notice.first.0, notice.end.0, notice.count))
+            .collect()
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.inner.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("publishes_sent", counters.publishes_sent)?;
+        dict.set_item("acknowledgements_sent", counters.acknowledgements_sent)?;
+        dict.set_item("pings_answered", counters.pings_answered)?;
+        dict.set_item("bytes_encoded", counters.bytes_encoded)?;
+        dict.set_item("dropped_slow_reader", counters.dropped_slow_reader)?;
+        dict.set_item("dropped_too_large", counters.dropped_too_large)?;
+        dict.set_item("dropped_expired", counters.dropped_expired)?;
+        dict.set_item("dropped_retention", counters.dropped_retention)?;
+        Ok(dict)
+    }
+}
+
+fn reason(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::Expired => "expired",
+        NoticeKind::Overflow => "overflow",
+        NoticeKind::SlowReader => "slow_reader",
+        NoticeKind::TooLarge => "too_large",
+        NoticeKind::Retention => "retention",
+        NoticeKind::Refused => "refused",
+    }
+}
+
+/// Stands in for the log until it is there.
+struct NoMessages;
+
+impl Messages for NoMessages {
+    fn message(&mut self, _location: Location) -> KernelResult<Option<Message<'_>>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,229 @@
+//! What has arrived on all connections, decoded once a turn into one batch.
+//!
+//! Owns: the receiving side of every connection, and the arena that sockets' bytes are copied into once.
+//! Never: decides on a control packet; its connection is held until the caller has.
+//!
+//! Invariants:
+//! 1. Packets of one connection are decoded in order, and none while it is held.
+//! 2. A connection leaves at most its Maximum Packet Size and [`crate::limits::TURN_CONNECTION_BYTES_MAXIMUM`] undecoded.
+//!
+//! Flow: sockets -> inbox -> route. The first stage of a turn.
+
+use super::reception::{Acceptance, Event, Reception};
+use crate::error::{Error, Result};
+use crate::flow::{AcknowledgementKind, Arrivals, Fate};
+use crate::ids::{Connection, Timestamp};
+use crate::limits::{CONNECTIONS_MAXIMUM, TURN_BYTES_MAXIMUM};
+use std::mem;
+
+/// Bytes of one connection in the arena of the next turn.
+#[derive(Debug)]
+struct Piece {
+    connection: Connection,
+    start: usize,
+    end: usize,
+}
+
+/// The receiving side of all connections.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    receptions: Vec<Option<Box<Reception>>>,
+    /// What came since the last decode; becomes the arena of [`Arrivals`].
+    incoming: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// Connections whose backlog the next decode looks at.
+    queue: Vec<Connection>,
+}
+
+impl Inbox {
+    /// A new connection: CONNECT must come first.
+    pub fn open(&mut self, connection: Connection) -> Result<()> {
+        let index = index(connection);
+        if index >= CONNECTIONS_MAXIMUM {
+            return Err(Error::Invalid(format!("connection {index} is not below {CONNECTIONS_MAXIMUM}")));
+        }
+        self.close(connection);
+        if index >= self.receptions.len() {
+            self.receptions.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.receptions.get_mut(index) {
+            *slot = Some(Box::new(Reception::new(connection)));
+        }
+        Ok(())
+    }
+
+    /// CONNECT was accepted.
+    pub fn accept(&mut self, connection: Connection, acceptance: Acceptance) -> Result<()> {
+        self.reception(connection)?.accept(acceptance);
+        Ok(())
+    }
+
+    /// Forgets the connection and what waits of it.
+    pub fn close(&mut self, connection: Connection) {
+        let Some(slot) = self.receptions.get_mut(index(connection)) else { return };
+        let Some(reception) = slot.take() else { return };
+        if reception.fed_bytes > 0 {
+            self.pieces.retain(|piece| piece.connection != connection);
+        }
+        if reception.queued {
+            self.queue.retain(|queued| *queued != connection);
+        }
+    }
+
+    /// Takes `bytes`; returns how many bytes wait undecoded on this connection.
+    pub fn feed(&mut self, connection: Connection, bytes: &[u8], now: Timestamp) -> Result<usize> {
+        self.feed_with(connection, bytes.len(), now, |target| target.extend_from_slice(bytes))
+    }
+
+    /// The same, for bytes that only the caller can read: `fill` appends exactly `count` bytes.
+    pub fn feed_with(
+        &mut self,
+        connection: Connection,
+        count: usize,
+        now: Timestamp,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<usize> {
+        let full = self.incoming.len().saturating_add(count) > TURN_BYTES_MAXIMUM;
+        if full {
+            self.defer(connection);
+        }
+        let slot = self.receptions.get_mut(index(connection)).and_then(Option::as_mut);
+        let reception = slot.ok_or_else(|| unknown(connection))?;
+        reception.heard(now);
+        if reception.is_ended() || count == 0 {
+            return Ok(reception.waiting_bytes());
+        }
+        if reception.would_overfill(count) {
+            reception.overfill();
+            enqueue(&mut self.queue, reception, connection);
+        } else if reception.held || reception.queued {
+            fill(reception.backlog());
+        } else if full {
+            fill(reception.backlog());
+            enqueue(&mut self.queue, reception, connection);
+        } else {
+            let start = self.incoming.len();
+            fill(&mut self.incoming);
+            let end = self.incoming.len();
+            reception.fed_bytes += end - start;
+            match self.pieces.last_mut() {
+                Some(last) if last.connection == connection && last.end == start => last.end = end,
+                _ => self.pieces.push(Piece { connection, start, end }),
+            }
+        }
+        Ok(reception.waiting_bytes())
+    }
+
+    /// Decodes what has come into `arrivals`; returns control packets and faults, whose connections are held.
+    pub fn decode(&mut self, arrivals: &mut Arrivals) -> Vec<(Connection, Event)> {
+        arrivals.clear();
+        mem::swap(&mut arrivals.bytes, &mut self.incoming);
+        let mut events = Vec::new();
+        let mut pieces = mem::take(&mut self.pieces);
+        let mut queue = mem::take(&mut self.queue);
+        // Before the pieces: what is queued then is the next turn's.
+        for connection in queue.drain(..) {
+            if let Ok(reception) = self.reception(connection) {
+                reception.decode_backlog(arrivals, &mut events);
+                if reception.queued {
+                    self.queue.push(connection);
+                }
+            }
+        }
+        for piece in pieces.drain(..) {
+            if let Ok(reception) = self.reception(piece.connection) {
+                let was_queued = reception.queued;
+                reception.decode_piece(piece.start..piece.end, arrivals, &mut events);
+                if reception.queued && !was_queued {
+                    self.queue.push(piece.connection);
+                }
+            }
+        }
+        self.pieces = pieces;
+        events
+    }
+
+    /// What was held is decoded by the next [`Inbox::decode`].
+    pub fn release(&mut self, connection: Connection) {
+        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        reception.held = reception.is_ended();
+        if !reception.held && reception.waiting_bytes() > 0 {
+            enqueue(&mut self.queue, reception, connection);
+        }
+    }
+
+    /// Packet identifiers of QoS 2 messages of this connection that are not released.
+    pub fn received(&mut self, connection: Connection) -> Result<Vec<u16>> {
+        Ok(self.reception(connection)?.receiver.received().collect())
+    }
+
+    /// True if bytes wait on a connection that is not held.
+    pub fn ready(&self) -> bool {
+        !self.pieces.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Forgets the packet identifiers of refused messages and of PUBRELs.
+    pub fn settle(&mut self, arrivals: &Arrivals) {
+        let refused =
+            arrivals.publishes.iter().filter(|publish| publish.qos == 2 && matches!(publish.fate, Fate::Refused(_)));
+        let released = arrivals.acknowledgements.iter().filter(|packet| packet.kind == AcknowledgementKind::Pubrel);
+        let refused = refused.map(|publish| (publish.connection, publish.packet_identifier));
+        for (connection, packet_identifier) in
+            refused.chain(released.map(|packet| (packet.connection, packet.packet_identifier)))
+        {
+            if let Ok(reception) = self.reception(connection) {
+                reception.receiver.forget(packet_identifier);
+            }
+        }
+    }
+
+    /// Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22].
+    pub fn silent(&self, now: Timestamp) -> Vec<Connection> {
+        let open = (0..).map(Connection).zip(&self.receptions);
+        open.filter(|(_, slot)| slot.as_ref().is_some_and(|reception| reception.is_silent(now)))
+            .map(|(connection, _)| connection)
+            .collect()
+    }
+
+    /// `count` QoS 1 or 2 messages of this connection have been answered.
+    pub fn settled(&mut self, connection: Connection, count: u32) {
+        if let Ok(reception) = self.reception(connection) {
+            reception.receiver.answered(count);
+        }
+    }
+
+    fn reception(&mut self, connection: Connection) -> Result<&mut Reception> {
+        let slot = self.receptions.get_mut(index(connection)).and_then(Option::as_deref_mut);
+        slot.ok_or_else(|| unknown(connection))
+    }
+
+    /// The turn is full: moves what this connection has in it to its backlog, so that order is kept.
+    fn defer(&mut self, connection: Connection) {
+        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        if reception.fed_bytes == 0 {
+            return;
+        }
+        for piece in self.pieces.iter().filter(|piece| piece.connection == connection) {
+            let bytes = self.incoming.get(piece.start..piece.end).unwrap_or_default();
+            reception.backlog().extend_from_slice(bytes);
+        }
+        reception.fed_bytes = 0;
+        self.pieces.retain(|piece| piece.connection != connection);
+        enqueue(&mut self.queue, reception, connection);
+    }
+}
+
+fn enqueue(queue: &mut Vec<Connection>, reception: &mut Reception, connection: Connection) {
+    if !reception.queued {
+        reception.queued = true;
+        queue.push(connection);
+    }
+}
+
+fn unknown(connection: Connection) -> Error {
+    Error::Invalid(format!("connection {} is not open", connection.0))
+}
+
+fn index(connection: Connection) -> usize {
+    usize::try_from(connection.0).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,406 @@
+//! Bytes that wait for each connection's socket, and the encoder of the hot path.
+//!
+//! Owns: one buffer per connection that has something to send, and what was dropped because it could not be sent.
+//! Never: decides who gets a message; targets and deliveries come from route and dispatch.
+//!
+//! Invariants:
+//! 1. A connection that has nothing to send holds no buffer.
+//! 2. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
+//! 3. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
+//!
+//! Flow: route and dispatch -> outbox -> sockets. The last stage of a turn.
+
+use super::encode::put_acknowledgement;
+use super::publish::{Writing, WritingProperties};
+use super::Version;
+use crate::error::{Error, Result};
+use crate::flow::{Arrivals, Delivery, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Packet, Publish, Target};
+use crate::ids::{Connection, Offset, Party, Timestamp};
+use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
+use std::collections::BTreeMap;
+use std::mem;
+
+const PINGRESP: [u8; 2] = [0xD0, 0];
+
+/// The sending side of one connection.
+#[derive(Debug)]
+struct Outbox {
+    version: Version,
+    writable: bool,
+    /// It is in the list of those that have something to send.
+    listed: bool,
+    maximum_packet_size_bytes: usize,
+    party: Party,
+    bytes: Vec<u8>,
+}
+
+/// What was sent and dropped since the start.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub publishes_sent: u64,
+    pub acknowledgements_sent: u64,
+    pub pings_answered: u64,
+    pub bytes_encoded: u64,
+    pub dropped_slow_reader: u64,
+    pub dropped_too_large: u64,
+    pub dropped_expired: u64,
+    pub dropped_retention: u64,
+}
+
+/// The sending side of all connections.
+#[derive(Debug, Default)]
+pub struct Outboxes {
+    outboxes: Vec<Option<Outbox>>,
+    /// Connections whose outbox is not empty.
+    listed: Vec<Connection>,
+    /// Emptied buffers, for those that have something to send next.
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
+    /// The encodings of the message that is being passed through.
+    scratch: Vec<u8>,
+    refused: Vec<(Connection, u16)>,
+    dropped: BTreeMap<(Party, NoticeKind), u64>,
+    counters: Counters,
+}
+
+impl Outboxes {
+    /// A connection may be sent to, within its Maximum Packet Size.
+    pub fn open(
+        &mut self,
+        connection: Connection,
+        version: Version,
+        maximum_packet_size_bytes: u32,
+        party: Party,
+    ) -> Result<()> {
+        let index = index(connection);
+        if index >= CONNECTIONS_MAXIMUM {
+            return Err(Error::Invalid(format!("connection {index} is not below {CONNECTIONS_MAXIMUM}")));
+        }
+        self.close(connection);
+        if index >= self.outboxes.len() {
+            self.outboxes.resize_with(index + 1, || None);
+        }
+        let maximum_packet_size_bytes = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
+        if let Some(slot) = self.outboxes.get_mut(index) {
+            let (writable, listed, bytes) = (true, false, Vec::new());
+            *slot = Some(Outbox { version, writable, listed, maximum_packet_size_bytes, party, bytes });
+        }
+        Ok(())
+    }
+
+    /// Forgets the connection and what waits for it.
+    pub fn close(&mut self, connection: Connection) {
+        let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::take) else { return };
+        if outbox.listed {
+            self.listed.retain(|listed| *listed != connection);
+        }
+        self.keep_spare(outbox.bytes);
+    }
+
+    /// Appends encoded bytes; nothing happens if the connection is closed.
+    pub fn write(&mut self, connection: Connection, bytes: &[u8]) {
+        let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
+        if let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+            outbox.prepare(connection, listed, spare, spare_bytes);
+            outbox.bytes.extend_from_slice(bytes);
+            self.counters.bytes_encoded += count(bytes.len());
+        }
+    }
+
+    /// While a connection is not writable its bytes stay here.
+    pub fn set_writable(&mut self, connection: Connection, writable: bool) {
+        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+            outbox.writable = writable;
+        }
+    }
+
+    /// Bytes that wait for the connection's socket.
+    pub fn waiting_bytes(&self, connection: Connection) -> usize {
+        self.outboxes.get(index(connection)).and_then(Option::as_ref).map_or(0, |outbox| outbox.bytes.len())
+    }
+
+    /// Encodes the messages of this turn for targets that get them at QoS 0, and answers PINGREQ.
+    pub fn pass_through(&mut self, arrivals: &Arrivals) {
+        for publish in &arrivals.publishes {
+            if let (Fate::Accepted, Some(targets)) = (publish.fate, &publish.targets) {
+                self.pass(arrivals, publish, targets);
+            }
+        }
+        for connection in &arrivals.pings {
+            self.write(*connection, &PINGRESP);
+        }
+        self.counters.pings_answered += count(arrivals.pings.len());
+    }
+
+    /// One message to many targets: each of the few ways to write it is written once and then copied.
+    fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target]) {
+        let Outboxes { outboxes, listed, spare, spare_bytes, scratch, dropped, counters, .. } = self;
+        let source = Source::new(arrivals, publish);
+        let mut variants = Variants::default();
+        scratch.clear();
+        for target in targets {
+            let own = target.except == publish.publisher && target.except != Party(0);
+            if own || target.terms.qos.min(publish.qos) != 0 {
+                continue;
+            }
+            let Some(outbox) = outboxes.get_mut(index(target.connection)).and_then(Option::as_mut) else { continue };
+            let retain = publish.retain && target.terms.retain_as_published;
+            let identifiers = target.terms.identifiers.as_deref().unwrap_or_default();
+            let encoded = variants.encoded(scratch, &source.writing(outbox.version, retain, identifiers));
+            let refusal = if encoded.is_empty() || encoded.len() > outbox.maximum_packet_size_bytes {
+                Some(NoticeKind::TooLarge)
+            } else if outbox.bytes.len() + encoded.len() > OUTBOX_BYTES_MAXIMUM {
+                Some(NoticeKind::SlowReader)
+            } else {
+                None
+            };
+            if let Some(kind) = refusal {
+                drop_message(dropped, counters, outbox.party, kind);
+                continue;
+            }
+            outbox.prepare(target.connection, listed, spare, spare_bytes);
+            outbox.bytes.extend_from_slice(encoded);
+            counters.publishes_sent += 1;
+            counters.bytes_encoded += count(encoded.len());
+        }
+    }
+
+    /// Encodes stored messages, acknowledgements and bytes that waited; clears `outgoing`.
+    pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
+        for packet in outgoing.packets.drain(..) {
+            match packet {
+                Packet::Publish(delivery) => self.deliver(&delivery, messages, now)?,
+                Packet::Encoded(connection, bytes) => self.write(connection, &bytes),
+                Packet::Acknowledgement(acknowledgement) => {
+                    let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
+                    let connection = acknowledgement.connection;
+                    let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+                    outbox.prepare(connection, listed, spare, spare_bytes);
+                    let before = outbox.bytes.len();
+                    put_acknowledgement(&acknowledgement, outbox.version, &mut outbox.bytes);
+                    self.counters.bytes_encoded += count(outbox.bytes.len() - before);
+                    self.counters.acknowledgements_sent += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
+        let Outboxes { outboxes, listed, spare, spare_bytes, refused, dropped, counters, .. } = self;
+        let connection = delivery.connection;
+        let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { return Ok(()) };
+        let message = messages.message(delivery.location)?;
+        let before = outbox.bytes.len();
+        let refusal = match &message {
+            None => Some(NoticeKind::Retention),
+            Some(message) => {
+                outbox.prepare(connection, listed, spare, spare_bytes);
+                outbox.put(delivery, message, now).err()
+            }
+        };
+        match refusal {
+            None => {
+                counters.publishes_sent += 1;
+                counters.bytes_encoded += count(outbox.bytes.len() - before);
+            }
+            Some(kind) => {
+                drop_message(dropped, counters, outbox.party, kind);
+                if delivery.qos > 0 {
+                    refused.push((connection, delivery.packet_identifier));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deliveries at QoS 1 and 2 that were not sent since the last call, because the packet is too large for its
+    /// receiver or the message is gone: their packet identifiers are free again [MQTT-3.1.2-25].
+    pub fn refused(&mut self) -> Vec<(Connection, u16)> {
+        mem::take(&mut self.refused)
+    }
+
+    /// Hands all bytes of each writable connection to `send`, one call per connection.
+    pub fn take(&mut self, mut send: impl FnMut(Connection, &[u8])) {
+        let mut listed = mem::take(&mut self.listed);
+        listed.retain(|connection| {
+            let Some(outbox) = self.outboxes.get_mut(index(*connection)).and_then(Option::as_mut) else { return false };
+            if !outbox.writable {
+                return true;
+            }
+            outbox.listed = false;
+            let bytes = mem::take(&mut outbox.bytes);
+            if !bytes.is_empty() {
+                send(*connection, &bytes);
+            }
+            self.keep_spare(bytes);
+            false
+        });
+        self.listed = listed;
+    }
+
+    /// What was dropped since the last call. Messages of QoS 0 have no offset here.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        let dropped = mem::take(&mut self.dropped);
+        let notice = |((party, kind), count)| Notice { party, kind, first: Offset(0), end: Offset(0), count };
+        dropped.into_iter().map(notice).collect()
+    }
+
+    /// Totals since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn keep_spare(&mut self, mut bytes: Vec<u8>) {
+        let capacity = bytes.capacity();
+        if capacity > 0 && self.spare_bytes.saturating_add(capacity) <= OUTBOX_SPARE_BYTES_MAXIMUM {
+            bytes.clear();
+            self.spare_bytes += capacity;
+            self.spare.push(bytes);
+        }
+    }
+}
+
+impl Outbox {
+    /// Makes sure that it has a buffer and is in the list of those with something to send.
+    #[inline]
+    fn prepare(
+        &mut self,
+        connection: Connection,
+        listed: &mut Vec<Connection>,
+        spare: &mut Vec<Vec<u8>>,
+        spare_bytes: &mut usize,
+    ) {
+        if self.listed {
+            return;
+        }
+        self.listed = true;
+        listed.push(connection);
+        if let Some(buffer) = spare.pop() {
+            *spare_bytes = spare_bytes.saturating_sub(buffer.capacity());
+            self.bytes = buffer;
+        }
+    }
+
+    fn put(
+        &mut self,
+        delivery: &Delivery,
+        message: &Message<'_>,
+        now: Timestamp,
+    ) -> std::result::Result<(), NoticeKind> {
+        let expired = message.expires_at.is_some_and(|at| at <= now);
+        if expired && delivery.qos == 0 {
+            return Err(NoticeKind::Expired);
+        }
+        // At QoS 1 and 2 expiry was decided when the packet identifier was allotted; the interval is never 0.
+        let expiry_interval_s = message.expires_at.map(|at| {
+            let remaining_s = at.0.saturating_sub(now.0).div_ceil(1_000_000).max(1);
+            u32::try_from(remaining_s).unwrap_or(u32::MAX)
+        });
+        let identifiers = delivery.identifiers.as_deref().unwrap_or_default();
+        let properties = WritingProperties { expiry_interval_s, encoded: message.properties, identifiers };
+        let writing = Writing {
+            dup: delivery.dup,
+            qos: delivery.qos,
+            retain: delivery.retain,
+            packet_identifier: delivery.packet_identifier,
+            topic: message.topic,
+            payload: message.payload,
+            properties: (self.version == Version::V5).then_some(properties),
+        };
+        let size_bytes = writing.size_bytes();
+        if size_bytes > self.maximum_packet_size_bytes {
+            return Err(NoticeKind::TooLarge);
+        }
+        if delivery.qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {
+            return Err(NoticeKind::SlowReader);
+        }
+        writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)
+    }
+}
+
+/// The fields of a message that passes through.
+struct Source<'a> {
+    topic: &'a [u8],
+    payload: &'a [u8],
+    properties: &'a [u8],
+    expiry_interval_s: Option<u32>,
+}
+
+impl<'a> Source<'a> {
+    fn new(arrivals: &'a Arrivals, publish: &Publish) -> Source<'a> {
+        Source {
+            topic: arrivals.span(publish.topic),
+            payload: arrivals.span(publish.payload),
+            properties: arrivals.span(publish.properties),
+            expiry_interval_s: publish.expiry_interval_s,
+        }
+    }
+
+    #[inline]
+    fn writing(&self, version: Version, retain: bool, identifiers: &'a [u32]) -> Writing<'a> {
+        let expiry_interval_s = self.expiry_interval_s;
+        let properties = WritingProperties { expiry_interval_s, encoded: self.properties, identifiers };
+        Writing {
+            dup: false,
+            qos: 0,
+            retain,
+            packet_identifier: 0,
+            topic: self.topic,
+            payload: self.payload,
+            properties: (version == Version::V5).then_some(properties),
+        }
+    }
+}
+
+/// The ways in which one message has been written so far, each a range of the scratch buffer.
+#[derive(Default)]
+struct Variants {
+    /// Without subscription identifiers: for older versions and MQTT 5, each without and with RETAIN.
+    plain: [Option<(usize, usize)>; 4],
+}
+
+impl Variants {
+    /// The packet as bytes; empty if it cannot be written.
+    #[inline]
+    fn encoded<'a>(&mut self, scratch: &'a mut Vec<u8>, writing: &Writing<'_>) -> &'a [u8] {
+        let is_plain = writing.properties.is_none_or(|properties| properties.identifiers.is_empty());
+        let index = usize::from(writing.properties.is_some()) * 2 + usize::from(writing.retain);
+        let known = if is_plain { self.plain.get(index).copied().flatten() } else { None };
+        let (start, end) = known.unwrap_or_else(|| {
+            // Those with identifiers are written behind the plain ones, one over the other.
+            let start = self.plain.iter().flatten().map(|(_, end)| *end).max().unwrap_or_default();
+            scratch.truncate(start);
+            let end = if writing.write(scratch).is_ok() { scratch.len() } else { start };
+            if let (true, Some(slot)) = (is_plain, self.plain.get_mut(index)) {
+                *slot = Some((start, end));
+            }
+            (start, end)
+        });
+        scratch.get(start..end).unwrap_or_default()
+    }
+}
+
+fn drop_message(
+    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
+    counters: &mut Counters,
+    party: Party,
+    kind: NoticeKind,
+) {
+    *dropped.entry((party, kind)).or_default() += 1;
+    match kind {
+        NoticeKind::Expired => counters.dropped_expired += 1,
+        NoticeKind::TooLarge => counters.dropped_too_large += 1,
+        NoticeKind::SlowReader => counters.dropped_slow_reader += 1,
+        _ => counters.dropped_retention += 1,
+    }
+}
+
+fn count(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+fn index(connection: Connection) -> usize {
+    usize::try_from(connection.0).unwrap_or(usize::MAX)
+}

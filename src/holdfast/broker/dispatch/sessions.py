@@ -1,0 +1,340 @@
+"""Sessions: who is attached to which connection, and what stays when a connection ends.
+
+Owns: attached sessions, party numbers, and the session's control records. Never: closes a socket or
+encodes a packet; it says which connection was displaced, and ingress tells it so.
+
+Invariants:
+1. A client identifier is attached to at most one connection. Taking it over is one step: delivery
+   state, subscriptions and record pass on before anything else happens.
+2. A persistent session's record is appended before its CONNACK may leave, and says `connected` for
+   as long as it is: after a crash that is how we know whose connection ended with it.
+3. A session that has ended leaves nothing: record, subscriptions and delivery state are removed,
+   and its party number is never given out again.
+
+Flow: admission -> open -> (durable) -> attach -> ... -> close.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.queues import Cut, cut_to_limit, queue_at_rest
+from holdfast.broker.dispatch.wills import LOOPBACK_PARTY, DueWill, Wills
+from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import (
+    DELIVERY_STATE_REMOVED,
+    PARTY_COUNTER,
+    Loss,
+    Table,
+    format_session,
+    format_subscriptions,
+    parse_session,
+    parse_subscriptions,
+    party_key,
+)
+from holdfast.core.config import Config
+from holdfast.kernel import TRANSIENT_PARTY, received
+from holdfast.protocols.mqtt.handshake import Opening
+from holdfast.protocols.mqtt.session import Session, Subscription, rest
+from holdfast.protocols.mqtt.subscribe import without_past
+from holdfast.protocols.mqtt.will import Ending, plan_will
+
+PARTY_BLOCK = 1_024
+"""Party numbers set aside by one control record, so that a new session costs one record, not
+two."""
+SWEEP_SESSIONS_MAXIMUM = 1_000
+"""Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
+
+
+@dataclass(slots=True)
+class Attached:
+    """A session and the connection that holds it."""
+
+    session: Session
+    subscriptions: tuple[Subscription, ...]
+    connection: int
+    opening: Opening
+    queue: int | None = None
+    """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The outcome of a CONNECT that is accepted."""
+
+    attached: Attached
+    session_present: bool
+    displaced: Attached | None
+    """The connection that held the session before, to be told and closed."""
+    position: int | None
+    """CONNACK waits for the log to be durable up to here; `None`: it waits for nothing."""
+
+
+class Sessions:
+    """All sessions: attached ones here, those at rest in the control records."""
+
+    def __init__(
+        self,
+        config: Config,
+        kernel: KernelStages,
+        records: ControlRecords,
+        losses: Losses,
+        wills: Wills,
+    ) -> None:
+        self._config = config
+        self._records = records
+        self._log = kernel.log
+        self._inbox = kernel.inbox
+        self._dispatch = kernel.dispatch
+        self._subscriptions = Subscriptions(kernel)
+        self._losses = losses
+        self._wills = wills
+        self._by_client: dict[str, Attached] = {}
+        self._by_connection: dict[int, Attached] = {}
+        self._by_party: dict[int, Attached] = {}
+        self._next_party = int(records.get(Table.COUNTERS, PARTY_COUNTER) or b"1")
+        self._party_block_end = self._next_party
+        self._transient_parties = _transient_parties()
+
+    def of(self, connection: int) -> Attached | None:
+        """The session that a connection holds."""
+        return self._by_connection.get(connection)
+
+    def count(self) -> int:
+        """How many sessions are attached."""
+        return len(self._by_client)
+
+    def name_of(self, party: int) -> str:
+        """The client identifier of a party; empty for one that has gone."""
+        attached = self._by_party.get(party)
+        if attached is not None:
+            return attached.session.client_identifier
+        return self._records.refresh().client_of(party)
+
+    def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
+        """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
+        began = self._log.end_position()
+        client = opening.client_identifier
+        displaced = self._by_client.get(client)
+        if displaced is not None:
+            goes_on = displaced.session.persistent and not opening.clean_start
+            self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
+        known = self._known(client)
+        if known is not None and (opening.clean_start or known.expired(now_us)):
+            self.end(known, now_us)
+            known = None
+        if known is None:
+            session = self._new_session(opening, now_us)
+        else:
+            session = self._resumed(known, opening, now_us)
+        attached = Attached(session, self._subscriptions_of(session), connection, opening)
+        self._by_client[client] = attached
+        self._by_connection[connection] = attached
+        self._by_party[session.party] = attached
+        if is_durable(session):
+            self._put(session, now_us)
+        end = self._log.end_position()
+        return Opened(attached, known is not None, displaced, end if end > began else None)
+
+    def attach(self, attached: Attached, now_us: int) -> bytes:
+        """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
+        and not released."""
+        session = attached.session
+        opening = attached.opening
+        queue = queue_at_rest(self._log, session, attached.subscriptions)
+        if is_durable(session):
+            queue, cut = cut_to_limit(
+                self._log,
+                session.party,
+                queue,
+                maximum=self._config.queue_messages_maximum,
+                keep=self._config.queue_keep,
+            )
+            if cut is not None:
+                self._lose(session, cut, now_us)
+            if queue.subscriptions != attached.subscriptions:
+                self.resubscribe(attached, queue.subscriptions, now_us)
+        attached.queue = self._dispatch.attach(
+            attached.connection,
+            party=session.party,
+            state=queue.state,
+            subscriptions=[item.table() for item in queue.subscriptions],
+            receive_maximum=opening.receive_maximum,
+            mark=queue.mark,
+            end_offset=self._log.end_offset(),
+            entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
+        )
+        self._subscriptions.add(
+            attached.queue, attached.connection, session.party, queue.subscriptions
+        )
+        return received(queue.state) if queue.state else b""
+
+    def resubscribe(
+        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> int | None:
+        """The session has these subscriptions now; returns the log position at which that is
+        durable, or `None` if it ends with its connection."""
+        durable = is_durable(attached.session)
+        if attached.queue is not None:
+            # Who ends with the connection reads nothing again, so nothing past matters to it.
+            mark = self._dispatch.mark(attached.queue) if durable else self._log.end_offset()
+            subscriptions = without_past(subscriptions, mark)
+            self._subscriptions.read_by(attached.queue, subscriptions)
+        attached.subscriptions = subscriptions
+        if not durable:
+            return None
+        key = attached.session.client_identifier.encode()
+        value = format_subscriptions(subscriptions)
+        return self._records.put(Table.SUBSCRIPTIONS, key, value, now_us)
+
+    def keep_for(self, attached: Attached, expiry_s: int | None) -> None:
+        """DISCONNECT asked for another Session Expiry Interval."""
+        if attached.session.persistent or expiry_s == 0:
+            attached.session = replace(attached.session, expiry_s=expiry_s)
+
+    def close(self, attached: Attached, ending: Ending, now_us: int) -> None:
+        """The connection has ended so; the session goes to rest, or ends."""
+        session = attached.session
+        del self._by_client[session.client_identifier]
+        del self._by_connection[attached.connection]
+        del self._by_party[session.party]
+        if attached.queue is not None:
+            self._subscriptions.forget(attached.queue)
+            not_released = self._inbox.received(attached.connection)
+            state = self._dispatch.detach(attached.connection, not_released)
+            if is_durable(session):
+                self._records.put_delivery_state(party_key(session.party), state, now_us)
+        will_due_at_us = plan_will(session, ending, now_us)
+        if not is_durable(session):
+            if session.will is not None and will_due_at_us is not None:
+                self._wills.owe(DueWill(session.will, None, will_due_at_us))
+            return
+        session = rest(session, will_due_at_us=will_due_at_us, now_us=now_us)
+        if session.persistent and ending is not Ending.DISCARDED:
+            self._put(session, now_us)
+            self._publish_if_due(session, now_us)
+        else:
+            self.end(session, now_us)
+
+    def end(self, session: Session, now_us: int) -> None:
+        """Removes everything that a session at rest has (S2.14). A Will that was still to come is
+        published now: it does not outlive its session."""
+        if session.will is not None and session.will_due_at_us is not None:
+            due = DueWill(session.will, session.client_identifier, session.will_due_at_us)
+            self._wills.owe(due)
+        key = session.client_identifier.encode()
+        if self._records.get(Table.SUBSCRIPTIONS, key):
+            self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
+        self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
+        self._records.put(Table.SESSIONS, key, b"", now_us)
+
+    def recover(self, now_us: int) -> int:
+        """Sessions that were connected when the broker ended, which ended their connections;
+        returns how many. Their expiry and Will Delay count from now."""
+        count = 0
+        last = ""
+        while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):
+            for value in values:
+                session = parse_session(value)
+                due_at_us = plan_will(session, Ending.ABNORMAL, now_us)
+                self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
+                last = session.client_identifier
+            count += len(values)
+        return count
+
+    def sweep(self, now_us: int) -> None:
+        """Wills that are due and sessions that have expired."""
+        view = self._records.refresh()
+        for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
+            self._publish_if_due(parse_session(value), now_us)
+        for value in view.expired(now_us, SWEEP_SESSIONS_MAXIMUM):
+            self.end(parse_session(value), now_us)
+
+    def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
+        """The Will is in the log and comes off its session's record, unless that has changed."""
+        known = self._known(client_identifier)
+        if known is not None and known.will_due_at_us == due_at_us:
+            self._put(replace(known, will=None, will_due_at_us=None), now_us)
+
+    def all_attached(self) -> list[Attached]:
+        """Every attached session."""
+        return list(self._by_client.values())
+
+    def _publish_if_due(self, session: Session, now_us: int) -> None:
+        due_at_us = session.will_due_at_us
+        if session.will is not None and due_at_us is not None and due_at_us <= now_us:
+            self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
+
+    def _known(self, client: str) -> Session | None:
+        value = self._records.get(Table.SESSIONS, client.encode())
+        return parse_session(value) if value else None
+
+    def _subscriptions_of(self, session: Session) -> tuple[Subscription, ...]:
+        key = session.client_identifier.encode()
+        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+
+    def _new_session(self, opening: Opening, now_us: int) -> Session:
+        durable = opening.expiry_s != 0
+        return Session(
+            client_identifier=opening.client_identifier,
+            party=self._new_party(now_us) if durable else next(self._transient_parties),
+            protocol_version=opening.protocol_version,
+            created_at_offset=self._log.end_offset(),
+            expiry_s=opening.expiry_s,
+            connected=True,
+            will=opening.will,
+        )
+
+    def _resumed(self, known: Session, opening: Opening, now_us: int) -> Session:
+        # A Will whose time came before this connection is published; one that was still to come is
+        # not [MQTT-3.1.3-9].
+        self._publish_if_due(known, now_us)
+        return replace(
+            known,
+            protocol_version=opening.protocol_version,
+            expiry_s=opening.expiry_s,
+            connected=True,
+            expires_at_us=None,
+            will=opening.will,
+            will_due_at_us=None,
+        )
+
+    def _new_party(self, now_us: int) -> int:
+        party = self._next_party
+        assert party < TRANSIENT_PARTY, "party numbers are used up"
+        if party >= self._party_block_end:
+            self._party_block_end = party + PARTY_BLOCK
+            value = str(self._party_block_end).encode()
+            self._records.put(Table.COUNTERS, PARTY_COUNTER, value, now_us)
+        self._next_party += 1
+        return party
+
+    def _put(self, session: Session, now_us: int) -> None:
+        key = session.client_identifier.encode()
+        self._records.put(Table.SESSIONS, key, format_session(session), now_us)
+
+    def _lose(self, session: Session, cut: Cut, now_us: int) -> None:
+        self._losses.add(
+            Loss(
+                client_identifier=session.client_identifier,
+                party=session.party,
+                reason="overflow",
+                first_offset=cut.first_offset,
+                end_offset=cut.end_offset,
+                count=cut.count,
+                at_us=now_us,
+            )
+        )
+
+
+def is_durable(session: Session) -> bool:
+    """True if its delivery state is in the log: it is persistent, or was until this connection."""
+    return session.party < TRANSIENT_PARTY
+
+
+def _transient_parties() -> Iterator[int]:
+    # The numbers come round after two thousand million connections; none can still be in use then.
+    while True:
+        yield from range(LOOPBACK_PARTY + 1, 2**32)

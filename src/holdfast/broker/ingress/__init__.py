@@ -1,0 +1,1 @@
+"""Connections: sockets into the inbox, control packets to whoever decides, closing."""

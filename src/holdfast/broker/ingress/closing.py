@@ -1,0 +1,62 @@
+"""How connections end, and what the peer and its session are told.
+
+Owns: the order: the session goes to rest first, then the handle is freed, then the last words and
+the socket's end. An MQTT 5 peer is told why; older versions know no way to say it.
+"""
+
+from collections import Counter
+
+from holdfast.broker.dispatch.sessions import Sessions
+from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.kernel import encode_packet
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.will import Ending
+
+
+class Closing:
+    """Ends connections."""
+
+    def __init__(self, connections: Connections, sessions: Sessions, counts: Counter[str]) -> None:
+        self._connections = connections
+        self._sessions = sessions
+        self._counts = counts
+
+    def end(self, connection: Connection, ending: Ending, now_us: int) -> None:
+        """The peer has gone, or has sent DISCONNECT; there is nothing to tell it."""
+        self._rest(connection, ending, now_us)
+        self._connections.close(connection)
+
+    def expel(self, connection: Connection, reason_code: int, now_us: int) -> None:
+        """We end it: a fault, silence, or the end of the broker."""
+        self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        self._rest(connection, Ending.ABNORMAL, now_us)
+        self._connections.close(connection, _last_words(connection, reason_code))
+
+    def refused(self, handle: int, reason_code: int, now_us: int) -> None:
+        """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
+        no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they
+        are closed."""
+        connection = self._connections.get(handle)
+        if connection is not None and connection.protocol_version < 5:
+            self.expel(connection, reason_code, now_us)
+
+    def taken_over(self, handle: int) -> None:
+        """Its session has just passed to another connection [MQTT-3.1.4-3]."""
+        self._counts["sessions_taken_over"] += 1
+        connection = self._connections.get(handle)
+        if connection is not None:
+            words = _last_words(connection, ReasonCode.SESSION_TAKEN_OVER)
+            self._connections.close(connection, words)
+
+    def _rest(self, connection: Connection, ending: Ending, now_us: int) -> None:
+        attached = self._sessions.of(connection.handle)
+        if attached is not None:
+            self._sessions.close(attached, ending, now_us)
+
+
+def _last_words(connection: Connection, reason_code: int) -> bytes:
+    # Before CONNACK a server may send nothing else, so who has not got one is just cut off.
+    if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
+        return b""
+    fields = {"reason_code": reason_code, "properties": {}}
+    return encode_packet("disconnect", fields, protocol_version=5)

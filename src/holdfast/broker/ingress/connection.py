@@ -1,0 +1,278 @@
+"""One socket, and the table of all of them.
+
+Owns: transports, connection handles, and when a socket is read. Never: decodes, and has no task: a
+connection is a protocol object whose callbacks hand bytes to the inbox and ask for a turn.
+
+Invariants:
+1. A handle names one connection from `connection_made` until the turn that finishes it; handles are
+   given out again in the order in which they were freed, the longest unused first.
+2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
+3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting,
+   or while the disk is far behind; so what is not decoded and not committed is bounded.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable
+from enum import Enum
+
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.world import World
+from holdfast.core.config import Config
+from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
+
+READ_AHEAD_BYTES_MAXIMUM = 524_288
+"""What one connection may have waiting undecoded beyond one packet of the largest size: half of
+what the kernel would take before it calls it a fault, which leaves room for one more read."""
+UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
+"""What may wait for the disk before publishers are read no further: a third of a second of a disk
+that writes 200 MB a second, and the memory for it."""
+WRITE_AHEAD_BYTES = 262_144
+"""What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
+
+
+class Phase(Enum):
+    """How far a connection has come."""
+
+    NEW = "its CONNECT is not here yet"
+    ADMITTING = "its CONNECT was taken, and CONNACK waits for the disk"
+    ACCEPTED = "it has a session"
+    CLOSED = "its session is gone and its handle is free; the transport may still be writing"
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket."""
+
+    __slots__ = (
+        "_buffer",
+        "_connections",
+        "handle",
+        "opened_at_us",
+        "phase",
+        "protocol_version",
+        "transport",
+        "waiting_bytes",
+    )
+
+    def __init__(self, connections: "Connections", buffer: bytearray) -> None:
+        self._connections = connections
+        self._buffer = buffer
+        self.handle = 0
+        self.opened_at_us = 0
+        self.protocol_version = 0
+        self.phase = Phase.NEW
+        self.waiting_bytes = -1
+        """What the inbox held of it when we last looked, after the peer had closed."""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._connections.opened(self)
+
+    def get_buffer(self, _size_hint: int) -> bytearray:
+        """Everybody reads into the one buffer, which is empty again when `buffer_updated`
+        returns."""
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """`count` bytes have come."""
+        if self.phase is not Phase.CLOSED:
+            self._connections.fed(self, count)
+
+    def pause_writing(self) -> None:
+        """The peer does not read as fast as we write."""
+        self._connections.set_writable(self, False)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._connections.set_writable(self, True)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The socket is gone."""
+        self._connections.lost(self)
+
+
+class Connections:
+    """All sockets by handle."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        kernel: KernelStages,
+        schedule: Schedule,
+        counts: Counter[str],
+    ) -> None:
+        self._inbox = kernel.inbox
+        self._outboxes = kernel.outboxes
+        self._dispatch = kernel.dispatch
+        self._uncommitted_bytes = kernel.log.uncommitted_bytes
+        self._read_buffer = kernel.read_buffer
+        self._now_us = world.now_us
+        self._schedule = schedule.soon
+        self._connections_maximum = config.connections_maximum
+        self._packet_bytes_maximum = config.maximum_packet_size_bytes
+        self._counts = counts
+        self._by_handle: dict[int, Connection] = {}
+        self._free: deque[int] = deque()
+        self._next_handle = 1
+        self._paused: set[Connection] = set()
+        self._ended: set[Connection] = set()
+        self._pending: dict[Connection, None] = {}
+        self._closing: dict[Connection, int] = {}
+        self._drained: asyncio.Future[None] | None = None
+        self._congested = False
+
+    def make(self) -> Connection:
+        """A protocol for a socket that was accepted."""
+        return Connection(self, self._read_buffer)
+
+    def get(self, handle: int) -> Connection | None:
+        """The connection with this handle, if it is still there."""
+        return self._by_handle.get(handle)
+
+    def __len__(self) -> int:
+        return len(self._by_handle)
+
+    def opened(self, connection: Connection) -> None:
+        """Gives it a handle, or turns it away."""
+        full = len(self._by_handle) >= self._connections_maximum
+        if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
+            self._counts["connections_turned_away"] += 1
+            connection.phase = Phase.CLOSED
+            connection.transport.abort()
+            return
+        self._counts["connections_opened"] += 1
+        connection.handle = self._free.popleft() if self._free else self._next_handle
+        if connection.handle == self._next_handle:
+            self._next_handle += 1
+        connection.opened_at_us = self._now_us()
+        connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+        self._by_handle[connection.handle] = connection
+        self._pending[connection] = None
+        self._inbox.open(connection.handle)
+
+    def enter(self, connection: Connection, phase: Phase) -> None:
+        """It has come so far."""
+        connection.phase = phase
+        self._pending.pop(connection, None)
+
+    def fed(self, connection: Connection, count: int) -> None:
+        """`count` bytes of it are in the read buffer."""
+        waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
+        if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
+            connection.transport.pause_reading()
+            self._paused.add(connection)
+        self._schedule()
+
+    def set_writable(self, connection: Connection, writable: bool) -> None:
+        """Its socket takes bytes, or does not."""
+        if connection.phase is not Phase.ACCEPTED:
+            return
+        self._outboxes.set_writable(connection.handle, writable)
+        self._dispatch.set_writable(connection.handle, writable)
+        if writable:
+            self._schedule()
+
+    def lost(self, connection: Connection) -> None:
+        """The peer has closed, or the socket is broken; what it sent before still counts."""
+        self._closing.pop(connection, None)
+        self._paused.discard(connection)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if connection.phase is not Phase.CLOSED:
+            self._ended.add(connection)
+            self._schedule()
+
+    def is_paused(self, connection: Connection) -> bool:
+        """True if we do not read from it."""
+        return connection in self._paused
+
+    def write(self, batch: Iterable[tuple[int, bytes]]) -> None:
+        """One write per connection."""
+        for handle, data in batch:
+            connection = self._by_handle.get(handle)
+            if connection is not None:
+                connection.transport.write(data)
+
+    def resume(self) -> None:
+        """After a turn: reads on from whoever was paused and need not be any longer."""
+        self._congested = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        if self._congested or not self._paused:
+            return
+        now_us = self._now_us()
+        for connection in list(self._paused):
+            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if waiting_bytes <= self._read_ahead_bytes(connection):
+                self._paused.discard(connection)
+                connection.transport.resume_reading()
+
+    def finished(self) -> list[Connection]:
+        """After a turn: connections whose peer has gone and of which nothing more can be
+        decoded."""
+        if not self._ended:
+            return []
+        now_us = self._now_us()
+        finished = []
+        for connection in self._ended:
+            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if connection.phase is Phase.ADMITTING:
+                continue
+            if waiting_bytes in (0, connection.waiting_bytes):
+                finished.append(connection)
+            else:
+                connection.waiting_bytes = waiting_bytes
+                self._schedule()
+        return finished
+
+    def close(self, connection: Connection, last_words: bytes = b"") -> None:
+        """Forgets the connection; `last_words` and what was written before still go out."""
+        was_accepted = connection.phase is Phase.ACCEPTED
+        self.enter(connection, Phase.CLOSED)
+        self._paused.discard(connection)
+        self._ended.discard(connection)
+        self._by_handle.pop(connection.handle, None)
+        self._inbox.close(connection.handle)
+        if was_accepted:
+            self._outboxes.close(connection.handle)
+        self._free.append(connection.handle)
+        if last_words:
+            connection.transport.write(last_words)
+        if not connection.transport.is_closing():
+            self._closing[connection] = self._now_us()
+            connection.transport.close()
+
+    def overdue(self, *, opened_before_us: int) -> list[Connection]:
+        """Connections that have not been accepted although they were opened long ago."""
+        overdue = []
+        for connection in self._pending:
+            if connection.opened_at_us > opened_before_us:
+                break
+            overdue.append(connection)
+        return overdue
+
+    def abort_closing(self, *, closed_before_us: int) -> None:
+        """Ends connections that were closed long ago and whose peer does not take the rest."""
+        for connection, closed_at_us in list(self._closing.items()):
+            if closed_at_us > closed_before_us:
+                break
+            del self._closing[connection]
+            connection.transport.abort()
+
+    def all(self) -> list[Connection]:
+        """Every connection that has not been closed."""
+        return list(self._by_handle.values())
+
+    async def wait_closed(self) -> None:
+        """Returns when every closed connection has written what it had to."""
+        while self._closing:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def _read_ahead_bytes(self, connection: Connection) -> int:
+        if connection.phase is Phase.ACCEPTED:
+            return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
+        return READ_AHEAD_BYTES_MAXIMUM

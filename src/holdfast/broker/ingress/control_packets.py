@@ -1,0 +1,142 @@
+"""Control packets: each kind to whoever decides about it, and the answer back.
+
+Owns: what happens to a control packet. Never: sees PUBLISH, an acknowledgement or PINGREQ.
+
+Invariant: the inbox holds a connection from a control packet until it is released here, so packets
+of one client take effect in the order in which they were sent.
+
+Flow: Inbox.decode -> here -> admission, sessions, answers.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.ingress.admission import Admission
+from holdfast.broker.ingress.closing import Closing
+from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.route.retained import Retained
+from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.durability import Answers
+from holdfast.kernel import Packet, encode_packet
+from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
+from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
+from holdfast.protocols.mqtt.will import Ending
+
+
+class ControlPackets:
+    """Carries out what control packets ask for."""
+
+    def __init__(
+        self,
+        offer: Offer,
+        kernel: KernelStages,
+        connections: Connections,
+        admission: Admission,
+        closing: Closing,
+        sessions: Sessions,
+        counts: Counter[str],
+    ) -> None:
+        self._offer = offer
+        self._connections = connections
+        self._admission = admission
+        self._closing = closing
+        self._sessions = sessions
+        self._subscriptions = Subscriptions(kernel)
+        self._retained = Retained(kernel, counts)
+        self._answers = Answers(kernel)
+        self._inbox = kernel.inbox
+        self._log = kernel.log
+
+    def take(self, packets: Iterable[tuple[int, Packet]], now_us: int) -> None:
+        """Handles what this turn decoded."""
+        for handle, packet in packets:
+            connection = self._connections.get(handle)
+            # An earlier packet of this turn may have ended it: a takeover, for one.
+            if connection is not None:
+                self._take_one(connection, packet, now_us)
+
+    def _take_one(self, connection: Connection, packet: Packet, now_us: int) -> None:
+        attached = self._sessions.of(connection.handle)
+        fields = packet.fields
+        match packet.kind:
+            case "connect" if attached is None:
+                self._admission.connect(connection, parse_connect(fields), now_us)
+            case "subscribe" if attached is not None:
+                self._subscribe(attached, fields, now_us)
+                self._inbox.release(connection.handle)
+            case "unsubscribe" if attached is not None:
+                self._unsubscribe(attached, fields, now_us)
+                self._inbox.release(connection.handle)
+            case "disconnect" if attached is not None:
+                self._disconnect(connection, attached, fields, now_us)
+            case "fault":
+                self._fault(connection, fields, now_us)
+            case _:
+                # A second CONNECT [MQTT-3.1.0-2], AUTH without a method, or a server's packet.
+                self._closing.expel(connection, ReasonCode.PROTOCOL_ERROR, now_us)
+
+    def _subscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
+        version = attached.opening.protocol_version
+        queue = attached.queue
+        assert queue is not None, "the inbox holds a connection until it is attached"
+        outcome = plan_subscribe(
+            parse_subscribe(fields),
+            attached.subscriptions,
+            offset=self._log.end_offset(),
+            protocol_version=version,
+        )
+        position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
+        self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)
+        answer = {
+            "packet_identifier": fields["packet_identifier"],
+            "reason_codes": list(outcome.reason_codes),
+            "properties": {},
+        }
+        data = encode_packet("suback", answer, protocol_version=version)
+        self._answers.answer(attached.connection, data, position)
+        self._retained.send(queue, outcome.retained)
+
+    def _unsubscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
+        version = attached.opening.protocol_version
+        queue = attached.queue
+        assert queue is not None, "the inbox holds a connection until it is attached"
+        outcome = plan_unsubscribe(
+            fields["topic_filters"], attached.subscriptions, offset=self._log.end_offset()
+        )
+        self._subscriptions.remove(queue, outcome.removed)
+        position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
+        answer = {
+            "packet_identifier": fields["packet_identifier"],
+            "reason_codes": list(outcome.reason_codes),
+            "properties": {},
+        }
+        data = encode_packet("unsuback", answer, protocol_version=version)
+        self._answers.answer(attached.connection, data, position)
+
+    def _disconnect(
+        self, connection: Connection, attached: Attached, fields: dict[str, Any], now_us: int
+    ) -> None:
+        requested_s = fields["properties"].get("session_expiry_interval")
+        expiry_s = plan_disconnect_expiry_s(attached.opening, self._offer, requested_s)
+        if isinstance(expiry_s, Refusal):
+            self._closing.expel(connection, expiry_s.reason_code, now_us)
+            return
+        self._sessions.keep_for(attached, expiry_s)
+        # Anything but a normal end leaves the Will standing [MQTT-3.14.4-3].
+        normal = fields["reason_code"] == ReasonCode.SUCCESS
+        self._closing.end(connection, Ending.NORMAL if normal else Ending.ABNORMAL, now_us)
+
+    def _fault(self, connection: Connection, fields: dict[str, Any], now_us: int) -> None:
+        reason_code = fields["reason_code"]
+        if connection.phase is not Phase.NEW:
+            self._closing.expel(connection, reason_code, now_us)
+        elif fields["protocol_version"] is not None:
+            self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
+        else:
+            # Bytes that are no CONNECT of any version: there is no language to answer in.
+            self._closing.expel(connection, reason_code, now_us)

@@ -1,0 +1,1 @@
+"""Which attached queues get a message: the kernel's routes, as sessions change them."""

@@ -1,0 +1,50 @@
+"""A session's subscriptions as the kernel's tables: routes for what comes, terms for what is
+stored.
+
+Owns: that both kernel tables say the same. Never: decides what is granted.
+
+Invariant: routes hold exactly the subscriptions in force of attached queues.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.broker.stages import KernelStages
+from holdfast.protocols.mqtt.session import Subscription
+
+
+class Subscriptions:
+    """Keeps the routes and the queues' terms in step."""
+
+    def __init__(self, kernel: KernelStages) -> None:
+        self._routes = kernel.routes
+        self._dispatch = kernel.dispatch
+
+    def add(
+        self, queue: int, connection: int, party: int, subscriptions: Iterable[Subscription]
+    ) -> None:
+        """From now on the queue gets what these match; one to the same filter is replaced."""
+        for subscription in subscriptions:
+            if subscription.in_force:
+                self._routes.subscribe(
+                    queue,
+                    connection,
+                    party,
+                    subscription.topic_filter.encode(),
+                    qos=subscription.qos,
+                    no_local=subscription.no_local,
+                    retain_as_published=subscription.retain_as_published,
+                    identifier=subscription.identifier,
+                )
+
+    def remove(self, queue: int, topic_filters: Iterable[str]) -> None:
+        """The queue gets nothing more through these."""
+        for topic_filter in topic_filters:
+            self._routes.unsubscribe(queue, topic_filter.encode())
+
+    def read_by(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
+        """What the queue reads from the log, it reads on these terms."""
+        self._dispatch.subscribe(queue, [item.table() for item in subscriptions])
+
+    def forget(self, queue: int) -> None:
+        """The queue is no longer attached."""
+        self._routes.remove(queue)

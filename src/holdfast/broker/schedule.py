@@ -1,0 +1,50 @@
+"""When there is a next turn, and when there are no more.
+
+Owns: the one turn that is asked for, and the end. Never: knows what a turn does.
+
+Invariants:
+1. However often a turn is asked for, it runs once in an iteration of the loop.
+2. `ended` resolves once: with an error if the broker cannot go on, else when it is asked to stop.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Schedule:
+    """Asks the loop for turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asked = False
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.commit_ended = False
+        """A commit has ended since the last turn."""
+        self.turn: Callable[[], None]
+
+    def soon(self) -> None:
+        """There is something to do."""
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon(self._run)
+
+    def committed(self) -> None:
+        """A commit has ended."""
+        self.commit_ended = True
+        self.soon()
+
+    def stop(self) -> None:
+        """The broker is asked to stop."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """The broker cannot go on."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def _run(self) -> None:
+        self._asked = False
+        # After an error nothing may be acknowledged or written.
+        if not self.ended.done() or self.ended.exception() is None:
+            self.turn()

@@ -1,0 +1,141 @@
+"""The assembled broker: starts listening, answers for itself, and stops cleanly.
+
+Owns: the life of the whole. Never: does a stage's work.
+
+Invariants:
+1. When `stop` has returned everything acknowledged is durable, sessions are at rest with what they
+   have in flight, and the next start recovers from a checkpoint.
+2. After an error of the log nothing more is acknowledged or written; the next start recovers.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any
+
+from holdfast.broker.ingress.listener import listen
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.sweep import Sweep
+from holdfast.broker.turn import Stages, Turn
+from holdfast.broker.world import World
+from holdfast.core.config import Config
+from holdfast.core.limits import STOP_TIMEOUT_S
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """One broker."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        stages: Stages,
+        records: ControlRecords,
+        schedule: Schedule,
+        counts: Counter[str],
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._stages = stages
+        self._records = records
+        self._schedule = schedule
+        self._counts = counts
+        self._listener: asyncio.Server | None = None
+        self._turn = Turn(config, world, stages, schedule)
+        self._sweep = Sweep(config, world, stages, records, schedule)
+
+    async def start(self) -> None:
+        """Listens for MQTT, if that is configured. Raises `ListenError`."""
+        config = self._config
+        if config.mqtt_port is not None:
+            connections = self._stages.connections
+            self._listener = await listen(connections, config.host, config.mqtt_port)
+        self._sweep.start()
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where MQTT clients can connect."""
+        sockets = [] if self._listener is None else self._listener.sockets
+        return [socket.getsockname()[:2] for socket in sockets]
+
+    def request_stop(self) -> None:
+        """Lets `wait_ended` return."""
+        self._schedule.stop()
+
+    async def wait_ended(self) -> None:
+        """Returns when the broker was asked to stop; raises what it cannot go on after."""
+        await self._schedule.ended
+
+    def ready(self) -> bool:
+        """True while it serves."""
+        return not self._schedule.ended.done()
+
+    def durable_offset(self) -> int:
+        """Everything below is durable and may be read."""
+        return self._stages.kernel.log.durable_offset()
+
+    def statistics(self) -> dict[str, Any]:
+        """Numbers for people and monitors; totals count from the start."""
+        stages = self._stages
+        view = self._records.refresh()
+        return {
+            "connections": len(stages.connections),
+            "sessions_attached": stages.sessions.count(),
+            "sessions_recorded": view.session_count(),
+            "subscriptions": len(stages.kernel.routes),
+            "turns": self._turn.count,
+            "retained": stages.kernel.log.retained_count(),
+            "uncommitted_bytes": stages.kernel.log.uncommitted_bytes(),
+            "begin_offset": stages.kernel.log.begin_offset(),
+            "end_offset": stages.kernel.log.end_offset(),
+            "durable_offset": stages.kernel.log.durable_offset(),
+            "ingress": dict(self._counts),
+            "dispatch": stages.kernel.dispatch.counters(),
+            "egress": stages.kernel.outboxes.counters(),
+            "log": stages.kernel.log.statistics(),
+            "dropped": dict(stages.losses.by_reason),
+        }
+
+    async def stop(self) -> None:
+        """Stops listening, tells everybody, brings sessions to rest and the log to the disk."""
+        if self._listener is not None:
+            self._listener.close()
+        self._sweep.stop()
+        now_us = self._world.now_us()
+        # A last turn, so that what has arrived is not lost to who has sent it at QoS 0.
+        self._turn.run()
+        for connection in self._stages.connections.all():
+            self._stages.closing.expel(connection, ReasonCode.SERVER_SHUTTING_DOWN, now_us)
+        self._rest(now_us)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._stages.connections.wait_closed()
+        except TimeoutError:
+            self._stages.connections.abort_closing(closed_before_us=self._world.now_us())
+        self._stages.kernel.log.close()
+        log.info("stopped")
+
+    def abandon(self) -> None:
+        """Ends without another word to the disk: the log cannot be trusted to take it."""
+        if self._listener is not None:
+            self._listener.close()
+        self._sweep.stop()
+        for connection in self._stages.connections.all():
+            connection.transport.abort()
+
+    def _rest(self, now_us: int) -> None:
+        stages = self._stages
+        self._turn.run()
+        stages.commits.stop()
+        # The Wills of those who have just gone; each round makes room for the next.
+        while stages.wills.waiting():
+            stages.kernel.log.commit()
+            self._turn.run()
+        stages.losses.write(now_us)
+        stages.kernel.log.commit()
+        self._records.refresh()
+        stages.kernel.log.checkpoint(now_us)
+        self._records.close()

@@ -1,0 +1,103 @@
+"""Control records: written to the log, looked up in the view.
+
+Owns: what has been appended and is not in the view yet. Never: decides what a record means.
+
+Invariants:
+1. `get` answers with what was put last, whether or not the view has it yet.
+2. The view learns of a record from the log alone: running and recovering are the same code.
+3. What waits for the view is bounded: it is brought up to date when there is that much.
+
+Flow: sessions, losses -> log (truth) -> view (look-ups).
+"""
+
+import sqlite3
+from dataclasses import dataclass
+
+from holdfast.broker.store.tables import Table
+from holdfast.broker.store.view import View
+from holdfast.kernel import Log
+
+BATCH_RECORDS_MAXIMUM = 4_096
+"""Control records read from the log at once; a transaction of that size takes some milliseconds."""
+BEHIND_RECORDS_MAXIMUM = 16_384
+"""Records put that the view does not have yet: a bound for memory when sessions come in a storm."""
+
+
+@dataclass(slots=True)
+class _Ahead:
+    value: bytes
+    outstanding: int
+    """How many records of this key the view has not applied."""
+
+
+class ControlRecords:
+    """The one writer of control records of Python's tables."""
+
+    def __init__(self, log: Log, view: View) -> None:
+        self._log = log
+        self._view = view
+        self._ahead: dict[tuple[int, bytes], _Ahead] = {}
+
+    def recover(self, next_number: int) -> int:
+        """Brings the view in line with a log that was just opened; returns how many records it
+        read."""
+        try:
+            ahead = self._view.applied() >= max(next_number, 1)
+        except sqlite3.DatabaseError:
+            ahead = True
+        if ahead:
+            self._view.clear()
+        count = self._catch_up()
+        for table, key, number in self._view.in_force():
+            self._log.control_in_force(table, key, number)
+        return count
+
+    def put(self, table: Table, key: bytes, value: bytes, now_us: int) -> int:
+        """Appends a record, an empty `value` removing the key; returns the log position at which it
+        is durable. It has survived nothing before that."""
+        position = self._log.append_control(table, key, value, now_us)
+        ahead = self._ahead.get((table, key))
+        outstanding = 1 if ahead is None else ahead.outstanding + 1
+        self._ahead[table, key] = _Ahead(value, outstanding)
+        if len(self._ahead) >= BEHIND_RECORDS_MAXIMUM:
+            self.refresh()
+        return position
+
+    def put_delivery_state(self, key: bytes, value: bytes, now_us: int) -> int:
+        """Appends to the kernel's own table, which has no view."""
+        return self._log.append_control(Table.DELIVERY_STATE, key, value, now_us)
+
+    def get(self, table: Table, key: bytes) -> bytes:
+        """The newest value of a key; empty if there is none."""
+        ahead = self._ahead.get((table, key))
+        return self._view.get(table, key) if ahead is None else ahead.value
+
+    def refresh(self) -> View:
+        """The view, up to date."""
+        if self._ahead:
+            self._catch_up()
+        return self._view
+
+    def close(self) -> None:
+        """Closes the view."""
+        self._view.close()
+
+    def _catch_up(self) -> int:
+        count = 0
+        applied = self._view.applied()
+        while records := self._log.controls(applied + 1, BATCH_RECORDS_MAXIMUM):
+            self._view.apply(records)
+            for number, table, key, _value in records:
+                self._log.control_in_force(table, key, number)
+                self._forget(table, key)
+            applied = records[-1][0]
+            count += len(records)
+        return count
+
+    def _forget(self, table: int, key: bytes) -> None:
+        ahead = self._ahead.get((table, key))
+        if ahead is None:
+            return
+        ahead.outstanding -= 1
+        if ahead.outstanding == 0:
+            del self._ahead[table, key]

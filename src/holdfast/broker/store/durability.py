@@ -1,0 +1,58 @@
+"""What waits for the disk: the one place that decides when an answer may leave.
+
+"Acknowledged" means: what it acknowledges is in force after a crash at any later moment, as far as
+the setting `durability` promises (`fsync`: loss of power; `os`: death of this process; `memory`:
+none).
+
+1. PUBACK and PUBREC wait for the message, PUBCOMP for the released packet identifier, a PUBLISH of
+   QoS 2 to a subscriber for its packet identifier: the kernel holds them (`Dispatch.admit`,
+   `Dispatch.settle`), because there is one for every message.
+2. CONNACK waits for the control records that its session wrote: a new or changed persistent
+   session, the removal of an old one. Until it has left nothing else is sent or read (`Waiting`).
+3. SUBACK and UNSUBACK of a persistent session wait for its subscriptions (`answer`).
+4. Everything else waits for nothing: a subscriber's PUBACK, PINGRESP, QoS 0, and whatever belongs
+   to a session that ends with its connection.
+"""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from holdfast.broker.stages import KernelStages
+
+T = TypeVar("T")
+
+
+class Waiting(Generic[T]):
+    """Things to be done when the log is durable up to a position, in the order they came."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[int, T]] = deque()
+
+    def add(self, position: int, item: T) -> None:
+        """`item` waits for `position`, which is never below that of the item before it."""
+        self._items.append((position, item))
+
+    def take(self, durable_position: int) -> list[T]:
+        """What need not wait any longer."""
+        ready = []
+        while self._items and self._items[0][0] <= durable_position:
+            ready.append(self._items.popleft()[1])
+        return ready
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class Answers:
+    """SUBACK and UNSUBACK on their way out."""
+
+    def __init__(self, kernel: KernelStages) -> None:
+        self._dispatch = kernel.dispatch
+        self._outboxes = kernel.outboxes
+
+    def answer(self, connection: int, data: bytes, position: int | None) -> None:
+        """Sends `data` once the log is durable up to `position`; at once where that is `None`."""
+        if position is None:
+            self._outboxes.write(connection, data)
+        else:
+            self._dispatch.hold(connection, data, position)

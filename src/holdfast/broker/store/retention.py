@@ -1,0 +1,71 @@
+"""When old segments go, and what has to outlive them.
+
+Owns: when retention is due, and the list of cursors whose unread messages are carried along. Never:
+removes or copies a byte; the log does.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import parse_session, parse_subscriptions
+from holdfast.core.config import Config
+from holdfast.kernel import Log, state_mark
+
+AGE_PERIOD_US = 600_000_000
+"""How often the age of the oldest segment is looked at: messages are kept for days, so ten minutes
+more or less are nothing."""
+SIZE_PERIOD_US = 5_000_000
+"""How often the size of the log is looked at: a disk that writes 200 MB a second adds one
+gigabyte."""
+
+
+class Retention:
+    """Lets the log forget what is past its time."""
+
+    def __init__(self, config: Config, log: Log, records: ControlRecords, now_us: int) -> None:
+        self._config = config
+        self._log = log
+        self._records = records
+        self._age_at_us = now_us
+        self._size_at_us = now_us
+
+    def due(self, now_us: int) -> bool:
+        """True if it is time for `run`."""
+        if now_us >= self._age_at_us:
+            self._age_at_us = now_us + AGE_PERIOD_US
+            return True
+        if now_us >= self._size_at_us:
+            self._size_at_us = now_us + SIZE_PERIOD_US
+            maximum = self._config.retention_bytes
+            return maximum is not None and self._log.statistics()["bytes"] > maximum
+        return False
+
+    def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
+        """Removes what is past retention; `marks` are those of attached sessions, by party."""
+        assert self._config.retention_bytes is not None, "loading the settings works it out"
+        return self._log.retain(
+            maximum_age_us=self._config.retention_age_s * 1_000_000,
+            maximum_bytes=self._config.retention_bytes,
+            cursors=list(self._cursors(marks)),
+            now_us=now_us,
+        )
+
+    def _cursors(self, marks: dict[int, int]) -> Iterator[dict[str, Any]]:
+        for session_value, subscriptions_value in self._sessions():
+            session = parse_session(session_value)
+            subscriptions = parse_subscriptions(subscriptions_value)
+            mark = marks.get(session.party)
+            if mark is None:
+                state = self._log.delivery_state(session.party)
+                mark = state_mark(state) if state else session.created_at_offset
+            if subscriptions:
+                yield {
+                    "party": session.party,
+                    "mark": mark,
+                    "subscriptions": [item.table() for item in subscriptions],
+                    "messages_maximum": self._config.queue_messages_maximum,
+                }
+
+    def _sessions(self) -> Iterable[tuple[bytes, bytes]]:
+        return self._records.refresh().sessions()

@@ -1,0 +1,113 @@
+"""The tables of control records: their numbers, and how their values are written.
+
+Owns: the meaning of a control record's table, key and value; values are JSON, so that a person can
+read them in `holdfast log`. Never: appends or looks up.
+
+A number is never given to another table: old logs hold it.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+from holdfast.protocols.mqtt.packets import Will
+from holdfast.protocols.mqtt.session import Session, Subscription
+
+
+class Table(IntEnum):
+    """Control tables by number."""
+
+    DELIVERY_STATE = 0
+    """The kernel's: party (u32, little-endian) to what it has acknowledged and has in flight."""
+    SESSIONS = 1
+    """Client identifier to `Session`."""
+    SUBSCRIPTIONS = 2
+    """Client identifier to the list of its subscriptions, past ones that still matter included."""
+    LOSSES = 3
+    """Running number (u64, big-endian) to `Loss`."""
+    COUNTERS = 4
+    """Name to a number below which everything may have been given out."""
+
+
+DELIVERY_STATE_REMOVED = b"\x02"
+"""The value in table 0 that says: this party is gone."""
+PARTY_COUNTER = b"party"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Messages that will not be delivered to someone: a row of the loss ledger."""
+
+    client_identifier: str
+    party: int
+    reason: str
+    first_offset: int
+    """With `end_offset` the range they lie in; both 0 for messages that were never stored."""
+    end_offset: int
+    count: int
+    at_us: int
+
+
+def party_key(party: int) -> bytes:
+    """The key of a party in the kernel's own table."""
+    return party.to_bytes(4, "little")
+
+
+def format_session(session: Session) -> bytes:
+    """The value of a row in SESSIONS."""
+    return _format(asdict(session))
+
+
+def parse_session(value: bytes) -> Session:
+    """The inverse of `format_session`."""
+    fields = _parse(value)
+    will = fields["will"]
+    return Session(**{**fields, "will": None if will is None else _will(will)})
+
+
+def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
+    """The value of a row in SUBSCRIPTIONS; no subscriptions are no row."""
+    return _format([asdict(item) for item in subscriptions]) if subscriptions else b""
+
+
+def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
+    """The inverse of `format_subscriptions`."""
+    return tuple(Subscription(**item) for item in _parse(value)) if value else ()
+
+
+def format_loss(loss: Loss) -> bytes:
+    """The value of a row in LOSSES."""
+    return _format(asdict(loss))
+
+
+def parse_loss(value: bytes) -> Loss:
+    """The inverse of `format_loss`."""
+    return Loss(**_parse(value))
+
+
+def _will(fields: dict[str, Any]) -> Will:
+    properties = dict(fields["properties"])
+    if "user_property" in properties:
+        # JSON has no pairs.
+        properties["user_property"] = [tuple(pair) for pair in properties["user_property"]]
+    return Will(**{**fields, "properties": properties})
+
+
+def _format(value: object) -> bytes:
+    return json.dumps(value, default=_format_binary, separators=(",", ":")).encode()
+
+
+def _parse(value: bytes) -> Any:
+    return json.loads(value, object_hook=_parse_binary)
+
+
+def _format_binary(value: object) -> dict[str, str]:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a control record cannot hold a {type(value).__name__}")
+    return {"base64": b64encode(value).decode()}
+
+
+def _parse_binary(fields: dict[str, Any]) -> Any:
+    return b64decode(fields["base64"]) if fields.keys() == {"base64"} else fields

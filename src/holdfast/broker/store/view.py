@@ -1,0 +1,178 @@
+"""The SQLite view of control records: sessions at rest, subscriptions, the loss ledger.
+
+Owns: a copy of the newest value of every control record, and the number of the last one applied.
+Never: is the truth. It can be deleted, and is then made again from the log; nothing waits for it.
+
+Invariants:
+1. Every control record up to `applied` is in it, and none after.
+2. A view that knows of records that the log has lost is emptied, never believed.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+from holdfast.broker.store.tables import Table
+
+SCHEMA_VERSION = 1
+"""Another one, newer or older, means: empty it and read the log again."""
+
+_SCHEMA = """
+CREATE TABLE applied (number INTEGER NOT NULL);
+INSERT INTO applied VALUES (0);
+CREATE TABLE sessions (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    party INTEGER GENERATED ALWAYS AS (json_extract(value, '$.party')) VIRTUAL,
+    connected INTEGER GENERATED ALWAYS AS (json_extract(value, '$.connected')) VIRTUAL,
+    expires_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.expires_at_us')) VIRTUAL,
+    will_due_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.will_due_at_us')) VIRTUAL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX sessions_by_party ON sessions (party);
+CREATE INDEX sessions_connected ON sessions (key) WHERE connected;
+CREATE INDEX sessions_by_expiry ON sessions (expires_at_us) WHERE expires_at_us IS NOT NULL;
+CREATE INDEX sessions_by_will ON sessions (will_due_at_us) WHERE will_due_at_us IS NOT NULL;
+CREATE TABLE subscriptions (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE losses (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE counters (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+_NAMES = {
+    Table.SESSIONS: "sessions",
+    Table.SUBSCRIPTIONS: "subscriptions",
+    Table.LOSSES: "losses",
+    Table.COUNTERS: "counters",
+}
+_PUT = {
+    table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
+    for table, name in _NAMES.items()
+}
+_REMOVE = {table: f"DELETE FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
+_GET = {table: f"SELECT value FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
+
+
+class View:
+    """One SQLite database, held by one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        # A view that has lost its last transactions is merely behind; the log is what is synced.
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        if self._one("PRAGMA user_version") != SCHEMA_VERSION:
+            self.clear()
+
+    def clear(self) -> None:
+        """Empties the view; it has applied nothing."""
+        rows = self._database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+        for (name,) in rows:
+            self._database.execute(f'DROP TABLE "{name}"')
+        self._database.executescript(_SCHEMA)
+        self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def applied(self) -> int:
+        """The number of the last control record in the view; 0 if there is none."""
+        return self._one("SELECT number FROM applied")
+
+    def apply(self, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
+        """Takes over control records (number, table, key, value), in one transaction."""
+        last = 0
+        with closing(self._database.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            for number, table, key, value in records:
+                # A table that a newer version wrote is not ours to show, and does no harm.
+                if table in _NAMES and value:
+                    cursor.execute(_PUT[Table(table)], (key, value.decode(), number))
+                elif table in _NAMES:
+                    cursor.execute(_REMOVE[Table(table)], (key,))
+                last = number
+            cursor.execute("UPDATE applied SET number = max(number, ?)", (last,))
+            cursor.execute("COMMIT")
+
+    def get(self, table: Table, key: bytes) -> bytes:
+        """The newest value; empty if there is none."""
+        row = self._database.execute(_GET[table], (key,)).fetchone()
+        return b"" if row is None else row[0].encode()
+
+    def in_force(self) -> Iterator[tuple[int, bytes, int]]:
+        """Table, key and number of every control record in force."""
+        for table, name in _NAMES.items():
+            query = f"SELECT key, number FROM {name}"  # noqa: S608
+            for key, number in self._database.execute(query):
+                yield table, key, number
+
+    def sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every session's value, and that of its subscriptions."""
+        query = (
+            "SELECT sessions.value, coalesce(subscriptions.value, '')"
+            " FROM sessions LEFT JOIN subscriptions USING (key)"
+        )
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
+    def client_of(self, party: int) -> str:
+        """The client identifier of a party; empty if it has no session."""
+        query = "SELECT key FROM sessions WHERE party = ?"
+        row = self._database.execute(query, (party,)).fetchone()
+        return "" if row is None else row[0].decode()
+
+    def session_count(self) -> int:
+        """How many sessions are recorded."""
+        return self._one("SELECT count(*) FROM sessions")
+
+    def connected(self, after: bytes, limit: int) -> list[bytes]:
+        """Sessions (their values) that are recorded as connected, in the order of their keys."""
+        return self._values(
+            "SELECT value FROM sessions WHERE connected AND key > ? ORDER BY key LIMIT ?",
+            after,
+            limit,
+        )
+
+    def expired(self, now_us: int, limit: int) -> list[bytes]:
+        """Sessions whose time has come, the earliest first."""
+        return self._values(
+            "SELECT value FROM sessions WHERE expires_at_us <= ? ORDER BY expires_at_us LIMIT ?",
+            now_us,
+            limit,
+        )
+
+    def wills_due(self, now_us: int, limit: int) -> list[bytes]:
+        """Sessions whose Will is due, the earliest first."""
+        return self._values(
+            "SELECT value FROM sessions WHERE will_due_at_us <= ? ORDER BY will_due_at_us LIMIT ?",
+            now_us,
+            limit,
+        )
+
+    def loss_count(self) -> int:
+        """How many rows the loss ledger has."""
+        return self._one("SELECT count(*) FROM losses")
+
+    def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Key and value of the oldest rows of the loss ledger."""
+        rows = self._database.execute(
+            "SELECT key, value FROM losses ORDER BY key LIMIT ?", (limit,)
+        )
+        return [(key, value.encode()) for key, value in rows]
+
+    def last_loss(self) -> int:
+        """The highest number a row of the loss ledger has; 0 if there is none."""
+        key = self._database.execute("SELECT max(key) FROM losses").fetchone()[0]
+        return 0 if key is None else int.from_bytes(key, "big")
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._database.close()
+
+    def _one(self, query: str) -> int:
+        number: int = self._database.execute(query).fetchone()[0]
+        return number
+
+    def _values(self, query: str, *arguments: int | bytes) -> list[bytes]:
+        return [value.encode() for (value,) in self._database.execute(query, arguments)]

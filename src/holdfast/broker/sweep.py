@@ -1,0 +1,115 @@
+"""What happens once a second: everything that a moment in time decides, in one timer.
+
+Owns: the period. A timer for each connection would cost more than looking at all of them; a second
+is the unit of every interval in MQTT.
+"""
+
+import asyncio
+import logging
+
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.retention import Retention
+from holdfast.broker.store.tables import Loss
+from holdfast.broker.turn import Stages
+from holdfast.broker.world import World
+from holdfast.core.config import Config
+from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+SECOND_US = 1_000_000
+
+
+class Sweep:
+    """Keep Alive, deadlines, expiry, Wills, losses, retention, checkpoints."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        stages: Stages,
+        records: ControlRecords,
+        schedule: Schedule,
+    ) -> None:
+        self._stages = stages
+        self._config = config
+        self._records = records
+        self._schedule = schedule
+        self._now_us = world.now_us
+        self._retention = Retention(config, stages.kernel.log, records, world.now_us())
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Sweeps every second from now on."""
+        self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)
+
+    def stop(self) -> None:
+        """Sweeps no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tick(self) -> None:
+        try:
+            self.run(self._now_us())
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.
+            self._schedule.fail(error)
+            return
+        self.start()
+
+    def run(self, now_us: int) -> None:
+        """One sweep."""
+        self._connections(now_us)
+        self._stages.sessions.sweep(now_us)
+        self._stages.losses.write(now_us)
+        self._stages.losses.trim(now_us)
+        self._store(now_us)
+        # Acknowledgement progress that nobody waits for is a second old at most.
+        self._stages.commits.wake()
+        self._schedule.soon()
+
+    def _connections(self, now_us: int) -> None:
+        connections, closing = self._stages.connections, self._stages.closing
+        for handle in self._stages.kernel.inbox.silent(now_us):
+            connection = connections.get(handle)
+            # Who is not read by us cannot be heard.
+            if connection is not None and not connections.is_paused(connection):
+                closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+        for connection in connections.overdue(
+            opened_before_us=now_us - CONNECT_TIMEOUT_S * SECOND_US
+        ):
+            closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+        connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
+
+    def _store(self, now_us: int) -> None:
+        if self._retention.due(now_us):
+            self._retain(now_us)
+        if self._stages.kernel.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:
+            self._records.refresh()
+            self._stages.kernel.log.checkpoint(now_us)
+
+    def _retain(self, now_us: int) -> None:
+        dispatch, sessions, losses = (
+            self._stages.kernel.dispatch,
+            self._stages.sessions,
+            self._stages.losses,
+        )
+        marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
+        outcome = self._retention.run(marks, now_us)
+        if outcome["removed"]:
+            fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
+            log.info("segments removed", extra={"fields": fields})
+        for party, first, end, count in outcome["losses"]:
+            losses.add(
+                Loss(
+                    client_identifier=sessions.name_of(party),
+                    party=party,
+                    reason="retention",
+                    first_offset=first,
+                    end_offset=end,
+                    count=count,
+                    at_us=now_us,
+                )
+            )

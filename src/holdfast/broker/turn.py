@@ -1,0 +1,125 @@
+"""What happens in one turn of the loop: the stages, in order. This is the path of a message.
+
+Owns: the order, and when there is a next turn. Never: looks into a batch.
+
+A turn is asked for when bytes have come, when a commit has ended, when a socket takes bytes again,
+and when a stage says that it has more to do. However often it is asked for, there is one turn in an
+iteration of the loop; it makes as many calls for ten messages as for ten thousand, and one write
+for each connection that has something to send.
+
+    sockets -> inbox -> routes -> log -> dispatch -> outboxes -> sockets
+"""
+
+from dataclasses import dataclass
+
+from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.sessions import Sessions
+from holdfast.broker.dispatch.wills import LOOPBACK, Wills
+from holdfast.broker.ingress.admission import Admission
+from holdfast.broker.ingress.closing import Closing
+from holdfast.broker.ingress.connection import Connections
+from holdfast.broker.ingress.control_packets import ControlPackets
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.world import Commits, World
+from holdfast.core.config import Config
+from holdfast.kernel import Arrivals, Outgoing
+from holdfast.protocols.mqtt.will import Ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Everything that a turn calls: the kernel's stages, and who decides between them."""
+
+    kernel: KernelStages
+    connections: Connections
+    control_packets: ControlPackets
+    admission: Admission
+    closing: Closing
+    sessions: Sessions
+    wills: Wills
+    losses: Losses
+    commits: Commits
+
+
+class Turn:
+    """The stages in order."""
+
+    def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
+        self._stages = stages
+        self._schedule = schedule
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
+        self._now_us = world.now_us
+        self._arrivals = Arrivals()
+        self._outgoing = Outgoing()
+        self.count = 0
+        schedule.turn = self.run
+
+    def run(self) -> None:
+        """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
+        recovers."""
+        try:
+            self.stages_in_order(self._now_us())
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.
+            self._schedule.fail(error)
+
+    def stages_in_order(self, now_us: int) -> None:
+        """Take in what has come, store it, give out what has become durable."""
+        kernel, stages = self._stages.kernel, self._stages
+        arrivals, outgoing = self._arrivals, self._outgoing
+        self.count += 1
+        if self._schedule.commit_ended:
+            self._schedule.commit_ended = False
+            stages.commits.collect()
+        stages.admission.durable(kernel.log.durable_position(), now_us)
+        stages.wills.feed(now_us)
+
+        control_packets = kernel.inbox.decode(arrivals)
+        kernel.routes.route(arrivals)
+        kernel.log.append(arrivals, self._store_all, now_us)
+        kernel.inbox.settle(arrivals)
+        kernel.outboxes.pass_through(arrivals)
+        kernel.dispatch.admit(arrivals, kernel.log.end_position())
+        stages.wills.appended(stages.sessions.will_appended, now_us)
+        if control_packets:
+            stages.control_packets.take(control_packets, now_us)
+
+        durable_offset = kernel.log.durable_offset()
+        kernel.dispatch.settle(durable_offset, kernel.log.durable_position(), outgoing)
+        scans = kernel.dispatch.hungry(durable_offset)
+        if scans:
+            kernel.log.scan(scans)
+            kernel.dispatch.feed(scans)
+        kernel.dispatch.allot(outgoing, now_us)
+        kernel.dispatch.remember(kernel.log, now_us)
+        kernel.outboxes.encode(outgoing, kernel.log, now_us)
+        stages.connections.write(kernel.outboxes.take())
+
+        self._exceptions(now_us)
+        self._next_turn()
+
+    def _exceptions(self, now_us: int) -> None:
+        """What came up: answers that free a window, refusals, losses, peers that have gone."""
+        kernel, stages = self._stages.kernel, self._stages
+        for connection, count in kernel.dispatch.answered():
+            kernel.inbox.settled(connection, count)
+            if connection == LOOPBACK:
+                stages.wills.answered(count)
+        for connection, packet_identifier in kernel.outboxes.refused():
+            kernel.dispatch.refuse(connection, packet_identifier)
+        for connection, reason_code in kernel.dispatch.refused():
+            stages.closing.refused(connection, reason_code, now_us)
+        stages.losses.note(kernel.dispatch.notices(), stages.sessions.name_of, now_us)
+        stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
+        for gone in stages.connections.finished():
+            stages.closing.end(gone, Ending.ABNORMAL, now_us)
+
+    def _next_turn(self) -> None:
+        """Wakes the committer if somebody waits for the disk, and asks for another turn if a stage
+        has more to do. Acknowledgement progress waits for company, or for the next sweep."""
+        kernel, stages = self._stages.kernel, self._stages
+        stages.connections.resume()
+        if kernel.dispatch.awaits_commit() or stages.admission.waits():
+            stages.commits.wake()
+        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.wills.waiting():
+            self._schedule.soon()

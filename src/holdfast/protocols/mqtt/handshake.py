@@ -1,0 +1,152 @@
+"""CONNECT in, a decision out: refused with a reason code, or accepted on these terms.
+
+Owns: client identifiers, the limits both sides get, and what CONNACK says. Never: knows whether a
+session exists; who carries the decision out tells `connack` that.
+
+Flow: packets -> here -> session, CONNACK.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.core.limits import CLIENT_IDENTIFIER_BYTES_MAXIMUM
+from holdfast.kernel import is_valid_topic_name
+from holdfast.protocols.mqtt.packets import Connect, Will
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import SESSION_EXPIRY_NEVER, SessionPolicy, plan_expiry_s
+
+RECEIVE_MAXIMUM_DEFAULT: Final = 65_535
+"""What a side may have in flight where it was told nothing [MQTT 5 section 3.1.2.11.3]."""
+PACKET_SIZE_BYTES_MAXIMUM: Final = 268_435_460
+"""The largest packet the protocol can express: five bytes of header and 268 435 455 more."""
+ASSIGNED_ENTROPY_BYTES: Final = 16
+"""As many random bytes as make two assigned identifiers the same only in theory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What this server grants every client."""
+
+    receive_maximum: int
+    maximum_packet_size_bytes: int
+    topic_alias_maximum: int
+    keep_alive_maximum_s: int
+    sessions: SessionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """CONNECT is answered with this, and the connection is closed."""
+
+    reason_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """CONNECT is accepted on these terms."""
+
+    client_identifier: str
+    identifier_assigned: bool
+    protocol_version: int
+    clean_start: bool
+    requested_expiry_s: int | None
+    expiry_s: int | None
+    """How long the session is kept after the connection; 0 not at all, `None` for ever."""
+    requested_keep_alive_s: int
+    keep_alive_s: int
+    will: Will | None
+    receive_maximum: int
+    """What may be in flight to the client, and what follows likewise."""
+    maximum_packet_size_bytes: int
+    topic_alias_maximum: int
+
+
+def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | Refusal:
+    """Decide about a CONNECT; `entropy` makes the identifier of a client that has none."""
+    if "authentication_method" in connect.properties:
+        # No method is offered, so none can be continued [MQTT 5 section 4.12].
+        return Refusal(ReasonCode.BAD_AUTHENTICATION_METHOD)
+    if not _is_acceptable_identifier(connect):
+        return Refusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
+    if connect.will is not None and not is_valid_topic_name(connect.will.topic_name.encode()):
+        return Refusal(ReasonCode.TOPIC_NAME_INVALID)
+    assigned = connect.client_identifier == ""
+    requested_s = connect.properties.get("session_expiry_interval")
+    return Opening(
+        client_identifier=f"holdfast-{entropy.hex()}" if assigned else connect.client_identifier,
+        identifier_assigned=assigned,
+        protocol_version=connect.protocol_version,
+        clean_start=connect.clean_start,
+        requested_expiry_s=requested_s,
+        expiry_s=plan_expiry_s(
+            offer.sessions,
+            protocol_version=connect.protocol_version,
+            clean_start=connect.clean_start,
+            requested_s=requested_s,
+        ),
+        requested_keep_alive_s=connect.keep_alive_s,
+        keep_alive_s=_keep_alive_s(connect, offer),
+        will=connect.will,
+        receive_maximum=connect.properties.get("receive_maximum", RECEIVE_MAXIMUM_DEFAULT),
+        maximum_packet_size_bytes=connect.properties.get(
+            "maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM
+        ),
+        topic_alias_maximum=connect.properties.get("topic_alias_maximum", 0),
+    )
+
+
+def connack(opening: Opening, offer: Offer, *, session_present: bool) -> dict[str, Any]:
+    """The fields of the CONNACK that accepts `opening`; says nothing that is the default anyway."""
+    properties: dict[str, Any] = {"shared_subscription_available": 0}
+    if opening.identifier_assigned:
+        properties["assigned_client_identifier"] = opening.client_identifier
+    expiry_s = SESSION_EXPIRY_NEVER if opening.expiry_s is None else opening.expiry_s
+    if expiry_s != (opening.requested_expiry_s or 0):
+        properties["session_expiry_interval"] = min(expiry_s, SESSION_EXPIRY_NEVER)
+    if opening.keep_alive_s != opening.requested_keep_alive_s:
+        properties["server_keep_alive"] = opening.keep_alive_s
+    if offer.receive_maximum != RECEIVE_MAXIMUM_DEFAULT:
+        properties["receive_maximum"] = offer.receive_maximum
+    if offer.maximum_packet_size_bytes < PACKET_SIZE_BYTES_MAXIMUM:
+        properties["maximum_packet_size"] = offer.maximum_packet_size_bytes
+    if offer.topic_alias_maximum:
+        properties["topic_alias_maximum"] = offer.topic_alias_maximum
+    return {
+        "session_present": session_present,
+        "reason_code": ReasonCode.SUCCESS,
+        # Older versions have no properties; the encoder leaves them out.
+        "properties": properties,
+    }
+
+
+def refused(refusal: Refusal) -> dict[str, Any]:
+    """The fields of the CONNACK that refuses."""
+    return {"session_present": False, "reason_code": refusal.reason_code, "properties": {}}
+
+
+def plan_disconnect_expiry_s(
+    opening: Opening, offer: Offer, requested_s: int | None
+) -> int | Refusal | None:
+    """How long the session is kept after a DISCONNECT that asks for this, or a protocol error."""
+    if requested_s is None:
+        return opening.expiry_s
+    if requested_s and not opening.requested_expiry_s:
+        return Refusal(ReasonCode.PROTOCOL_ERROR)  # [MQTT-3.1.2-23], section 3.14.2.2.2
+    return min(requested_s, offer.sessions.expiry_maximum_s)
+
+
+def _is_acceptable_identifier(connect: Connect) -> bool:
+    size_bytes = len(connect.client_identifier.encode())
+    if size_bytes:
+        return size_bytes <= CLIENT_IDENTIFIER_BYTES_MAXIMUM
+    if connect.protocol_version == 3:
+        return False  # MQTT 3.1 asks for 1 to 23 characters.
+    # A session that nobody could come back to [MQTT-3.1.3-8]; MQTT 5 tells the client its name.
+    return connect.protocol_version == 5 or connect.clean_start
+
+
+def _keep_alive_s(connect: Connect, offer: Offer) -> int:
+    # Only MQTT 5 can be told another Keep Alive than it asked for [MQTT-3.1.2-21]; 0 stays off.
+    if connect.protocol_version < 5:
+        return connect.keep_alive_s
+    return min(connect.keep_alive_s, offer.keep_alive_maximum_s)

@@ -1,0 +1,135 @@
+"""SUBSCRIBE and UNSUBSCRIBE in; reason codes and the session's new subscriptions out.
+
+Owns: what is granted, which subscription replaces which, and whose retained messages are due.
+Never: stores or routes.
+
+Invariants:
+1. At most one subscription per filter is in force.
+2. A subscription that is replaced by different terms ends where the new one begins, so that what
+   was stored before is delivered on the terms that held then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.core.limits import SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.kernel import is_valid_topic_filter
+from holdfast.protocols.mqtt.packets import SubscriptionRequest
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import Subscription
+
+SHARED_PREFIX: Final = "$share/"
+RETAIN_ALWAYS: Final = 0
+RETAIN_IF_NEW: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The outcome of a SUBSCRIBE."""
+
+    reason_codes: tuple[int, ...]
+    subscriptions: tuple[Subscription, ...]
+    """All of the session's, past ones included."""
+    granted: tuple[Subscription, ...]
+    """Those of this packet, to be routed."""
+    retained: tuple[Subscription, ...]
+    """Those whose retained messages are due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The outcome of an UNSUBSCRIBE."""
+
+    reason_codes: tuple[int, ...]
+    subscriptions: tuple[Subscription, ...]
+    removed: tuple[str, ...]
+
+
+def plan_subscribe(
+    requests: Sequence[SubscriptionRequest],
+    current: tuple[Subscription, ...],
+    *,
+    offset: int,
+    protocol_version: int,
+) -> Subscribed:
+    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on."""
+    in_force = {item.topic_filter: item for item in current if item.in_force}
+    past = [item for item in current if not item.in_force]
+    reason_codes: list[int] = []
+    granted: dict[str, Subscription] = {}
+    retained: dict[str, Subscription] = {}
+    for request in requests:
+        reason_code = _refusal(request, len(in_force) + len(past), request.topic_filter in in_force)
+        if reason_code is not None:
+            # 3.1.1 knows one failure [MQTT-3.9.3-2].
+            reason_codes.append(reason_code if protocol_version == 5 else 0x80)
+            continue
+        before = in_force.get(request.topic_filter)
+        subscription = _subscription(request, offset)
+        if before is not None and replace(before, from_offset=offset) == subscription:
+            subscription = before
+        elif before is not None and before.from_offset < offset:
+            past.append(replace(before, until_offset=offset))
+        in_force[request.topic_filter] = subscription
+        granted[request.topic_filter] = subscription
+        new = before is None
+        if request.retain_handling == RETAIN_ALWAYS or (
+            request.retain_handling == RETAIN_IF_NEW and new
+        ):
+            retained[request.topic_filter] = subscription
+        reason_codes.append(request.qos)
+    return Subscribed(
+        tuple(reason_codes),
+        (*past, *in_force.values()),
+        tuple(granted.values()),
+        tuple(retained.values()),
+    )
+
+
+def plan_unsubscribe(
+    topic_filters: Sequence[str], current: tuple[Subscription, ...], *, offset: int
+) -> Unsubscribed:
+    """Decide about an UNSUBSCRIBE; the subscriptions it names hold for nothing from `offset` on."""
+    in_force = {item.topic_filter: item for item in current if item.in_force}
+    past = [item for item in current if not item.in_force]
+    reason_codes: list[int] = []
+    removed: list[str] = []
+    for topic_filter in topic_filters:
+        subscription = in_force.pop(topic_filter, None)
+        if subscription is None:
+            reason_codes.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+            continue
+        if subscription.from_offset < offset:
+            # What was queued before still goes out [MQTT-3.10.4-3].
+            past.append(replace(subscription, until_offset=offset))
+        removed.append(topic_filter)
+        reason_codes.append(ReasonCode.SUCCESS)
+    return Unsubscribed(tuple(reason_codes), (*past, *in_force.values()), tuple(removed))
+
+
+def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Subscription, ...]:
+    """The subscriptions that still matter to a queue that has everything below `mark`."""
+    return tuple(item for item in subscriptions if item.until_offset > mark)
+
+
+def _refusal(request: SubscriptionRequest, count: int, replaces: bool) -> ReasonCode | None:
+    if not is_valid_topic_filter(request.topic_filter.encode()):
+        return ReasonCode.TOPIC_FILTER_INVALID
+    if request.topic_filter.startswith(SHARED_PREFIX):
+        return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    # A replaced subscription may leave a past one behind, so both cases add one.
+    if count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (2 if replaces else 1):
+        return ReasonCode.QUOTA_EXCEEDED
+    return None
+
+
+def _subscription(request: SubscriptionRequest, offset: int) -> Subscription:
+    return Subscription(
+        topic_filter=request.topic_filter,
+        qos=request.qos,
+        no_local=request.no_local,
+        retain_as_published=request.retain_as_published,
+        identifier=request.identifier,
+        from_offset=offset,
+    )

@@ -1,0 +1,35 @@
+"""When a Will is published [MQTT 5 section 3.1.2.5, 3.1.3.2.2].
+
+Owns: the moment. Never: publishes; that is an ordinary publish by whoever asked.
+"""
+
+from enum import Enum
+
+from holdfast.protocols.mqtt.session import MICROSECONDS, Session
+
+
+class Ending(Enum):
+    """How a connection ended."""
+
+    NORMAL = "DISCONNECT with reason code 0x00"
+    ABNORMAL = "anything else: lost, silent, at fault, or DISCONNECT with another reason code"
+    RESUMED = "another connection took the session over and goes on with it"
+    DISCARDED = "the session ends with the connection"
+
+
+def plan_will(session: Session, ending: Ending, now_us: int) -> int | None:
+    """When the Will of a connected session is due once its connection has ended so; `None`:
+    never."""
+    if session.will is None or ending is Ending.NORMAL:
+        return None
+    delay_s = session.will.delay_interval_s
+    if ending is Ending.DISCARDED:
+        return now_us
+    if ending is Ending.RESUMED:
+        # A connection within the delay cancels the Will, and this one is there already
+        # [MQTT-3.1.3-9]; without a delay the Will came first.
+        return now_us if delay_s == 0 else None
+    if session.expiry_s is not None:
+        # The Will goes out when the delay has passed or the session ends, whichever is first.
+        delay_s = min(delay_s, session.expiry_s)
+    return now_us + delay_s * MICROSECONDS

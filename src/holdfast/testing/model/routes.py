@@ -1,0 +1,73 @@
+"""The twin of the kernel's `Routes`: a list of subscriptions, each compared with the topic.
+
+Owns: the subscriptions in the order in which they were made. Never: fast, and remembers nothing.
+Invariant: a queue has one subscription per filter.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a queue asked for with one filter."""
+
+    connection: int
+    owner: int
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifier: int | None
+
+
+def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
+    """MQTT 5 section 4.7, by its sentences."""
+    filter_levels, levels = topic_filter.split(b"/"), topic_name.split(b"/")
+    if topic_name.startswith(b"$") and filter_levels[0] in {b"+", b"#"}:
+        return False
+    if filter_levels[-1] == b"#":
+        filter_levels.pop()
+        levels = levels[: len(filter_levels)]
+    return len(filter_levels) == len(levels) and all(
+        wanted in {b"+", level} for wanted, level in zip(filter_levels, levels, strict=True)
+    )
+
+
+class Routes:
+    """Subscriptions of queues by (queue, filter)."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[tuple[int, bytes], Subscription] = {}
+
+    def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
+        """Adds or replaces; what is replaced keeps its place."""
+        self.subscriptions[queue, topic_filter] = subscription
+
+    def unsubscribe(self, queue: int, topic_filter: bytes) -> bool:
+        """True if there was one."""
+        return self.subscriptions.pop((queue, topic_filter), None) is not None
+
+    def remove(self, queue: int) -> None:
+        """The queue has no subscriptions any more."""
+        for key in [key for key in self.subscriptions if key[0] == queue]:
+            del self.subscriptions[key]
+
+    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
+        """(queue, connection, qos, retain_as_published, identifiers, except) in queue order."""
+        matching: dict[int, list[Subscription]] = {}
+        for (queue, topic_filter), subscription in self.subscriptions.items():
+            if filter_matches(topic_filter, topic_name):
+                matching.setdefault(queue, []).append(subscription)
+        return [
+            (
+                queue,
+                all_of[-1].connection,
+                max(one.qos for one in all_of),
+                any(one.retain_as_published for one in all_of),
+                [one.identifier for one in all_of if one.identifier is not None],
+                all_of[-1].owner if all(one.no_local for one in all_of) else 0,
+            )
+            for queue, all_of in sorted(matching.items())
+        ]
+
+    def __len__(self) -> int:
+        return len(self.subscriptions)

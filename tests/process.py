@@ -1,0 +1,92 @@
+"""A real broker in a process of its own, for tests that need one."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HOST = "127.0.0.1"
+START_WITHIN_S = 20.0
+STOP_WITHIN_S = 20.0
+ASK_EVERY_S = 0.01
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _now_s() -> float:
+    return time.monotonic()  # noqa: TID251 (a real process takes real time)
+
+
+class BrokerProcess:
+    """One broker on a data directory; it may be stopped or killed, and started again on the same
+    port."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.data_directory = directory / "data"
+        self.log_file = directory / "broker.log"
+        self.port = free_port()
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Starts it; returns after how many seconds it took connections."""
+        command = [
+            str(Path(sys.executable).with_name("holdfast")),
+            "serve",
+            *("--data-dir", str(self.data_directory)),
+            *("--host", HOST),
+            *("--mqtt-port", str(self.port)),
+            *("--http-port", "off"),
+            *self._options,
+        ]
+        began = _now_s()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        while _now_s() - began < START_WITHIN_S:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(ASK_EVERY_S)
+                raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
+            with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1):
+                return _now_s() - began
+        raise AssertionError(f"the broker takes no connections:\n{self.log()}")
+
+    def stop(self) -> int:
+        """Ends it with SIGTERM; returns its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def is_running(self) -> bool:
+        """True until it was ended or ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def process_identifier(self) -> int:
+        """Its process number while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def log(self) -> str:
+        """The last of what it wrote."""
+        return self.log_file.read_text(errors="replace")[-4_000:]
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        try:
+            return process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{number.name} did not end the broker:\n{self.log()}") from None

@@ -1,0 +1,172 @@
+"""The kernel's routes equal a list of subscriptions, whatever is remembered and forgotten."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from holdfast import kernel
+from holdfast.testing.model.routes import Routes, Subscription, filter_matches
+
+LEVELS = st.sampled_from([b"a", b"b", b"", b"$s", b"\xc3\xbc"])
+NAMES = st.lists(LEVELS, min_size=1, max_size=5).map(b"/".join).filter(bool)
+FILTERS = (
+    st.builds(
+        lambda levels, rest: b"/".join([*levels, b"#"] if rest else levels),
+        st.lists(st.one_of(LEVELS, st.just(b"+")), max_size=4),
+        st.booleans(),
+    )
+).filter(bool)
+QUEUES = st.integers(1, 4)
+SUBSCRIPTIONS = st.builds(
+    Subscription,
+    connection=st.integers(1, 3),
+    owner=st.integers(1, 3),
+    qos=st.integers(0, 2),
+    no_local=st.booleans(),
+    retain_as_published=st.booleans(),
+    identifier=st.one_of(st.none(), st.integers(1, 9)),
+)
+
+
+def subscribe(
+    routes: kernel.Routes, queue: int, topic_filter: bytes, subscription: Subscription
+) -> None:
+    routes.subscribe(
+        queue,
+        subscription.connection,
+        subscription.owner,
+        topic_filter,
+        qos=subscription.qos,
+        no_local=subscription.no_local,
+        retain_as_published=subscription.retain_as_published,
+        identifier=subscription.identifier,
+    )
+
+
+class RoutesMachine(RuleBasedStateMachine):
+    """Topics are asked for again and again, so that what was remembered too long shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compiled, self.twin = kernel.Routes(3), Routes()
+        self.asked: set[bytes] = set()
+
+    @rule(queue=QUEUES, topic_filter=FILTERS, subscription=SUBSCRIPTIONS)
+    def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
+        subscribe(self.compiled, queue, topic_filter, subscription)
+        self.twin.subscribe(queue, topic_filter, subscription)
+
+    @rule(queue=QUEUES, topic_filter=FILTERS)
+    def unsubscribe(self, queue: int, topic_filter: bytes) -> None:
+        answer = self.compiled.unsubscribe(queue, topic_filter)
+        assert answer == self.twin.unsubscribe(queue, topic_filter)
+
+    @rule(choice=st.integers(0, 1_000))
+    def unsubscribe_what_is_there(self, choice: int) -> None:
+        if self.twin.subscriptions:
+            there = list(self.twin.subscriptions)
+            queue, topic_filter = there[choice % len(there)]
+            assert self.compiled.unsubscribe(queue, topic_filter)
+            assert self.twin.unsubscribe(queue, topic_filter)
+
+    @rule(queue=QUEUES)
+    def remove(self, queue: int) -> None:
+        self.compiled.remove(queue)
+        self.twin.remove(queue)
+
+    @rule(name=NAMES)
+    def ask(self, name: bytes) -> None:
+        self.asked.add(name)
+
+    @rule(topic_filter=FILTERS, times=st.integers(1, 100))
+    def many_come_and_go(self, topic_filter: bytes, times: int) -> None:
+        for _ in range(times):
+            subscribe(self.compiled, 99, topic_filter, Subscription(1, 1, 1, False, False, None))
+            self.compiled.remove(99)
+
+    @invariant()
+    def equals_its_twin(self) -> None:
+        assert len(self.compiled) == len(self.twin)
+        for name in sorted(self.asked):
+            targets = self.compiled.targets(name)
+            assert targets == self.twin.targets(name), name
+            assert self.compiled.match(name) == [(queue, qos) for queue, _, qos, *_ in targets]
+
+
+TestRoutes = RoutesMachine.TestCase
+TestRoutes.settings = settings(stateful_step_count=40)
+
+
+@given(topic_filter=FILTERS, name=NAMES)
+def test_one_rule_says_what_matches(topic_filter: bytes, name: bytes) -> None:
+    routes = kernel.Routes(0)
+    subscribe(routes, 1, topic_filter, Subscription(1, 1, 0, False, False, None))
+    assert bool(routes.match(name)) == filter_matches(topic_filter, name)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_thousands_of_filters_equal_a_list(seed: int) -> None:
+    random = Random(seed)
+    alphabet = [b"a", b"b", b"c", b"", b"$SYS", b"7"]
+
+    def levels(also: list[bytes]) -> bytes:
+        return b"/".join(random.choices(alphabet + also, k=random.randint(1, 6))) or b"/"
+
+    compiled, twin = kernel.Routes(seed), Routes()
+    for queue in range(5_000):
+        topic_filter = levels([b"+", b"+"]) + random.choice([b"", b"", b"/#"])
+        subscription = Subscription(queue, queue, queue % 3, queue % 2 == 0, False, None)
+        subscribe(compiled, queue, topic_filter, subscription)
+        twin.subscribe(queue, topic_filter, subscription)
+    for queue in random.sample(range(5_000), 2_500):
+        compiled.remove(queue)
+        twin.remove(queue)
+    for _ in range(60):
+        name = levels([])
+        assert compiled.targets(name) == twin.targets(name), (seed, name)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "qos", "reason"),
+    [
+        (b"", 0, "not a topic filter"),
+        (b"a/#/b", 0, "not a topic filter"),
+        (b"a+", 0, "not a topic filter"),
+        (b"\xff", 0, "not a topic filter"),
+        (b"a/" * 128, 0, "129 levels; 128 may be"),
+        (b"a", 3, "QoS 3"),
+    ],
+)
+def test_a_bad_subscription_is_refused_and_changes_nothing(
+    topic_filter: bytes, qos: int, reason: str
+) -> None:
+    routes = kernel.Routes(0)
+    with pytest.raises(ValueError, match=reason):
+        subscribe(routes, 1, topic_filter, Subscription(1, 1, qos, False, False, None))
+    assert len(routes) == 0
+    assert not routes.unsubscribe(1, topic_filter)
+
+
+def test_the_deepest_filter_and_the_deepest_name_match() -> None:
+    routes = kernel.Routes(0)
+    deepest = b"/".join([b"+"] * 128)
+    subscribe(routes, 1, deepest, Subscription(1, 1, 2, False, False, None))
+    subscribe(routes, 2, b"#", Subscription(1, 1, 1, False, False, None))
+    assert routes.match(b"/" * 127) == [(1, 2), (2, 1)]
+    assert routes.match(b"/" * 65_534) == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda routes: routes.remove(1), lambda routes: routes.unsubscribe(1, b"a/+")]
+)
+def test_a_remembered_topic_follows_a_change(change: Callable[[kernel.Routes], object]) -> None:
+    routes = kernel.Routes(0)
+    subscribe(routes, 1, b"a/+", Subscription(1, 1, 1, False, False, None))
+    subscribe(routes, 2, b"b/+", Subscription(1, 1, 1, False, False, None))
+    assert (routes.match(b"a/1"), routes.match(b"b/1")) == ([(1, 1)], [(2, 1)])
+    change(routes)
+    assert (routes.match(b"a/1"), routes.match(b"b/1")) == ([], [(2, 1)])

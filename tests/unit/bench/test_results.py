@@ -1,0 +1,100 @@
+"""What the benchmark's table shows follows from the measurements, and from nothing else."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.macro import table
+from bench.macro.measurement import Measurement
+from bench.macro.results import Result, Spread
+from bench.macro.rows import ROWS, Target
+
+FIGURES = {
+    "broker_processor_us": 1.0,
+    "resident_mib_peak": 10.0,
+    "generator_share": 0.3,
+    "fdatasync_us": 100.0,
+    "lost": 0.0,
+    "duplicated": 0.0,
+    "stalls": 0.0,
+}
+
+
+def measurements(row: str, broker: str, rates: Iterable[float]) -> list[Measurement]:
+    return [
+        Measurement(row, broker, repetition, FIGURES | {"messages_per_second": rate})
+        for repetition, rate in enumerate(rates, 1)
+    ]
+
+
+def result(*groups: list[Measurement]) -> Result:
+    return Result(
+        date="2026-01-02T03:04",
+        commit="abc+",
+        machine={},
+        brokers={"holdfast": "holdfast 1", "mosquitto": "mosquitto 2"},
+        options={},
+        measurements=[measurement for group in groups for measurement in group],
+    )
+
+
+def test_a_ratio_is_taken_within_one_repetition() -> None:
+    # Over all, both have the same median; in each repetition Holdfast is twice as fast.
+    measured = result(
+        measurements("fan-in", "holdfast", [200, 400, 800]),
+        measurements("fan-in", "mosquitto", [100, 200, 400]),
+    )
+    assert measured.ratio("fan-in", "messages_per_second") == Spread(2, 2, 2)
+
+
+def test_a_repetition_that_failed_has_no_ratio() -> None:
+    measured = result(
+        measurements("fan-in", "holdfast", [200, 300]),
+        [Measurement("fan-in", "mosquitto", 1, {}, "it ended")],
+        measurements("fan-in", "mosquitto", [50, 100])[1:],
+    )
+    assert measured.ratio("fan-in", "messages_per_second") == Spread(3, 3, 3)
+    assert "fan-in, mosquitto, repetition 1: it ended" in table.remarks(measured)
+
+
+@pytest.mark.parametrize(("with_absent", "met"), [(90, "yes (0.90)"), (89, "no (0.89)")])
+def test_a_step_may_compare_with_another_row(with_absent: float, met: str) -> None:
+    measured = result(
+        measurements("absent-0", "holdfast", [100]),
+        measurements("absent-1000", "holdfast", [with_absent]),
+        measurements("absent-1000", "mosquitto", [1]),
+    )
+    (line,) = (cells for cells in table.cells(measured) if "beside 1000" in cells[0])
+    assert line[table.headings(measured).index("met")] == met
+
+
+def test_a_step_is_met_from_its_bound_on() -> None:
+    assert [Target(at_least=3).is_met(ratio) for ratio in (2.99, 3, 3.01)] == [False, True, True]
+    assert [Target(at_most=3).is_met(ratio) for ratio in (2.99, 3, 3.01)] == [True, True, False]
+
+
+def test_a_wide_range_is_marked() -> None:
+    quiet = result(measurements("fan-in", "holdfast", [95_000, 100_000, 105_000]))
+    noisy = result(measurements("fan-in", "holdfast", [80_000, 100_000, 105_000]))
+    assert [next(table.cells(measured))[2] for measured in (quiet, noisy)] == ["100", "100~"]
+
+
+def test_what_was_lost_is_said() -> None:
+    (measurement,) = measurements("fan-in", "holdfast", [100])
+    lossy = replace(measurement, figures=measurement.figures | {"lost": 7.0})
+    assert "fan-in, holdfast: lost 7" in table.remarks(result([lossy]))
+
+
+def test_a_result_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    measured = result(measurements("fan-in", "holdfast", [100]))
+    measured.write(tmp_path / measured.file_name)
+    assert Result.read(tmp_path / "2026-01-02T0304-abc.json") == measured
+
+
+def test_each_row_has_its_own_name_and_each_step_a_row() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names)
+    others = {line.target.of_row for row in ROWS for line in row.lines if line.target}
+    assert others - {None} <= set(names)

@@ -1,0 +1,26 @@
+"""The edge to the real world: that it tells what it says it tells."""
+
+from pathlib import Path
+
+from holdfast import system
+
+
+def test_the_clock_counts_microseconds_since_the_epoch() -> None:
+    assert system.now_us() > 1_700_000_000_000_000
+    assert system.monotonic_s() <= system.monotonic_s()
+
+
+def test_entropy_and_seeds_differ_from_call_to_call() -> None:
+    assert len(system.entropy(16)) == 16
+    assert len({system.entropy(16) for _ in range(8)}) == 8
+    assert all(0 <= system.seed() < 2**63 for _ in range(100))
+
+
+def test_a_disk_is_known_before_the_directory_is_made(tmp_path: Path) -> None:
+    planned = tmp_path / "a" / "b"
+    assert system.disk_bytes(planned) == system.disk_bytes(tmp_path) > 0
+    assert not planned.exists()
+
+
+def test_the_process_knows_its_own_size() -> None:
+    assert 2**20 < system.resident_bytes() < 2**40
