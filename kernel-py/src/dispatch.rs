@@ -255,6 +255,5 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;
     module.add_function(wrap_pyfunction!(state_skip, module)?)?;
     module.add_function(wrap_pyfunction!(describe_state, module)?)?;
-    module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)?;
     Ok(())
 }

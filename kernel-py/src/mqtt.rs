@@ -4,9 +4,10 @@ mod packet;
 mod properties;
 
 use crate::flow::{Arrivals, Outgoing};
-use holdfast_kernel::error::{Error, Result as KernelResult};
-use holdfast_kernel::flow::{Message, Messages, NoticeKind};
-use holdfast_kernel::ids::{Connection, Location, Party, Timestamp};
+use crate::store::Log;
+use holdfast_kernel::error::Error;
+use holdfast_kernel::flow::NoticeKind;
+use holdfast_kernel::ids::{Connection, Party, Timestamp};
 use holdfast_kernel::mqtt::receiver::Receiver;
 use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::{inbox, outbox, Version};
@@ -203,9 +204,8 @@ impl Outboxes {
         self.inner.pass_through(&arrivals.inner);
     }
 
-    fn encode(&mut self, outgoing: &mut Outgoing, log: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
-        let _ = log;
-        self.inner.encode(&mut outgoing.inner, &mut NoMessages, Timestamp(now_us)).map_err(invalid)
+    fn encode(&mut self, outgoing: &mut Outgoing, log: &mut Log, now_us: u64) -> PyResult<()> {
+        self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(invalid)
     }
 
     fn refused(&mut self) -> Vec<(u32, u16)> {
@@ -253,14 +253,5 @@ fn reason(kind: NoticeKind) -> &'static str {
         NoticeKind::TooLarge => "too_large",
         NoticeKind::Retention => "retention",
         NoticeKind::Refused => "refused",
-    }
-}
-
-/// Stands in for the log until it is there.
-struct NoMessages;
-
-impl Messages for NoMessages {
-    fn message(&mut self, _location: Location) -> KernelResult<Option<Message<'_>>> {
-        Ok(None)
     }
 }

@@ -61,3 +61,43 @@ pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
 
 /// Ranges of notices kept between two collections for one party and reason; beyond it the last one grows.
 pub const NOTICE_RANGES_MAXIMUM: usize = 64;
+
+/// Topic names in the log's dictionary, which is kept in memory: about 150 bytes each, so 1.5 GB at most. Messages to
+/// further new topics are refused.
+pub const TOPICS_MAXIMUM: usize = 10_000_000;
+
+/// The largest segment: positions in it have 32 bits, and its last record may reach beyond this size.
+pub const SEGMENT_BYTES_MAXIMUM: u32 = 1_073_741_824;
+
+/// The smallest segment: less would leave no room for a footer to pay off.
+pub const SEGMENT_BYTES_MINIMUM: u32 = 16_384;
+
+/// The largest stored record: a PUBLISH of the largest Remaining Length, and its header.
+pub const RECORD_BYTES_MAXIMUM: usize = 268_500_000;
+
+/// The largest control record's key and value together.
+pub const CONTROL_BYTES_MAXIMUM: usize = 16_777_216;
+
+/// Bytes that are appended and not yet durable; beyond it publishes are refused until the disk has caught up.
+pub const UNCOMMITTED_BYTES_MAXIMUM: u64 = 134_217_728;
+
+/// Bytes of one chunk of the tail: what goes to the disk in one write.
+pub const CHUNK_BYTES: usize = 1_048_576;
+
+/// Bytes that are read from the disk at once and kept in the block cache.
+pub const BLOCK_BYTES: u32 = 262_144;
+
+/// Bytes of segment directories (which topic has records where) that are kept in memory.
+pub const DIRECTORY_CACHE_BYTES: usize = 33_554_432;
+
+/// Queues whose matching topics are remembered between scans, and ...
+pub const SCAN_MEMORIES_MAXIMUM: usize = 4_096;
+
+/// ... topics and positions remembered for all of them; beyond it the memory is emptied.
+pub const SCAN_MEMORY_ENTRIES_MAXIMUM: usize = 8_388_608;
+
+/// Sealed segments that one call of `retain` removes, so that it does not hold up the loop for long.
+pub const RETAIN_SEGMENTS_MAXIMUM: usize = 2;
+
+/// Damaged places that are remembered and reported; further ones are counted.
+pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;

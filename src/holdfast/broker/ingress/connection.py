@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum
+from typing import cast
 
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
@@ -68,8 +69,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports do what asyncio's do without being of their class.
+        self.transport = cast(asyncio.Transport, transport)
         self._connections.opened(self)
 
     def get_buffer(self, _size_hint: int) -> bytearray:

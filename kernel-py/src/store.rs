@@ -1,0 +1,275 @@
+//! The binding of the log and of the simulated disk.
+
+use crate::dispatch::subscriptions_of;
+use crate::error::to_python;
+use crate::flow::{Arrivals, Scans};
+use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::os::OsDisk;
+use holdfast_kernel::disk::Disk;
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{self, Durability, Options, Recovery};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The durable log.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Log {
+    /// The kernel's log.
+    pub inner: store::Log,
+}
+
+#[pymethods]
+impl Log {
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, segment_bytes, cache_bytes, reserve_bytes, durability, seed, now_us))]
+    #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
+    fn open<'py>(
+        py: Python<'py>,
+        directory: &str,
+        segment_bytes: u32,
+        cache_bytes: usize,
+        reserve_bytes: u64,
+        durability: &str,
+        seed: u64,
+        now_us: u64,
+    ) -> PyResult<(Log, Bound<'py, PyDict>)> {
+        let disk = OsDisk::create(Path::new(directory)).map_err(to_python)?;
+        let options = options(segment_bytes, cache_bytes, reserve_bytes, durability, seed)?;
+        open(py, Arc::new(disk), options, now_us)
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (disk, *, segment_bytes, cache_bytes, reserve_bytes, durability, seed, now_us))]
+    #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
+    fn open_simulated<'py>(
+        py: Python<'py>,
+        disk: &SimulatedDisk,
+        segment_bytes: u32,
+        cache_bytes: usize,
+        reserve_bytes: u64,
+        durability: &str,
+        seed: u64,
+        now_us: u64,
+    ) -> PyResult<(Log, Bound<'py, PyDict>)> {
+        let options = options(segment_bytes, cache_bytes, reserve_bytes, durability, seed)?;
+        open(py, Arc::clone(&disk.inner) as Arc<dyn Disk>, options, now_us)
+    }
+
+    fn append(&mut self, arrivals: &mut Arrivals, store_all: Vec<Vec<u8>>, now_us: u64) -> PyResult<()> {
+        self.inner.append(&mut arrivals.inner, &store_all, Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn append_control(&mut self, table: u32, key: &[u8], value: &[u8], now_us: u64) -> PyResult<u64> {
+        let position = self.inner.append_control(table, key, value, Timestamp(now_us)).map_err(to_python)?;
+        Ok(position.0)
+    }
+
+    fn end_offset(&self) -> u64 {
+        self.inner.end_offset().0
+    }
+
+    fn begin_offset(&self) -> u64 {
+        self.inner.begin_offset().0
+    }
+
+    fn durable_offset(&self) -> u64 {
+        self.inner.durable_offset().0
+    }
+
+    fn end_position(&self) -> u64 {
+        self.inner.end_position().0
+    }
+
+    fn durable_position(&self) -> u64 {
+        self.inner.durable_position().0
+    }
+
+    fn uncommitted_bytes(&self) -> u64 {
+        self.inner.uncommitted_bytes()
+    }
+
+    fn controls<'py>(
+        &mut self,
+        py: Python<'py>,
+        from_number: u64,
+        limit: usize,
+    ) -> PyResult<Vec<(u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        let rows = self.inner.controls(from_number, limit).map_err(to_python)?.into_iter();
+        Ok(rows
+            .map(|(number, table, key, value)| (number, table, PyBytes::new(py, &key), PyBytes::new(py, &value)))
+            .collect())
+    }
+
+    fn next_control_number(&self) -> u64 {
+        self.inner.next_control_number()
+    }
+
+    fn control_in_force(&mut self, table: u32, key: &[u8], number: u64) {
+        self.inner.control_in_force(table, key, number);
+    }
+
+    fn delivery_state<'py>(&self, py: Python<'py>, party: u32) -> Option<Bound<'py, PyBytes>> {
+        self.inner.delivery_state(Party(party)).map(|state| PyBytes::new(py, &state))
+    }
+
+    fn commit(&mut self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.inner.commit()).map_err(to_python)
+    }
+
+    fn scan(&mut self, scans: &mut Scans) -> PyResult<()> {
+        self.inner.scan(&mut scans.inner).map_err(to_python)
+    }
+
+    fn count(
+        &mut self,
+        subscriptions: &Bound<'_, PyList>,
+        owner: u32,
+        from_offset: u64,
+        to_offset: u64,
+    ) -> PyResult<u64> {
+        let subscriptions = subscriptions_of(subscriptions)?;
+        self.inner.count(&subscriptions, Party(owner), Offset(from_offset), Offset(to_offset)).map_err(to_python)
+    }
+
+    fn offset_of_newest(
+        &mut self,
+        subscriptions: &Bound<'_, PyList>,
+        owner: u32,
+        from_offset: u64,
+        messages: u64,
+    ) -> PyResult<u64> {
+        let subscriptions = subscriptions_of(subscriptions)?;
+        let found = self.inner.offset_of_newest(&subscriptions, Party(owner), Offset(from_offset), messages);
+        Ok(found.map_err(to_python)?.0)
+    }
+
+    fn retained(&self, topic_filter: &[u8], limit: usize) -> Vec<u64> {
+        self.inner.retained(topic_filter, limit).into_iter().map(|offset| offset.0).collect()
+    }
+
+    fn retained_count(&self) -> usize {
+        self.inner.retained_count()
+    }
+
+    fn checkpoint(&mut self, now_us: u64) -> PyResult<()> {
+        self.inner.checkpoint(Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn bytes_since_checkpoint(&self) -> u64 {
+        self.inner.bytes_since_checkpoint()
+    }
+
+    /// Commits what is left, a checkpoint that was asked for included.
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        let inner = &mut self.inner;
+        py.detach(|| {
+            while inner.commit()? {}
+            Ok(())
+        })
+        .map_err(to_python)
+    }
+
+    fn epoch(&self) -> String {
+        self.inner.epoch()
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, value) in self.inner.statistics() {
+            dict.set_item(name, value)?;
+        }
+        Ok(dict)
+    }
+}
+
+/// A seeded disk in memory with faults.
+#[pyclass(module = "holdfast._kernel")]
+pub struct SimulatedDisk {
+    inner: Arc<FakeDisk>,
+}
+
+#[pymethods]
+impl SimulatedDisk {
+    #[new]
+    #[pyo3(signature = (seed, *, capacity_bytes = 1 << 40))]
+    fn new(seed: u64, capacity_bytes: u64) -> SimulatedDisk {
+        SimulatedDisk { inner: Arc::new(FakeDisk::new(seed, capacity_bytes)) }
+    }
+
+    fn crash(&self) {
+        self.inner.crash();
+    }
+
+    fn fail_next_sync(&self) {
+        self.inner.fail_next_sync();
+    }
+
+    fn set_capacity(&self, capacity_bytes: u64) {
+        self.inner.set_capacity(capacity_bytes);
+    }
+
+    fn flip_bit(&self, file: &str, position: u64) {
+        self.inner.flip_bit(file, position);
+    }
+}
+
+fn options(
+    segment_bytes: u32,
+    cache_bytes: usize,
+    reserve_bytes: u64,
+    durability: &str,
+    seed: u64,
+) -> PyResult<Options> {
+    let durability = match durability {
+        "fsync" => Durability::Fsync,
+        "os" => Durability::Os,
+        "memory" => Durability::Memory,
+        other => return Err(PyValueError::new_err(format!("durability is fsync, os or memory, not {other}"))),
+    };
+    Ok(Options { segment_bytes, cache_bytes, reserve_bytes, durability, seed })
+}
+
+fn open<'py>(
+    py: Python<'py>,
+    disk: Arc<dyn Disk>,
+    options: Options,
+    now_us: u64,
+) -> PyResult<(Log, Bound<'py, PyDict>)> {
+    let (inner, recovery) = py.detach(|| store::Log::open(disk, options, Timestamp(now_us))).map_err(to_python)?;
+    let report = report(py, &inner, &recovery)?;
+    Ok((Log { inner }, report))
+}
+
+fn report<'py>(py: Python<'py>, log: &store::Log, recovery: &Recovery) -> PyResult<Bound<'py, PyDict>> {
+    let damaged = PyList::empty(py);
+    for damage in &recovery.damaged {
+        let item = PyDict::new(py);
+        item.set_item("file", &damage.file)?;
+        item.set_item("first_position", damage.first_position)?;
+        item.set_item("end_position", damage.end_position)?;
+        item.set_item("reason", &damage.reason)?;
+        item.set_item("first_offset", damage.first_offset.0)?;
+        item.set_item("end_offset", damage.end_offset.0)?;
+        damaged.append(item)?;
+    }
+    let dict = PyDict::new(py);
+    for (name, value) in log.statistics() {
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("begin_offset", log.begin_offset().0)?;
+    dict.set_item("end_offset", log.end_offset().0)?;
+    dict.set_item("trimmed_bytes", recovery.trimmed_bytes)?;
+    dict.set_item("damaged", damaged)?;
+    dict.set_item("control_number", log.next_control_number())?;
+    dict.set_item("from_checkpoint", recovery.from_checkpoint)?;
+    Ok(dict)
+}
+
+/// Adds the classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Log>()?;
+    module.add_class::<SimulatedDisk>()
+}

@@ -1,0 +1,366 @@
+//! The segments of a log, and how a record in any of them is read: from the tail in memory, else through the block
+//! cache. The log and its readers elsewhere both stand on this.
+//!
+//! Invariants:
+//! 1. Segments lie in offset order: carry segments first, then the log's own; their ranges do not overlap.
+//! 2. No damaged record is ever returned: every record read from the disk passes its checksum first.
+
+use super::blocks::Blocks;
+use super::encoding::narrow;
+use super::footer::{self, Directory, TopicEntry, Trailer};
+use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
+use super::index::{between, mark_before, Class, Mark, SegmentIndex, Summary};
+use super::record::{self, Kind, Record};
+use super::tail::Tail;
+use crate::disk::{Disk, DiskFile};
+use crate::error::Result;
+use crate::ids::{Location, LogPosition, Offset, TopicId};
+use crate::limits::DIRECTORY_CACHE_BYTES;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Where a segment's index is.
+pub enum Indexed {
+    /// In memory and growing: the segment is the last one.
+    Open(Box<SegmentIndex>),
+    /// In memory: the footer is on its way to the disk, or was damaged and made anew.
+    Closed(Arc<SegmentIndex>),
+    /// In the footer.
+    Sealed(Trailer),
+}
+
+/// One segment.
+pub struct Segment {
+    /// Its header.
+    pub header: Header,
+    /// Its file's name.
+    pub name: String,
+    /// Its file.
+    pub file: Arc<dyn DiskFile>,
+    /// Where its index is.
+    pub index: Indexed,
+    /// Where its records end.
+    pub end: u32,
+    marks: Option<Arc<Vec<Mark>>>,
+}
+
+impl Segment {
+    /// A segment whose records end at `end`.
+    pub fn new(header: Header, name: String, file: Arc<dyn DiskFile>, index: Indexed, end: u32) -> Segment {
+        Segment { header, name, file, index, end, marks: None }
+    }
+
+    /// What it holds, in numbers.
+    pub fn summary(&self) -> Summary {
+        match &self.index {
+            Indexed::Open(index) => index.summary,
+            Indexed::Closed(index) => index.summary,
+            Indexed::Sealed(trailer) => trailer.summary,
+        }
+    }
+
+    /// The first offset that it covers.
+    pub fn base_offset(&self) -> Offset {
+        self.header.base_offset
+    }
+
+    /// The offset after the last one that it covers.
+    pub fn end_offset(&self) -> Offset {
+        match self.header.kind {
+            SegmentKind::Log => self.summary().end_offset,
+            SegmentKind::Carry => self.header.end_offset,
+        }
+    }
+
+    /// The log position of a place in it.
+    pub fn log_position(&self, position: u32) -> LogPosition {
+        let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
+        LogPosition(self.header.base_position.0.saturating_add(within))
+    }
+
+    /// The bytes of its records and its header.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.end)
+    }
+}
+
+/// All segments.
+pub struct Archive {
+    /// Where they are.
+    pub disk: Arc<dyn Disk>,
+    /// The salt of every record's checksum.
+    pub salt: u32,
+    /// In offset order.
+    pub segments: Vec<Segment>,
+    /// The newest bytes.
+    pub tail: Tail,
+    /// Bytes read from the disk.
+    pub blocks: Blocks,
+    /// Places that were to hold a record and did not.
+    pub damaged_reads: u64,
+    directories: HashMap<u32, (Arc<Directory>, u64)>,
+    directory_bytes: usize,
+    directory_clock: u64,
+}
+
+impl Archive {
+    /// No segments yet.
+    pub fn new(disk: Arc<dyn Disk>, salt: u32, cache_bytes: usize) -> Archive {
+        Archive {
+            disk,
+            salt,
+            segments: Vec::new(),
+            tail: Tail::default(),
+            blocks: Blocks::new(cache_bytes),
+            damaged_reads: 0,
+            directories: HashMap::new(),
+            directory_bytes: 0,
+            directory_clock: 0,
+        }
+    }
+
+    /// The segment with a number.
+    pub fn find(&self, number: u32) -> Option<usize> {
+        // Numbers grow with offsets among the log's own segments and among carry segments, so two searches do.
+        let carries = self.segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
+        let own = self.segments.get(carries..)?.partition_point(|segment| segment.header.number < number);
+        let place = carries.saturating_add(own);
+        if self.segments.get(place).is_some_and(|segment| segment.header.number == number) {
+            return Some(place);
+        }
+        self.segments.iter().take(carries).position(|segment| segment.header.number == number)
+    }
+
+    /// The first segment that covers `offset` or something after it.
+    pub fn first_from(&self, offset: Offset) -> usize {
+        self.segments.partition_point(|segment| segment.end_offset() <= offset)
+    }
+
+    /// The record at a position of a segment (by its place in the order); `None` where there is no whole record.
+    pub fn record(&mut self, place: usize, position: u32) -> Result<Option<Record<'_>>> {
+        let Some(segment) = self.segments.get(place) else { return Ok(None) };
+        let number = segment.header.number;
+        if position >= segment.end {
+            return Ok(None);
+        }
+        let on_disk = self.tail.first_position(number).unwrap_or(segment.end).min(segment.end);
+        let bytes = if position >= on_disk {
+            self.tail.slice(number, position).unwrap_or_default()
+        } else {
+            self.blocks.record(segment.file.as_ref(), number, position, on_disk)?
+        };
+        let found = record::decode(bytes, self.salt);
+        if found.is_none() {
+            self.damaged_reads = self.damaged_reads.saturating_add(1);
+        }
+        Ok(found)
+    }
+
+    /// The record at a location; `None` if it is gone.
+    pub fn record_at(&mut self, location: Location) -> Result<Option<Record<'_>>> {
+        match self.find(location.segment) {
+            Some(place) => self.record(place, location.position),
+            None => Ok(None),
+        }
+    }
+
+    /// What the segment has of a topic.
+    pub fn topic(&mut self, place: usize, topic: TopicId) -> Result<Option<TopicCounts>> {
+        match self.segments.get(place).map(|segment| &segment.index) {
+            Some(Indexed::Open(index)) => Ok(counts(index, topic)),
+            Some(Indexed::Closed(index)) => Ok(counts(index, topic)),
+            Some(Indexed::Sealed(_)) => {
+                let entry = self.directory(place)?.and_then(|directory| directory.entry(topic));
+                Ok(entry.map(|entry| TopicCounts {
+                    plain: entry.plain,
+                    queued: entry.queued,
+                    bytes: entry.bytes,
+                    entry: Some(entry),
+                }))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Appends the positions of a topic's records of one class in `low..high` to `into`.
+    pub fn positions(
+        &mut self,
+        place: usize,
+        topic: TopicId,
+        class: Class,
+        low: u32,
+        high: u32,
+        into: &mut Vec<u32>,
+    ) -> Result<()> {
+        let Some(found) = self.topic(place, topic)? else { return Ok(()) };
+        let Some(segment) = self.segments.get(place) else { return Ok(()) };
+        match (&segment.index, &found.entry) {
+            (Indexed::Open(index), _) => into.extend_from_slice(between(index.positions(topic, class), low, high)),
+            (Indexed::Closed(index), _) => into.extend_from_slice(between(index.positions(topic, class), low, high)),
+            (Indexed::Sealed(_), Some(entry)) => {
+                let positions = footer::read_postings(segment.file.as_ref(), entry, class, &segment.name)?;
+                into.extend_from_slice(between(&positions, low, high));
+            }
+            (Indexed::Sealed(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// How many records of QoS 1 and 2 of a topic lie in `low..high`, and how many there are in the whole segment.
+    pub fn queued_between(&mut self, place: usize, topic: TopicId, low: u32, high: u32) -> Result<u64> {
+        let Some(found) = self.topic(place, topic)? else { return Ok(0) };
+        let Some(segment) = self.segments.get(place) else { return Ok(0) };
+        let whole = low <= SEGMENT_HEADER_BYTES && high >= segment.end;
+        let count = match (&segment.index, &found.entry) {
+            _ if whole || found.queued == 0 => index_count(found.queued),
+            (Indexed::Open(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
+            (Indexed::Closed(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
+            (Indexed::Sealed(_), Some(entry)) => {
+                let positions = footer::read_postings(segment.file.as_ref(), entry, Class::Queued, &segment.name)?;
+                between(&positions, low, high).len()
+            }
+            (Indexed::Sealed(_), None) => 0,
+        };
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
+    /// Where in a segment the first message with `offset` or a later one starts; the end if there is none.
+    pub fn position_of(&mut self, place: usize, offset: Offset) -> Result<u32> {
+        let Some(segment) = self.segments.get(place) else { return Ok(0) };
+        if offset <= segment.base_offset() {
+            return Ok(SEGMENT_HEADER_BYTES);
+        }
+        if offset >= segment.end_offset() {
+            return Ok(segment.end);
+        }
+        let marks = self.marks(place)?;
+        let start = mark_before(&marks, offset).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
+        self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+    }
+
+    /// Where the message with exactly this offset is; `None` if it is gone or damaged.
+    pub fn find_message(&mut self, offset: Offset) -> Result<Option<Location>> {
+        let place = self.first_from(offset);
+        let start = self.position_of(place, offset)?;
+        let position = self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)?;
+        let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
+        let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);
+        Ok(found.then_some(Location { segment, position }))
+    }
+
+    /// The position of the first record from `start` on for which `is_wanted`; the end if there is none.
+    pub fn walk_to(&mut self, place: usize, start: u32, is_wanted: impl Fn(&Record<'_>) -> bool) -> Result<u32> {
+        let end = self.segments.get(place).map_or(0, |segment| segment.end);
+        let mut position = start;
+        while position < end {
+            match self.record(place, position)? {
+                Some(record) if is_wanted(&record) => return Ok(position),
+                Some(record) => position = position.saturating_add(narrow(record.size_bytes())),
+                None => position = self.next_whole(place, position)?,
+            }
+        }
+        Ok(end)
+    }
+
+    /// After damage: where the next whole record starts that the index knows of; the end if it knows none.
+    pub fn next_whole(&mut self, place: usize, position: u32) -> Result<u32> {
+        let end = self.segments.get(place).map_or(0, |segment| segment.end);
+        let marks = self.marks(place)?;
+        let mut candidates: Vec<u32> = marks.iter().map(|mark| mark.position).filter(|mark| *mark > position).collect();
+        for topic in self.topic_ids(place)? {
+            for class in [Class::Plain, Class::Queued] {
+                let mut positions = Vec::new();
+                self.positions(place, topic, class, position.saturating_add(1), end, &mut positions)?;
+                candidates.extend(positions.first());
+            }
+        }
+        Ok(candidates.into_iter().min().unwrap_or(end))
+    }
+
+    /// The topics that have records in a segment, by number; topic 0 (control records) included.
+    pub fn topic_ids(&mut self, place: usize) -> Result<Vec<TopicId>> {
+        let mut ids: Vec<TopicId> = match self.segments.get(place).map(|segment| &segment.index) {
+            Some(Indexed::Open(index)) => index.topics.keys().copied().map(TopicId).collect(),
+            Some(Indexed::Closed(index)) => index.topics.keys().copied().map(TopicId).collect(),
+            Some(Indexed::Sealed(_)) => match self.directory(place)? {
+                Some(directory) => directory.entries().map(|entry| entry.topic).collect(),
+                None => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The sparse index of a segment.
+    pub fn marks(&mut self, place: usize) -> Result<Arc<Vec<Mark>>> {
+        let Some(segment) = self.segments.get_mut(place) else { return Ok(Arc::default()) };
+        if let Some(marks) = &segment.marks {
+            return Ok(Arc::clone(marks));
+        }
+        let marks = match &segment.index {
+            Indexed::Open(index) => return Ok(Arc::new(index.marks.clone())),
+            Indexed::Closed(index) => index.marks.clone(),
+            Indexed::Sealed(trailer) => footer::read_marks(segment.file.as_ref(), trailer, &segment.name)?,
+        };
+        let marks = Arc::new(marks);
+        segment.marks = Some(Arc::clone(&marks));
+        Ok(marks)
+    }
+
+    /// The directory of a sealed segment, from memory if it was read lately.
+    pub fn directory(&mut self, place: usize) -> Result<Option<Arc<Directory>>> {
+        let Some(segment) = self.segments.get(place) else { return Ok(None) };
+        let Indexed::Sealed(trailer) = &segment.index else { return Ok(None) };
+        self.directory_clock = self.directory_clock.wrapping_add(1);
+        let number = segment.header.number;
+        if let Some((directory, used_at)) = self.directories.get_mut(&number) {
+            *used_at = self.directory_clock;
+            return Ok(Some(Arc::clone(directory)));
+        }
+        let directory = Arc::new(footer::read_directory(segment.file.as_ref(), trailer, &segment.name)?);
+        self.directory_bytes = self.directory_bytes.saturating_add(directory.size_bytes());
+        while self.directory_bytes > DIRECTORY_CACHE_BYTES {
+            let oldest = self.directories.iter().min_by_key(|(_, (_, used_at))| *used_at).map(|(number, _)| *number);
+            let Some((old, _)) = oldest.and_then(|number| self.directories.remove(&number)) else { break };
+            self.directory_bytes = self.directory_bytes.saturating_sub(old.size_bytes());
+        }
+        self.directories.insert(number, (Arc::clone(&directory), self.directory_clock));
+        Ok(Some(directory))
+    }
+
+    /// Takes a segment out of the order; its file stays.
+    pub fn remove(&mut self, place: usize) -> Option<Segment> {
+        if place >= self.segments.len() {
+            return None;
+        }
+        let segment = self.segments.remove(place);
+        self.blocks.forget(segment.header.number);
+        if let Some((directory, _)) = self.directories.remove(&segment.header.number) {
+            self.directory_bytes = self.directory_bytes.saturating_sub(directory.size_bytes());
+        }
+        Some(segment)
+    }
+}
+
+/// How many records a segment has of a topic.
+#[derive(Clone, Copy, Debug)]
+pub struct TopicCounts {
+    /// Of class [`Class::Plain`].
+    pub plain: u32,
+    /// Of class [`Class::Queued`].
+    pub queued: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    entry: Option<TopicEntry>,
+}
+
+fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
+    let postings = index.topics.get(&topic.0)?;
+    let (plain, queued) = (narrow(postings.plain.len()), narrow(postings.queued.len()));
+    Some(TopicCounts { plain, queued, bytes: postings.bytes, entry: None })
+}
+
+fn index_count(count: u32) -> usize {
+    super::encoding::index(count)
+}

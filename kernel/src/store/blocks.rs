@@ -1,0 +1,138 @@
+//! The block cache: bytes of segments as they were read from the disk, bounded, least recently used first out.
+
+use super::encoding::{index, wide};
+use super::record::stated_size;
+use crate::disk::DiskFile;
+use crate::error::Result;
+use crate::limits::BLOCK_BYTES;
+use ahash::RandomState;
+use std::collections::HashMap;
+
+struct Block {
+    bytes: Vec<u8>,
+    used_at: u64,
+}
+
+/// Blocks in memory.
+pub struct Blocks {
+    blocks: HashMap<(u32, u32), Block, RandomState>,
+    limit_bytes: usize,
+    bytes: usize,
+    clock: u64,
+    scratch: Vec<u8>,
+    /// Records found in memory.
+    pub hits: u64,
+    /// Blocks read.
+    pub misses: u64,
+}
+
+impl Blocks {
+    /// An empty cache.
+    pub fn new(limit_bytes: usize) -> Blocks {
+        let blocks = HashMap::with_hasher(RandomState::with_seeds(21, 22, 23, 24));
+        Blocks { blocks, limit_bytes, bytes: 0, clock: 0, scratch: Vec::new(), hits: 0, misses: 0 }
+    }
+
+    /// The bytes of the record at `position`, or what there is of it before `limit` (where what is on the disk ends).
+    pub fn record(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<&[u8]> {
+        let key = (segment, position / BLOCK_BYTES);
+        let within = index(position % BLOCK_BYTES);
+        let block_start = position.saturating_sub(position % BLOCK_BYTES);
+        let wanted = index(limit.saturating_sub(block_start).min(BLOCK_BYTES));
+        self.clock = self.clock.wrapping_add(1);
+        let held = self.blocks.get(&key).is_some_and(|block| block.bytes.len() >= wanted);
+        if held {
+            self.hits = self.hits.wrapping_add(1);
+        } else {
+            self.load(file, key, block_start, wanted)?;
+        }
+        let clock = self.clock;
+        let left = index(limit.saturating_sub(position));
+        let mut size = 0;
+        let mut whole = false;
+        if let Some(block) = self.blocks.get_mut(&key) {
+            block.used_at = clock;
+            let rest = block.bytes.get(within..).unwrap_or_default();
+            size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
+            whole = size <= rest.len();
+        }
+        if whole {
+            let bytes = self.blocks.get(&key).and_then(|block| block.bytes.get(within..within.saturating_add(size)));
+            return Ok(bytes.unwrap_or_default());
+        }
+        self.spanning(file, position, size, left)
+    }
+
+    /// Forgets the blocks of a segment.
+    pub fn forget(&mut self, segment: u32) {
+        let freed = &mut self.bytes;
+        self.blocks.retain(|key, block| {
+            let keep = key.0 != segment;
+            if !keep {
+                *freed = freed.saturating_sub(block.bytes.capacity());
+            }
+            keep
+        });
+    }
+
+    fn load(&mut self, file: &dyn DiskFile, key: (u32, u32), start: u32, wanted: usize) -> Result<()> {
+        self.misses = self.misses.wrapping_add(1);
+        let mut bytes = match self.blocks.remove(&key) {
+            Some(old) => old.bytes,
+            None => self.free_buffer(),
+        };
+        self.bytes = self.bytes.saturating_sub(bytes.capacity());
+        bytes.clear();
+        bytes.resize(wanted, 0);
+        let count = file.read_at(u64::from(start), &mut bytes)?;
+        bytes.truncate(count);
+        self.bytes = self.bytes.saturating_add(bytes.capacity());
+        self.blocks.insert(key, Block { bytes, used_at: self.clock });
+        Ok(())
+    }
+
+    /// A buffer for one more block: a new one, or that of the least recently used block where the cache is full.
+    fn free_buffer(&mut self) -> Vec<u8> {
+        if self.bytes.saturating_add(index(BLOCK_BYTES)) <= self.limit_bytes {
+            let buffer = Vec::with_capacity(index(BLOCK_BYTES));
+            self.bytes = self.bytes.saturating_add(buffer.capacity());
+            return buffer;
+        }
+        let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used_at).map(|(key, _)| *key);
+        match oldest.and_then(|key| self.blocks.remove(&key)) {
+            Some(block) => block.bytes,
+            None => {
+                let buffer = Vec::with_capacity(index(BLOCK_BYTES));
+                self.bytes = self.bytes.saturating_add(buffer.capacity());
+                buffer
+            }
+        }
+    }
+
+    /// A record that does not lie in one block. Its stated size may be damaged, so memory grows with what is there.
+    fn spanning(&mut self, file: &dyn DiskFile, position: u32, size: usize, left: usize) -> Result<&[u8]> {
+        let mut size = size;
+        if size < 4 || self.scratch.capacity() > index(BLOCK_BYTES).saturating_mul(8) {
+            self.scratch = Vec::new();
+        }
+        loop {
+            self.scratch.clear();
+            let available = file.size()?.saturating_sub(u64::from(position));
+            if wide(size) > available {
+                size = index(u32::try_from(available).unwrap_or(0));
+            }
+            self.scratch.resize(size, 0);
+            let count = file.read_at(u64::from(position), &mut self.scratch)?;
+            self.scratch.truncate(count);
+            let stated = stated_size(&self.scratch).unwrap_or(size).min(left);
+            if stated <= size {
+                break;
+            }
+            size = stated;
+            if wide(size) > available {
+                break;
+            }
+        }
+        Ok(&self.scratch)
+    }
+}

@@ -1,0 +1,175 @@
+//! How much a queue at rest holds: exact counts from the index, without reading records where that can be avoided.
+
+use super::archive::Archive;
+use super::dictionary::Dictionary;
+use super::index::Class;
+use super::log::Log;
+use crate::error::Result;
+use crate::flow::{terms, Subscription};
+use crate::ids::{Offset, Party, TopicId};
+use crate::topic;
+
+/// The matching records of one segment.
+struct Query<'a> {
+    subscriptions: &'a [Subscription],
+    owner: Party,
+    topics: Vec<TopicId>,
+}
+
+impl Log {
+    /// How many stored messages of QoS 1 and 2 the subscriptions of `owner` match in `from..to`.
+    pub fn count(&mut self, subscriptions: &[Subscription], owner: Party, from: Offset, to: Offset) -> Result<u64> {
+        let query = Query::new(subscriptions, owner, &self.dictionary);
+        let to = to.min(self.durable_offset());
+        let mut count = 0_u64;
+        for place in self.archive.first_from(from)..self.archive.segments.len() {
+            count = count.saturating_add(query.count(&mut self.archive, &self.dictionary, place, from, to)?);
+        }
+        Ok(count)
+    }
+
+    /// The offset from which on exactly the newest `messages` of them remain, or `from` if there are no more than that.
+    pub fn offset_of_newest(
+        &mut self,
+        subscriptions: &[Subscription],
+        owner: Party,
+        from: Offset,
+        messages: u64,
+    ) -> Result<Offset> {
+        let query = Query::new(subscriptions, owner, &self.dictionary);
+        let to = self.durable_offset();
+        if messages == 0 {
+            return Ok(to.max(from));
+        }
+        let mut left = messages;
+        for place in (self.archive.first_from(from)..self.archive.segments.len()).rev() {
+            let count = query.count(&mut self.archive, &self.dictionary, place, from, to)?;
+            if count < left {
+                left = left.saturating_sub(count);
+                continue;
+            }
+            let offsets = query.offsets(&mut self.archive, &self.dictionary, place, from, to)?;
+            let first = offsets.len().checked_sub(super::encoding::index64(left));
+            return Ok(first.and_then(|first| offsets.get(first)).copied().unwrap_or(from));
+        }
+        Ok(from)
+    }
+
+    /// The offsets of the matching messages that lie in one segment, in order.
+    pub(super) fn matching_offsets(
+        &mut self,
+        subscriptions: &[Subscription],
+        owner: Party,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<Offset>> {
+        let query = Query::new(subscriptions, owner, &self.dictionary);
+        query.offsets(&mut self.archive, &self.dictionary, place, from, to)
+    }
+}
+
+impl<'a> Query<'a> {
+    fn new(subscriptions: &'a [Subscription], owner: Party, dictionary: &Dictionary) -> Query<'a> {
+        let mut topics = Vec::new();
+        for subscription in subscriptions {
+            dictionary.matching(&subscription.filter, &mut topics);
+        }
+        topics.sort_unstable();
+        topics.dedup();
+        Query { subscriptions, owner, topics }
+    }
+
+    fn count(
+        &self,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<u64> {
+        let mut count = 0_u64;
+        for id in self.topics.iter().copied() {
+            if archive.topic(place, id)?.is_none_or(|counts| counts.queued == 0) {
+                continue;
+            }
+            let name = dictionary.name(id);
+            match self.ranges(name, from, to) {
+                Some(ranges) => {
+                    for (first, end) in ranges {
+                        let (low, high) = (archive.position_of(place, first)?, archive.position_of(place, end)?);
+                        count = count.saturating_add(archive.queued_between(place, id, low, high)?);
+                    }
+                }
+                None => {
+                    let offsets = self.offsets_of(archive, name, id, place, from, to)?;
+                    count = count.saturating_add(super::encoding::wide(offsets.len()));
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    fn offsets(
+        &self,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<Offset>> {
+        let mut offsets = Vec::new();
+        for id in self.topics.iter().copied() {
+            offsets.extend(self.offsets_of(archive, dictionary.name(id), id, place, from, to)?);
+        }
+        offsets.sort_unstable();
+        Ok(offsets)
+    }
+
+    fn offsets_of(
+        &self,
+        archive: &mut Archive,
+        name: &[u8],
+        id: TopicId,
+        place: usize,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<Offset>> {
+        let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
+        let mut positions = Vec::new();
+        archive.positions(place, id, Class::Queued, low, high, &mut positions)?;
+        let mut offsets = Vec::new();
+        for position in positions {
+            let Some(record) = archive.record(place, position)? else { continue };
+            if terms(self.subscriptions, name, record.offset, record.publisher, self.owner).is_some() {
+                offsets.push(record.offset);
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// The ranges of offsets for which the topic is wanted, apart from one another; `None` if that depends on who
+    /// published (No Local).
+    fn ranges(&self, name: &[u8], from: Offset, to: Offset) -> Option<Vec<(Offset, Offset)>> {
+        let mut ranges: Vec<(Offset, Offset)> = Vec::new();
+        for subscription in self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name))
+        {
+            if subscription.no_local && self.owner != Party(0) {
+                return None;
+            }
+            let (first, end) = (subscription.from.max(from), subscription.until.min(to));
+            if first < end {
+                ranges.push((first, end));
+            }
+        }
+        ranges.sort_unstable();
+        let mut merged: Vec<(Offset, Offset)> = Vec::new();
+        for (first, end) in ranges {
+            match merged.last_mut().filter(|last| last.1 >= first) {
+                Some(last) => last.1 = last.1.max(end),
+                None => merged.push((first, end)),
+            }
+        }
+        Some(merged)
+    }
+}

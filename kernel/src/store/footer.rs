@@ -1,0 +1,313 @@
+//! The end of a sealed segment: the index of its records, checksummed (`docs/formats/log.md`, "Footer").
+//!
+//! Owns: the layout of footers and reading parts of them. Invariants:
+//! 1. The trailer is the last thing in the file, so that a file with a whole trailer is a sealed segment.
+//! 2. The directory is sorted by topic number and has entries of one size: a topic is found without reading the rest.
+//! 3. Every part has its own checksum: the trailer, the marks, names with directory, each topic's postings.
+
+use super::encoding::{index, narrow, Sink, Source};
+use super::header::FORMAT_VERSION;
+use super::index::{Class, Mark, SegmentIndex, Summary};
+use crate::disk::DiskFile;
+use crate::error::{Error, Result};
+use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"HFFOOTER";
+const TRAILER_BYTES: u32 = 108;
+const ENTRY_BYTES: usize = 40;
+const MARK_ENTRY_BYTES: u32 = 20;
+
+/// The last bytes of a sealed segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// The segment's number.
+    pub number: u32,
+    /// Where its records end and its footer begins.
+    pub records_end: u32,
+    names_position: u32,
+    directory_position: u32,
+    /// Topics in the directory.
+    pub topics: u32,
+    marks_position: u32,
+    marks: u32,
+    /// What it holds.
+    pub summary: Summary,
+    /// The log position after its last record.
+    pub end_position: LogPosition,
+    directory_checksum: u32,
+    marks_checksum: u32,
+}
+
+/// One topic of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicEntry {
+    /// Its number.
+    pub topic: TopicId,
+    /// How many records of class [`Class::Plain`].
+    pub plain: u32,
+    /// How many records of class [`Class::Queued`].
+    pub queued: u32,
+    /// Bytes of its records.
+    pub bytes: u64,
+    postings_position: u32,
+    postings_checksum: u32,
+    name_position: u32,
+    name_bytes: u32,
+}
+
+/// A segment's directory and topic names.
+#[derive(Debug)]
+pub struct Directory {
+    entries: Vec<u8>,
+    names: Vec<u8>,
+}
+
+/// The footer's bytes, and its trailer. `names` are those of all topics in the index, in order of their numbers.
+pub fn encode(
+    number: u32,
+    records_end: u32,
+    end_position: LogPosition,
+    segment: &SegmentIndex,
+    names: &[(TopicId, Arc<[u8]>)],
+) -> (Vec<u8>, Trailer) {
+    let mut out = Vec::new();
+    let mut directory = Vec::new();
+    let mut name_bytes: Vec<u8> = Vec::new();
+    let place = |size: usize| records_end.saturating_add(narrow(size));
+    for (topic, name) in names {
+        let Some(postings) = segment.topics.get(&topic.0) else { continue };
+        let start = out.len();
+        for position in postings.plain.iter().chain(&postings.queued) {
+            out.put_u32(*position);
+        }
+        directory.put_u32(topic.0);
+        directory.put_u32(narrow(postings.plain.len()));
+        directory.put_u32(narrow(postings.queued.len()));
+        directory.put_u32(place(start));
+        directory.put_u32(crc32c::crc32c(out.get(start..).unwrap_or_default()));
+        directory.put_u32(narrow(name_bytes.len()));
+        directory.put_u32(narrow(name.len()));
+        directory.put_u32(0);
+        directory.put_u64(postings.bytes);
+        name_bytes.put(name);
+    }
+    let names_position = place(out.len());
+    let topics = narrow(directory.len() / ENTRY_BYTES);
+    let directory_checksum = crc32c::crc32c_append(crc32c::crc32c(&name_bytes), &directory);
+    out.put(&name_bytes);
+    let directory_position = place(out.len());
+    out.put(&directory);
+    let marks_position = place(out.len());
+    let marks_start = out.len();
+    for mark in &segment.marks {
+        out.put_u64(mark.offset.0);
+        out.put_u64(mark.time.0);
+        out.put_u32(mark.position);
+    }
+    let marks_checksum = crc32c::crc32c(out.get(marks_start..).unwrap_or_default());
+    let trailer = Trailer {
+        number,
+        records_end,
+        names_position,
+        directory_position,
+        topics,
+        marks_position,
+        marks: narrow(segment.marks.len()),
+        summary: segment.summary,
+        end_position,
+        directory_checksum,
+        marks_checksum,
+    };
+    encode_trailer(&trailer, &mut out);
+    (out, trailer)
+}
+
+fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.put(MAGIC);
+    let words = [
+        FORMAT_VERSION,
+        trailer.number,
+        trailer.records_end,
+        trailer.names_position,
+        trailer.directory_position,
+        trailer.topics,
+        trailer.marks_position,
+        trailer.marks,
+    ];
+    words.into_iter().for_each(|word| out.put_u32(word));
+    let summary = &trailer.summary;
+    let numbers = [
+        summary.records,
+        summary.messages,
+        summary.end_offset.0,
+        summary.end_control,
+        summary.first_time.0,
+        summary.last_time.0,
+        trailer.end_position.0,
+    ];
+    numbers.into_iter().for_each(|number| out.put_u64(number));
+    out.put_u32(trailer.directory_checksum);
+    out.put_u32(trailer.marks_checksum);
+    let checksum = crc32c::crc32c(out.get(start..).unwrap_or_default());
+    out.put_u32(checksum);
+}
+
+/// The trailer at the end of `file`; `None` if there is none (the segment is not sealed, or its end is damaged).
+pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> {
+    let size = file.size()?;
+    let Some(start) = size.checked_sub(u64::from(TRAILER_BYTES)) else { return Ok(None) };
+    let bytes = read(file, start, index(TRAILER_BYTES))?;
+    let (Some(checked), Some(stored)) = (bytes.get(..104), bytes.get(104..)) else { return Ok(None) };
+    if Source::new(stored).u32() != Some(crc32c::crc32c(checked)) {
+        return Ok(None);
+    }
+    let mut source = Source::new(checked);
+    if source.take(8) != Some(MAGIC) {
+        return Ok(None);
+    }
+    match source.u32() {
+        Some(FORMAT_VERSION) => Ok(trailer_fields(&mut source)),
+        Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat { file: name.to_owned(), version }),
+        _ => Ok(None),
+    }
+}
+
+fn trailer_fields(source: &mut Source<'_>) -> Option<Trailer> {
+    Some(Trailer {
+        number: source.u32()?,
+        records_end: source.u32()?,
+        names_position: source.u32()?,
+        directory_position: source.u32()?,
+        topics: source.u32()?,
+        marks_position: source.u32()?,
+        marks: source.u32()?,
+        summary: Summary {
+            records: source.u64()?,
+            messages: source.u64()?,
+            end_offset: Offset(source.u64()?),
+            end_control: source.u64()?,
+            first_time: Timestamp(source.u64()?),
+            last_time: Timestamp(source.u64()?),
+        },
+        end_position: LogPosition(source.u64()?),
+        directory_checksum: source.u32()?,
+        marks_checksum: source.u32()?,
+    })
+}
+
+/// The sparse index of a sealed segment.
+pub fn read_marks(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<Vec<Mark>> {
+    let size = index(trailer.marks.saturating_mul(MARK_ENTRY_BYTES));
+    let bytes = read(file, u64::from(trailer.marks_position), size)?;
+    if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.marks_checksum {
+        return Err(damaged(name, trailer.marks_position, "the checksum of the sparse index does not fit"));
+    }
+    let mut source = Source::new(&bytes);
+    let mut marks = Vec::with_capacity(index(trailer.marks));
+    while let (Some(offset), Some(time), Some(position)) = (source.u64(), source.u64(), source.u32()) {
+        marks.push(Mark { offset: Offset(offset), time: Timestamp(time), position });
+    }
+    Ok(marks)
+}
+
+/// The directory and the names of a sealed segment.
+pub fn read_directory(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<Directory> {
+    let names = index(trailer.directory_position.saturating_sub(trailer.names_position));
+    let size = names.saturating_add(index(trailer.topics).saturating_mul(ENTRY_BYTES));
+    let mut bytes = read(file, u64::from(trailer.names_position), size)?;
+    if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.directory_checksum {
+        return Err(damaged(name, trailer.names_position, "the checksum of the directory does not fit"));
+    }
+    let entries = bytes.split_off(names);
+    Ok(Directory { entries, names: bytes })
+}
+
+/// The positions of a topic's records of one class.
+pub fn read_postings(file: &dyn DiskFile, entry: &TopicEntry, class: Class, name: &str) -> Result<Vec<u32>> {
+    let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
+    let bytes = read(file, u64::from(entry.postings_position), size)?;
+    if bytes.len() != size || crc32c::crc32c(&bytes) != entry.postings_checksum {
+        return Err(damaged(name, entry.postings_position, "the checksum of a topic's postings does not fit"));
+    }
+    let (plain, queued) = bytes.split_at_checked(index(entry.plain).saturating_mul(4)).unwrap_or_default();
+    let mut source = Source::new(if class == Class::Plain { plain } else { queued });
+    let mut positions = Vec::with_capacity(source.rest().len() / 4);
+    while let Some(position) = source.u32() {
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+impl Directory {
+    /// The entry of a topic, found by halving.
+    pub fn entry(&self, topic: TopicId) -> Option<TopicEntry> {
+        let (mut low, mut high) = (0, self.entries.len() / ENTRY_BYTES);
+        while low < high {
+            let middle = low.midpoint(high);
+            let entry = self.at(middle)?;
+            match entry.topic.cmp(&topic) {
+                std::cmp::Ordering::Equal => return Some(entry),
+                std::cmp::Ordering::Less => low = middle.saturating_add(1),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// All entries, by topic number.
+    pub fn entries(&self) -> impl Iterator<Item = TopicEntry> + '_ {
+        (0..self.entries.len() / ENTRY_BYTES).filter_map(|place| self.at(place))
+    }
+
+    /// A topic's name.
+    pub fn name(&self, entry: &TopicEntry) -> &[u8] {
+        let start = index(entry.name_position);
+        self.names.get(start..start.saturating_add(index(entry.name_bytes))).unwrap_or_default()
+    }
+
+    /// Memory that it takes.
+    pub fn size_bytes(&self) -> usize {
+        self.entries.len().saturating_add(self.names.len())
+    }
+
+    fn at(&self, place: usize) -> Option<TopicEntry> {
+        let start = place.saturating_mul(ENTRY_BYTES);
+        let mut source = Source::new(self.entries.get(start..)?);
+        let topic = TopicId(source.u32()?);
+        let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
+        let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
+        source.u32()?;
+        let bytes = source.u64()?;
+        Some(TopicEntry {
+            topic,
+            plain,
+            queued,
+            bytes,
+            postings_position,
+            postings_checksum,
+            name_position,
+            name_bytes,
+        })
+    }
+}
+
+fn read(file: &dyn DiskFile, position: u64, size: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if wide_fits(file, position, size)? {
+        bytes.resize(size, 0);
+        let count = file.read_at(position, &mut bytes)?;
+        bytes.truncate(count);
+    }
+    Ok(bytes)
+}
+
+/// A damaged size must not lead to a large allocation.
+fn wide_fits(file: &dyn DiskFile, position: u64, size: usize) -> Result<bool> {
+    Ok(position.saturating_add(super::encoding::wide(size)) <= file.size()?)
+}
+
+fn damaged(name: &str, position: u32, reason: &str) -> Error {
+    Error::Damaged { file: name.to_owned(), position: u64::from(position), reason: reason.to_owned() }
+}

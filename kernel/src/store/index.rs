@@ -1,0 +1,142 @@
+//! Where the records of one segment are: per topic, by offset and by time.
+//!
+//! Owns: the index of the open segment, which becomes the footer when the segment is sealed. Invariants:
+//! 1. Postings of a topic are strictly increasing positions, QoS 0 apart from QoS 1 and 2, so that what queues
+//!    count is exact.
+//! 2. A mark says: no message at or after its position has a smaller offset, none before it a greater one.
+
+use super::encoding::wide;
+use super::record::{Kind, Record};
+use crate::ids::{Offset, Timestamp, TopicId};
+use ahash::RandomState;
+use std::collections::HashMap;
+
+/// Bytes between two marks: what a search by offset walks at most.
+const MARK_BYTES: u32 = 65_536;
+
+/// Which records of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// QoS 0, and control records under topic 0.
+    Plain,
+    /// QoS 1 and 2: what queues want.
+    Queued,
+}
+
+/// The records of one topic in one segment.
+#[derive(Clone, Debug, Default)]
+pub struct Postings {
+    /// Positions of QoS 0 messages or of control records.
+    pub plain: Vec<u32>,
+    /// Positions of QoS 1 and 2 messages.
+    pub queued: Vec<u32>,
+    /// Their bytes together.
+    pub bytes: u64,
+}
+
+/// One entry of the sparse index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Offset of the record at `position`, or of the next message.
+    pub offset: Offset,
+    /// Its append time.
+    pub time: Timestamp,
+    /// Where it starts.
+    pub position: u32,
+}
+
+/// What a segment holds, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// All records.
+    pub records: u64,
+    /// Messages.
+    pub messages: u64,
+    /// The offset after its last message (or its base offset).
+    pub end_offset: Offset,
+    /// The number after its last control record (or its base number).
+    pub end_control: u64,
+    /// Append time of its first record, 0 if it has none.
+    pub first_time: Timestamp,
+    /// Append time of its last record, 0 if it has none.
+    pub last_time: Timestamp,
+}
+
+/// The index of a segment in memory.
+#[derive(Clone, Debug)]
+pub struct SegmentIndex {
+    /// By topic number.
+    pub topics: HashMap<u32, Postings, RandomState>,
+    /// By offset and time.
+    pub marks: Vec<Mark>,
+    /// In numbers.
+    pub summary: Summary,
+    marked_until: u32,
+}
+
+impl SegmentIndex {
+    /// The index of an empty segment. `seed` keeps clients from choosing topics that collide.
+    pub fn new(base_offset: Offset, base_control: u64, seed: u64) -> SegmentIndex {
+        let hasher = RandomState::with_seeds(seed, 11, 12, 13);
+        let summary = Summary { end_offset: base_offset, end_control: base_control, ..Summary::default() };
+        SegmentIndex { topics: HashMap::with_hasher(hasher), marks: Vec::new(), summary, marked_until: 0 }
+    }
+
+    /// Notes a record at `position`, after all that were noted before.
+    pub fn add(&mut self, record: &Record<'_>, position: u32, size_bytes: usize) {
+        if self.marks.is_empty() || position >= self.marked_until {
+            self.marks.push(Mark { offset: record.offset, time: record.appended_at, position });
+            self.marked_until = position.saturating_add(MARK_BYTES);
+        }
+        let summary = &mut self.summary;
+        if summary.records == 0 {
+            summary.first_time = record.appended_at;
+        }
+        summary.records = summary.records.saturating_add(1);
+        summary.last_time = record.appended_at;
+        match record.kind {
+            Kind::Message => {
+                summary.messages = summary.messages.saturating_add(1);
+                summary.end_offset = Offset(record.offset.0.saturating_add(1));
+            }
+            Kind::Control => summary.end_control = record.entry.saturating_add(1),
+            Kind::Marker => return,
+            Kind::Topic => {}
+        }
+        let postings = self.topics.entry(record.topic.0).or_default();
+        postings.bytes = postings.bytes.saturating_add(wide(size_bytes));
+        match record.kind {
+            Kind::Message if record.qos > 0 => postings.queued.push(position),
+            Kind::Topic => {}
+            _ => postings.plain.push(position),
+        }
+    }
+
+    /// The positions of a topic's records.
+    pub fn positions(&self, topic: TopicId, class: Class) -> &[u32] {
+        let Some(postings) = self.topics.get(&topic.0) else { return &[] };
+        match class {
+            Class::Plain => &postings.plain,
+            Class::Queued => &postings.queued,
+        }
+    }
+}
+
+/// The mark at which a search for the message at `offset` starts.
+pub fn mark_before(marks: &[Mark], offset: Offset) -> Option<Mark> {
+    let after = marks.partition_point(|mark| mark.offset <= offset);
+    marks.get(after.saturating_sub(1)).copied()
+}
+
+/// The mark at which a search for the first record appended at `time` or later starts.
+pub fn mark_before_time(marks: &[Mark], time: Timestamp) -> Option<Mark> {
+    let after = marks.partition_point(|mark| mark.time < time);
+    marks.get(after.saturating_sub(1)).copied()
+}
+
+/// The part of sorted `positions` that lies in `low..high`.
+pub fn between(positions: &[u32], low: u32, high: u32) -> &[u32] {
+    let start = positions.partition_point(|position| *position < low);
+    let end = positions.partition_point(|position| *position < high);
+    positions.get(start..end).unwrap_or_default()
+}

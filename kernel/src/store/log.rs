@@ -1,0 +1,280 @@
+//! The durable log: its state, and what can be asked of it.
+//!
+//! Owns: one data directory, as its only writer. Never: policy, a thread, a clock. What appends is in `append`, what
+//! goes to the disk in `commit`, what is read for queues in `scan`, what goes away in `retention`.
+//!
+//! Invariants:
+//! 1. An offset is given to one message and never to another, across crashes too: nothing past `durable` is shown to
+//!    anybody outside.
+//! 2. After a failed sync nothing is appended or committed any more (design section 3.6).
+//! 3. Append times never run backwards.
+
+use super::archive::Archive;
+use super::commit::{Ends, Work};
+use super::dictionary::Dictionary;
+use super::in_force::InForce;
+use super::index::Class;
+use super::parties::Parties;
+use super::record::{Kind, Record};
+use super::retained::RetainedMessages;
+use super::scan::ScanMemory;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Error, Result};
+use crate::flow::{Message, Messages};
+use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
+use crate::limits::{SEGMENT_BYTES_MAXIMUM, SEGMENT_BYTES_MINIMUM};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// When something counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When fdatasync has returned.
+    Fsync,
+    /// When the operating system has it.
+    Os,
+    /// At once; it is written when there is time.
+    Memory,
+}
+
+/// What the caller decides about a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Bytes of the tail and of the block cache, each.
+    pub cache_bytes: usize,
+    /// While less than this is free on the disk, messages are refused.
+    pub reserve_bytes: u64,
+    /// When something counts as durable.
+    pub durability: Durability,
+    /// Drawn by the caller: gives a new log its identity and spreads hash tables.
+    pub seed: u64,
+}
+
+/// Where the next record goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Head {
+    pub(super) offset: u64,
+    pub(super) control: u64,
+    pub(super) position: u64,
+    pub(super) time: u64,
+}
+
+/// What a control record holds: its number, table, key and value.
+pub type ControlRow = (u64, u32, Vec<u8>, Vec<u8>);
+
+/// Totals since the log was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Groups that reached the disk.
+    pub commits: u64,
+    /// Their bytes.
+    pub committed_bytes: u64,
+    /// Records appended.
+    pub records_appended: u64,
+}
+
+/// The log.
+pub struct Log {
+    pub(super) options: Options,
+    pub(super) epoch: u128,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) archive: Archive,
+    pub(super) dictionary: Dictionary,
+    pub(super) retained: RetainedMessages,
+    pub(super) parties: Parties,
+    pub(super) in_force: InForce,
+    pub(super) memory: ScanMemory,
+    pub(super) head: Head,
+    pub(super) durable: Ends,
+    pub(super) written: Ends,
+    pub(super) work: Vec<Work>,
+    pub(super) group_started: bool,
+    pub(super) in_flight: bool,
+    pub(super) poisoned: bool,
+    pub(super) next_marker: Record<'static>,
+    pub(super) sync_directory: bool,
+    pub(super) next_number: u32,
+    pub(super) prepared: Option<(u32, Arc<dyn DiskFile>)>,
+    pub(super) space_is_low: bool,
+    pub(super) space_checked_at: u64,
+    pub(super) pending_checkpoint: Option<Vec<u8>>,
+    pub(super) checkpoint_position: u64,
+    pub(super) checkpoint_number: u64,
+    pub(super) moved: HashMap<Location, Location>,
+    pub(super) totals: Totals,
+}
+
+impl Options {
+    /// An error where a value is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if !(SEGMENT_BYTES_MINIMUM..=SEGMENT_BYTES_MAXIMUM).contains(&self.segment_bytes) {
+            let reason = format!("segment_bytes must be between {SEGMENT_BYTES_MINIMUM} and {SEGMENT_BYTES_MAXIMUM}");
+            return Err(Error::Invalid(reason));
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// The offset of the next message.
+    pub fn end_offset(&self) -> Offset {
+        Offset(self.head.offset)
+    }
+
+    /// The oldest offset from which on the log is whole; what was carried lies below.
+    pub fn begin_offset(&self) -> Offset {
+        let own = self.archive.segments.iter().find(|segment| segment.header.kind == super::header::SegmentKind::Log);
+        own.map_or(self.end_offset(), |segment| segment.base_offset())
+    }
+
+    /// The offset below which everything is durable.
+    pub fn durable_offset(&self) -> Offset {
+        match self.options.durability {
+            Durability::Memory => self.end_offset(),
+            _ => self.durable.offset,
+        }
+    }
+
+    /// The log position after everything appended.
+    pub fn end_position(&self) -> LogPosition {
+        LogPosition(self.head.position)
+    }
+
+    /// The log position below which everything is durable.
+    pub fn durable_position(&self) -> LogPosition {
+        match self.options.durability {
+            Durability::Memory => self.end_position(),
+            _ => self.durable.position,
+        }
+    }
+
+    /// Bytes that are appended and not yet on the disk.
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.head.position.saturating_sub(self.written.position.0)
+    }
+
+    /// The log's identity.
+    pub fn epoch(&self) -> String {
+        super::identity::Identity { epoch: self.epoch }.epoch_text()
+    }
+
+    /// The number of the next control record.
+    pub fn next_control_number(&self) -> u64 {
+        self.head.control
+    }
+
+    /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more.
+    pub fn controls(&mut self, from_number: u64, limit: usize) -> Result<Vec<ControlRow>> {
+        let mut found = Vec::new();
+        let end = match self.options.durability {
+            Durability::Memory => self.head.control,
+            _ => self.durable.control,
+        };
+        let first = self.archive.segments.partition_point(|segment| segment.summary().end_control <= from_number);
+        for place in first..self.archive.segments.len() {
+            let Some(segment_end) = self.archive.segments.get(place).map(|segment| segment.end) else { break };
+            let mut positions = Vec::new();
+            self.archive.positions(place, crate::ids::TopicId(0), Class::Plain, 0, segment_end, &mut positions)?;
+            for position in self.later_controls(place, &positions, from_number)? {
+                let Some(record) = self.archive.record(place, position)? else { continue };
+                if record.kind != Kind::Control || record.entry < from_number {
+                    continue;
+                }
+                if found.len() >= limit || record.entry >= end {
+                    return Ok(found);
+                }
+                if record.publisher != Party(0) {
+                    let key = record.key.unwrap_or_default().to_vec();
+                    found.push((record.entry, record.publisher.0, key, record.payload.to_vec()));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Control records are numbered densely, so the wanted one is found by counting where none is damaged.
+    fn later_controls(&self, place: usize, positions: &[u32], from_number: u64) -> Result<Vec<u32>> {
+        let Some(segment) = self.archive.segments.get(place) else { return Ok(Vec::new()) };
+        let numbers = segment.summary().end_control.saturating_sub(segment.header.base_control);
+        let skipped = from_number.saturating_sub(segment.header.base_control);
+        let whole = numbers == super::encoding::wide(positions.len());
+        let skipped = if whole { super::encoding::index64(skipped) } else { 0 };
+        Ok(positions.get(skipped..).unwrap_or_default().to_vec())
+    }
+
+    /// The delivery state of a durable party, as last written.
+    pub fn delivery_state(&self, party: Party) -> Option<Vec<u8>> {
+        self.parties.encoded(party)
+    }
+
+    /// Tells retention that the newest value of a key is control record `number`. The log notes this by itself when
+    /// it appends; a caller may correct it.
+    pub fn control_in_force(&mut self, table: u32, key: &[u8], number: u64) {
+        self.in_force.apply(table, key, &[1], number);
+    }
+
+    /// Offsets of the retained messages that match, the first `limit` in offset order.
+    pub fn retained(&self, filter: &[u8], limit: usize) -> Vec<Offset> {
+        self.retained.matching(filter, limit)
+    }
+
+    /// How many topics have a retained message.
+    pub fn retained_count(&self) -> usize {
+        self.retained.len()
+    }
+
+    /// Where the message with an offset is; `None` if it is gone, damaged or not yet durable.
+    pub fn locate(&mut self, offset: Offset) -> Result<Option<Location>> {
+        if offset >= self.durable_offset() {
+            return Ok(None);
+        }
+        self.archive.find_message(offset)
+    }
+
+    /// Named numbers for people.
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let wide = super::encoding::wide;
+        vec![
+            ("segments", wide(self.archive.segments.len())),
+            ("bytes", self.archive.segments.iter().map(|segment| segment.bytes()).sum()),
+            ("topics", wide(self.dictionary.len())),
+            ("retained", wide(self.retained.len())),
+            ("parties", wide(self.parties.len())),
+            ("controls_in_force", wide(self.in_force.len())),
+            ("commits", self.totals.commits),
+            ("committed_bytes", self.totals.committed_bytes),
+            ("records_appended", self.totals.records_appended),
+            ("cache_hits", self.archive.blocks.hits),
+            ("cache_misses", self.archive.blocks.misses),
+            ("damaged_reads", self.archive.damaged_reads),
+            ("space_is_low", u64::from(self.space_is_low)),
+        ]
+    }
+
+    /// Append time: never before what was appended last.
+    pub(super) fn advance(&mut self, now: Timestamp) -> Timestamp {
+        self.head.time = self.head.time.max(now.0);
+        Timestamp(self.head.time)
+    }
+}
+
+impl Messages for Log {
+    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
+        let location = match self.archive.find(location.segment) {
+            Some(_) => location,
+            None => self.moved.get(&location).copied().unwrap_or(location),
+        };
+        let dictionary = &self.dictionary;
+        let record = self.archive.record_at(location)?;
+        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {
+            topic: dictionary.name(record.topic),
+            properties: record.properties,
+            payload: record.payload,
+            qos: record.qos,
+            retain: record.retain,
+            expires_at: record.expires_at,
+        }))
+    }
+}

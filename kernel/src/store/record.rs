@@ -1,0 +1,310 @@
+//! One record of the log as bytes (`docs/formats/log.md`, "Record").
+//!
+//! Owns: the layout of records. Never: where they lie. Invariants:
+//! 1. Any bytes decode to a record or to `None`; nothing outside the given bytes is read.
+//! 2. `decode(encode(record)) == record`.
+//! 3. The checksum is salted with the log's identity, so that bytes that a client put into a payload never pass for
+//!    a record when a damaged segment is searched for the next whole one.
+
+use super::encoding::{narrow, Sink, Source};
+use crate::ids::{KeySlot, LogPosition, Offset, Party, Timestamp, TopicId};
+
+/// Bytes before the optional fields.
+pub(super) const HEADER_BYTES: usize = 48;
+
+/// Bytes of a commit marker.
+pub(super) const MARKER_BYTES: usize = HEADER_BYTES;
+
+const FLAG_QOS: u8 = 0b0000_0011;
+const FLAG_RETAIN: u8 = 0b0000_0100;
+const FLAG_KEY: u8 = 0b0000_1000;
+const FLAG_PROPERTIES: u8 = 0b0001_0000;
+const FLAG_EXPIRES: u8 = 0b0010_0000;
+const FLAG_PACKET_IDENTIFIER: u8 = 0b0100_0000;
+const FLAG_EXTENSION: u8 = 0b1000_0000;
+const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message; takes one offset.
+    Message,
+    /// The newest value of a key in a table; takes none.
+    Control,
+    /// A topic's name and number; takes none.
+    Topic,
+    /// "Everything before this log position was durable"; takes none.
+    Marker,
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Kind::Message => 1,
+            Kind::Control => 2,
+            Kind::Topic => 3,
+            Kind::Marker => 4,
+        }
+    }
+
+    fn of(number: u8) -> Option<Kind> {
+        [Kind::Message, Kind::Control, Kind::Topic, Kind::Marker].into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// One record, its variable parts borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// QoS as published.
+    pub qos: u8,
+    /// The RETAIN flag as published.
+    pub retain: bool,
+    /// The slot of its key.
+    pub key_slot: KeySlot,
+    /// Its topic; 0 for control records and markers.
+    pub topic: TopicId,
+    /// Its offset; for what takes none, that of the next message.
+    pub offset: Offset,
+    /// Entry number in its topic; a control record's number; a topic's next entry number; a marker's log position.
+    pub entry: u64,
+    /// When it was appended.
+    pub appended_at: Timestamp,
+    /// Who published it; a control record's table.
+    pub publisher: Party,
+    /// How many messages it holds.
+    pub count: u32,
+    /// Its key, if it has one.
+    pub key: Option<&'a [u8]>,
+    /// MQTT 5 properties as in `Publish::properties`.
+    pub properties: &'a [u8],
+    /// When it expires, if ever.
+    pub expires_at: Option<Timestamp>,
+    /// The packet identifier of QoS 2.
+    pub packet_identifier: Option<u16>,
+    /// When it happened, if its publisher said so.
+    pub event_time: Option<Timestamp>,
+    /// The application message, a control record's value or a topic's name.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// A record of `kind` with nothing optional in it.
+    pub fn plain(kind: Kind, payload: &'a [u8]) -> Record<'a> {
+        Record {
+            kind,
+            qos: 0,
+            retain: false,
+            key_slot: KeySlot(0),
+            topic: TopicId(0),
+            offset: Offset(0),
+            entry: 0,
+            appended_at: Timestamp(0),
+            publisher: Party(0),
+            count: 0,
+            key: None,
+            properties: &[],
+            expires_at: None,
+            packet_identifier: None,
+            event_time: None,
+            payload,
+        }
+    }
+
+    /// The marker that vouches for everything before `durable`.
+    pub fn marker(durable: LogPosition, next: Offset, appended_at: Timestamp) -> Record<'static> {
+        Record { offset: next, entry: durable.0, appended_at, ..Record::plain(Kind::Marker, &[]) }
+    }
+
+    /// The record's size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        let mut size = HEADER_BYTES.saturating_add(self.payload.len());
+        size = size.saturating_add(self.key.map_or(0, |key| key.len().saturating_add(2)));
+        if !self.properties.is_empty() {
+            size = size.saturating_add(self.properties.len()).saturating_add(4);
+        }
+        size = size.saturating_add(if self.expires_at.is_some() { 8 } else { 0 });
+        size = size.saturating_add(if self.packet_identifier.is_some() { 2 } else { 0 });
+        size.saturating_add(if self.event_time.is_some() { 9 } else { 0 })
+    }
+
+    fn flags(&self) -> u8 {
+        let mut flags = self.qos & FLAG_QOS;
+        let mut set = |flag: u8, condition: bool| flags |= if condition { flag } else { 0 };
+        set(FLAG_RETAIN, self.retain);
+        set(FLAG_KEY, self.key.is_some());
+        set(FLAG_PROPERTIES, !self.properties.is_empty());
+        set(FLAG_EXPIRES, self.expires_at.is_some());
+        set(FLAG_PACKET_IDENTIFIER, self.packet_identifier.is_some());
+        set(FLAG_EXTENSION, self.event_time.is_some());
+        flags
+    }
+}
+
+/// Appends the record's bytes. Keys are at most 65 535 bytes and whole records at most
+/// [`crate::limits::RECORD_BYTES_MAXIMUM`]; the caller has checked that.
+pub fn encode(record: &Record<'_>, salt: u32, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut header = [0_u8; HEADER_BYTES];
+    let size = narrow(record.size_bytes());
+    fill(&mut header, 0, &size.to_le_bytes());
+    fill(&mut header, 8, &[record.kind.number(), record.flags()]);
+    fill(&mut header, 10, &record.key_slot.0.to_le_bytes());
+    fill(&mut header, 12, &record.topic.0.to_le_bytes());
+    fill(&mut header, 16, &record.offset.0.to_le_bytes());
+    fill(&mut header, 24, &record.entry.to_le_bytes());
+    fill(&mut header, 32, &record.appended_at.0.to_le_bytes());
+    fill(&mut header, 40, &record.publisher.0.to_le_bytes());
+    fill(&mut header, 44, &record.count.to_le_bytes());
+    out.put(&header);
+    if let Some(key) = record.key {
+        out.put_u16(u16::try_from(key.len()).unwrap_or(u16::MAX));
+        out.put(key);
+    }
+    if !record.properties.is_empty() {
+        out.put_u32(narrow(record.properties.len()));
+        out.put(record.properties);
+    }
+    if let Some(expires_at) = record.expires_at {
+        out.put_u64(expires_at.0);
+    }
+    if let Some(packet_identifier) = record.packet_identifier {
+        out.put_u16(packet_identifier);
+    }
+    if let Some(event_time) = record.event_time {
+        out.push(EXTENSION_EVENT_TIME);
+        out.put_u64(event_time.0);
+    }
+    out.put(record.payload);
+    let checksum = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
+    fill(out, start.saturating_add(4), &checksum.to_le_bytes());
+}
+
+fn fill(target: &mut [u8], start: usize, bytes: &[u8]) {
+    if let Some(place) = target.get_mut(start..start.saturating_add(bytes.len())) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// The size that a record starting here says it has, if that is possible at all.
+pub fn stated_size(bytes: &[u8]) -> Option<usize> {
+    let size = usize::try_from(Source::new(bytes).u32()?).ok()?;
+    (HEADER_BYTES..=crate::limits::RECORD_BYTES_MAXIMUM).contains(&size).then_some(size)
+}
+
+/// The record at the start of `bytes`, if its checksum fits and it is well formed.
+pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
+    let size = stated_size(bytes)?;
+    let mut source = Source::new(bytes.get(4..size)?);
+    let checksum = source.u32()?;
+    if crc32c::crc32c_append(salt, source.rest()) != checksum {
+        return None;
+    }
+    decode_body(&mut source)
+}
+
+fn decode_body<'a>(source: &mut Source<'a>) -> Option<Record<'a>> {
+    let kind = Kind::of(source.u8()?)?;
+    let flags = source.u8()?;
+    let mut record = Record::plain(kind, &[]);
+    record.qos = flags & FLAG_QOS;
+    record.retain = flags & FLAG_RETAIN != 0;
+    record.key_slot = KeySlot(source.u16()?);
+    record.topic = TopicId(source.u32()?);
+    record.offset = Offset(source.u64()?);
+    record.entry = source.u64()?;
+    record.appended_at = Timestamp(source.u64()?);
+    record.publisher = Party(source.u32()?);
+    record.count = source.u32()?;
+    if record.qos == 3 || record.count != u32::from(kind == Kind::Message) {
+        return None;
+    }
+    if flags & FLAG_KEY != 0 {
+        let size = source.u16()?;
+        record.key = Some(source.take(usize::from(size))?);
+    }
+    if flags & FLAG_PROPERTIES != 0 {
+        let size = source.u32()?;
+        record.properties = source.take(usize::try_from(size).ok()?)?;
+        if record.properties.is_empty() {
+            return None;
+        }
+    }
+    if flags & FLAG_EXPIRES != 0 {
+        record.expires_at = Some(Timestamp(source.u64()?));
+    }
+    if flags & FLAG_PACKET_IDENTIFIER != 0 {
+        record.packet_identifier = Some(source.u16()?);
+    }
+    if flags & FLAG_EXTENSION != 0 {
+        if source.u8()? != EXTENSION_EVENT_TIME {
+            return None;
+        }
+        record.event_time = Some(Timestamp(source.u64()?));
+    }
+    record.payload = source.rest();
+    Some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        fn fields()(
+            kind in 1_u8..=4, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
+            publisher: u32, key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+            properties in proptest::collection::vec(any::<u8>(), 0..40), expires: Option<u64>,
+            packet_identifier: Option<u16>, event_time: Option<u64>, payload in proptest::collection::vec(any::<u8>(), 0..200),
+        ) -> (Record<'static>, [Vec<u8>; 3], bool) {
+            let kind = Kind::of(kind).unwrap();
+            let record = Record {
+                kind, qos, retain, key_slot: KeySlot(7), topic: TopicId(topic), offset: Offset(offset), entry,
+                appended_at: Timestamp(time), publisher: Party(publisher), count: u32::from(kind == Kind::Message), key: None,
+                properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
+                event_time: event_time.map(Timestamp), payload: &[],
+            };
+            let has_key = key.is_some();
+            (record, [key.unwrap_or_default(), properties, payload], has_key)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded((record, parts, has_key) in fields(), salt: u32, before in 0_usize..9) {
+            let [key, properties, payload] = &parts;
+            let record = Record { key: has_key.then_some(key), properties, payload, ..record };
+            let mut out = vec![0xaa; before];
+            encode(&record, salt, &mut out);
+            prop_assert_eq!(out.len() - before, record.size_bytes());
+            prop_assert_eq!(decode(&out[before..], salt), Some(record));
+            prop_assert_eq!(decode(&out[before..], salt ^ 1), None);
+            prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..300), size in 40_u32..300) {
+            let _ = decode(&bytes, 0);
+            let mut bytes = bytes;
+            if bytes.len() >= 8 {
+                bytes[..4].copy_from_slice(&size.to_le_bytes());
+                let size = usize::try_from(size).unwrap().clamp(8, bytes.len());
+                let checksum = crc32c::crc32c_append(0, &bytes[8..size]);
+                bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+                let _ = decode(&bytes, 0);
+            }
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed((record, parts, _) in fields(), at in 0_usize..1_000, bit in 0_u8..8) {
+            let record = Record { payload: &parts[2], ..record };
+            let mut out = Vec::new();
+            encode(&record, 5, &mut out);
+            let at = at % out.len();
+            out[at] ^= 1 << bit;
+            prop_assert_eq!(decode(&out, 5), None);
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! Opening a log: what a crash left is made whole again, what is damaged is set aside and named (design section 3.10).
+//!
+//! Invariants:
+//! 1. Everything that was durable is there again, with the same offsets and bytes, unless the disk damaged it.
+//! 2. What is not whole and no marker (nor checkpoint) vouches for is a torn tail: it is cut off and counted.
+//! 3. What is not whole and was vouched for is damage: reported with the offsets that it held, and passed over.
+//! 4. Sealed segments that a checkpoint covers are not read.
+
+use super::append::names_of;
+use super::archive::{Archive, Indexed, Segment};
+use super::commit::{Ends, Work};
+use super::dictionary::Dictionary;
+use super::footer;
+use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
+use super::identity::{self, Identity};
+use super::in_force::InForce;
+use super::index::SegmentIndex;
+use super::log::{Head, Log, Options, Totals};
+use super::parties::Parties;
+use super::record::{Kind, Record};
+use super::replay::{end_before, Pages, Place};
+use super::retained::{Retained, RetainedMessages};
+use super::scan::ScanMemory;
+use crate::disk::{Disk, DiskFile};
+use crate::error::Result;
+use crate::ids::{Location, LogPosition, Offset, Timestamp};
+use crate::limits::DAMAGE_REPORTS_MAXIMUM;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A place that the disk has damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// The first byte.
+    pub first_position: u64,
+    /// The byte after the last one.
+    pub end_position: u64,
+    /// What is wrong.
+    pub reason: String,
+    /// The first offset that it may have held.
+    pub first_offset: Offset,
+    /// The offset after the last one that it may have held.
+    pub end_offset: Offset,
+}
+
+/// What was found when the log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes of a torn tail that were cut off.
+    pub trimmed_bytes: u64,
+    /// What the disk has damaged; the first of them.
+    pub damaged: Vec<Damage>,
+    /// True if derived state came from a checkpoint.
+    pub from_checkpoint: bool,
+    /// True if there was no log before.
+    pub created: bool,
+}
+
+impl Recovery {
+    fn report(&mut self, damage: Damage) {
+        if self.damaged.len() < DAMAGE_REPORTS_MAXIMUM {
+            self.damaged.push(damage);
+        }
+    }
+}
+
+impl Log {
+    /// Opens or creates the log on `disk`. Nobody else may write to it; the caller holds the lock.
+    pub fn open(disk: Arc<dyn Disk>, options: Options, now: Timestamp) -> Result<(Log, Recovery)> {
+        options.check()?;
+        let known = identity::read(disk.as_ref())?;
+        let identity = known.unwrap_or_else(|| Identity::from_seed(options.seed));
+        let mut recovery = Recovery { created: known.is_none(), ..Recovery::default() };
+        for name in disk.list()?.iter().filter(|name| name.ends_with(".partial")) {
+            disk.remove(name)?;
+        }
+        identity::write(disk.as_ref(), &identity)?;
+        let mut log = Log::empty(disk, options, identity);
+        log.load_carries(&mut recovery)?;
+        log.load_segments(&mut recovery)?;
+        let names = log.disk.list()?;
+        let own = log.archive.segments.iter().filter(|segment| segment.header.kind == SegmentKind::Log);
+        let first = own.map(|segment| segment.header.base_position).min();
+        let checkpoint = log.load_checkpoint(&names, |position| first.is_some_and(|first| first <= position))?;
+        recovery.from_checkpoint = checkpoint.is_some();
+        log.replay(checkpoint, &mut recovery)?;
+        log.ready(now)?;
+        Ok((log, recovery))
+    }
+
+    fn empty(disk: Arc<dyn Disk>, options: Options, identity: Identity) -> Log {
+        Log {
+            options,
+            epoch: identity.epoch,
+            archive: Archive::new(Arc::clone(&disk), identity.salt(), options.cache_bytes),
+            disk,
+            dictionary: Dictionary::new(options.seed),
+            retained: RetainedMessages::default(),
+            parties: Parties::new(options.seed),
+            in_force: InForce::new(options.seed),
+            memory: ScanMemory::default(),
+            head: Head { control: 1, ..Head::default() },
+            durable: Ends::default(),
+            written: Ends::default(),
+            work: Vec::new(),
+            group_started: false,
+            in_flight: false,
+            poisoned: false,
+            next_marker: Record::plain(Kind::Marker, &[]),
+            sync_directory: false,
+            next_number: 1,
+            prepared: None,
+            space_is_low: false,
+            space_checked_at: 0,
+            pending_checkpoint: None,
+            checkpoint_position: 0,
+            checkpoint_number: 0,
+            moved: HashMap::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// All segment files of a kind, by number.
+    fn files(&mut self, wanted: SegmentKind) -> Result<Vec<(u32, String)>> {
+        let mut found = Vec::new();
+        for name in self.disk.list()? {
+            if let Some((kind, number)) = header::parse_segment_name(&name) {
+                self.next_number = self.next_number.max(number.saturating_add(1));
+                if kind == wanted {
+                    found.push((number, name));
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Carry segments, newest first. A carry segment has its name only when it is whole and synced; then it replaces
+    /// all files that lie in its range, and a crash may have left some of those.
+    fn load_carries(&mut self, recovery: &mut Recovery) -> Result<()> {
+        let mut carries: Vec<Segment> = Vec::new();
+        for (number, name) in self.files(SegmentKind::Carry)?.into_iter().rev() {
+            let file = self.disk.open(&name, true)?;
+            let Some(header) = header::decode(&identity::read_all(self.disk.as_ref(), &name, 96)?, &name)? else {
+                let size = u32::try_from(file.size()?).unwrap_or(u32::MAX);
+                recovery.report(damage(&name, 0, size, "the header is damaged", Offset(0), Offset(0)));
+                self.disk.rename(&name, &format!("{name}.damaged"))?;
+                continue;
+            };
+            if carries.iter().any(|newer| covers(&newer.header, header.base_position)) {
+                self.disk.remove(&name)?;
+                continue;
+            }
+            for (_, old) in self.files(SegmentKind::Log)?.into_iter().filter(|(old, _)| *old < number) {
+                let replaced = header::decode(&identity::read_all(self.disk.as_ref(), &old, 96)?, &old)?;
+                if replaced.is_some_and(|replaced| covers(&header, replaced.base_position)) {
+                    self.disk.remove(&old)?;
+                }
+            }
+            let (index, end) = match footer::read_trailer(file.as_ref(), &name)? {
+                Some(trailer) => (Indexed::Sealed(trailer), trailer.records_end),
+                None => self.reindexed_carry(&header, &name, file.as_ref(), recovery)?,
+            };
+            carries.push(Segment::new(header, name, file, index, end));
+        }
+        carries.sort_by_key(|carry| carry.header.base_position);
+        self.head.offset = carries.last().map_or(0, |carry| carry.header.end_offset.0);
+        self.archive.segments = carries;
+        Ok(())
+    }
+
+    /// The index of a carry segment whose footer is damaged, from its records.
+    fn reindexed_carry(
+        &self,
+        header: &Header,
+        name: &str,
+        file: &dyn DiskFile,
+        recovery: &mut Recovery,
+    ) -> Result<(Indexed, u32)> {
+        let pages = Pages::read(file, None, self.archive.salt)?;
+        let mut index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
+        let mut position = SEGMENT_HEADER_BYTES;
+        let mut next_offset = header.base_offset.0;
+        loop {
+            match pages.at(position, next_offset) {
+                Place::Whole(record, end) => {
+                    next_offset = record.offset.0.saturating_add(u64::from(record.count));
+                    index.add(&record, position, record.size_bytes());
+                    position = end;
+                }
+                Place::Hole(Some(whole)) => position = whole,
+                Place::Hole(None) | Place::End => break,
+            }
+        }
+        recovery.report(damage(
+            name,
+            position,
+            pages.limit,
+            "the footer is damaged",
+            Offset(next_offset),
+            header.end_offset,
+        ));
+        Ok((Indexed::Closed(Arc::new(index)), position))
+    }
+
+    /// The log's own segments, as their headers and footers describe them.
+    fn load_segments(&mut self, recovery: &mut Recovery) -> Result<()> {
+        let files = self.files(SegmentKind::Log)?;
+        let mut previous: Option<(Offset, u64)> = None;
+        for (place, (number, name)) in files.iter().enumerate() {
+            let file = self.disk.open(name, true)?;
+            let trailer = footer::read_trailer(file.as_ref(), name)?;
+            let stored = header::decode(&identity::read_all(self.disk.as_ref(), name, 96)?, name)?;
+            let header = match stored {
+                Some(header) => header,
+                None => {
+                    let pages =
+                        Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), self.archive.salt)?;
+                    let Some(header) = self.rebuilt_header(*number, &pages, previous) else {
+                        self.set_aside(name, &pages, files.len() == place.saturating_add(1), previous, recovery)?;
+                        continue;
+                    };
+                    recovery.report(damage(
+                        name,
+                        0,
+                        SEGMENT_HEADER_BYTES,
+                        "the header is damaged",
+                        header.base_offset,
+                        header.base_offset,
+                    ));
+                    header
+                }
+            };
+            let end = trailer.map_or(SEGMENT_HEADER_BYTES, |trailer| trailer.records_end);
+            let index = match trailer {
+                Some(trailer) => Indexed::Sealed(trailer),
+                None => Indexed::Open(Box::new(SegmentIndex::new(
+                    header.base_offset,
+                    header.base_control,
+                    self.options.seed,
+                ))),
+            };
+            let segment = Segment::new(header, name.clone(), file, index, end);
+            let summary = segment.summary();
+            previous = Some((summary.end_offset, summary.end_control));
+            self.archive.segments.push(segment);
+        }
+        Ok(())
+    }
+
+    fn rebuilt_header(&self, number: u32, pages: &Pages, previous: Option<(Offset, u64)>) -> Option<Header> {
+        let (base_position, first_offset) = pages.base()?;
+        Some(Header {
+            epoch: self.epoch,
+            kind: SegmentKind::Log,
+            number,
+            base_offset: Offset(first_offset),
+            base_position,
+            base_control: previous.map_or(0, |(_, control)| control),
+            created_at: Timestamp(0),
+            end_offset: Offset(0),
+            end_position: LogPosition(0),
+        })
+    }
+
+    /// A file without a header and without anything that could replace it: at the end of the log it was prepared and not
+    /// used yet; elsewhere it is damaged, and it is kept for those who want to look into it.
+    fn set_aside(
+        &mut self,
+        name: &str,
+        pages: &Pages,
+        last: bool,
+        previous: Option<(Offset, u64)>,
+        recovery: &mut Recovery,
+    ) -> Result<()> {
+        if last || pages.used_end() == 0 {
+            recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end()));
+            return self.disk.remove(name);
+        }
+        let offset = previous.map_or(Offset(0), |(offset, _)| offset);
+        recovery.report(damage(name, 0, pages.limit, "neither header nor footer can be read", offset, offset));
+        self.disk.rename(name, &format!("{name}.damaged"))
+    }
+
+    /// Applies what the checkpoint does not have, and finds out where the log ends.
+    fn replay(&mut self, checkpoint: Option<LogPosition>, recovery: &mut Recovery) -> Result<()> {
+        let from = checkpoint.unwrap_or_default();
+        if checkpoint.is_none() {
+            self.learn_names()?;
+        }
+        let mut place = 0;
+        while let Some(segment) = self.archive.segments.get(place) {
+            let next = self.archive.segments.get(place.saturating_add(1)).map(|next| next.header);
+            let sealed = matches!(segment.index, Indexed::Sealed(_));
+            let behind =
+                next.is_some_and(|next| next.base_position <= from) || segment.header.kind == SegmentKind::Carry;
+            let covered = sealed && behind && checkpoint.is_some();
+            if !covered && !self.replay_segment(place, from, next, recovery)? {
+                break;
+            }
+            place = place.saturating_add(1);
+        }
+        self.relocate_retained()
+    }
+
+    /// A topic's record may lie behind its oldest messages, because retention writes it anew; so without a checkpoint
+    /// names come from the footers first. A damaged directory is found again, and reported, by whoever verifies.
+    fn learn_names(&mut self) -> Result<()> {
+        for place in 0..self.archive.segments.len() {
+            if let Ok(Some(directory)) = self.archive.directory(place) {
+                for entry in directory.entries().filter(|entry| entry.topic.0 > 0 && !directory.name(entry).is_empty())
+                {
+                    self.dictionary.declare(entry.topic, directory.name(&entry), 0, LogPosition(0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// False if the log was found to end here.
+    fn replay_segment(
+        &mut self,
+        place: usize,
+        from: LogPosition,
+        next: Option<Header>,
+        recovery: &mut Recovery,
+    ) -> Result<bool> {
+        let Some(segment) = self.archive.segments.get(place) else { return Ok(false) };
+        let header = segment.header;
+        let sealed_end = matches!(segment.index, Indexed::Sealed(_)).then_some(segment.end);
+        let known_end = sealed_end.or_else(|| next.and_then(|next| end_before(&header, &next)));
+        let pages = Pages::read(segment.file.as_ref(), known_end, self.archive.salt)?;
+        let mut index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
+        let mut next_offset = header.base_offset.0;
+        let mut position = SEGMENT_HEADER_BYTES;
+        let mut torn = false;
+        loop {
+            match pages.at(position, next_offset) {
+                Place::Whole(record, end) => {
+                    next_offset = record.offset.0.saturating_add(u64::from(record.count));
+                    index.add(&record, position, record.size_bytes());
+                    self.replay_record(&record, &header, position, from);
+                    position = end;
+                }
+                Place::End => break,
+                Place::Hole(whole) => {
+                    let here = self.log_position(place, position);
+                    if !self.is_vouched(place, &pages, position, here, from, next_offset)? {
+                        torn = true;
+                        break;
+                    }
+                    let end = whole.unwrap_or(pages.limit);
+                    let end_offset = whole.and_then(|whole| pages.record(whole)).map(|record| record.offset);
+                    let end_offset = end_offset.or(next.map(|next| next.base_offset)).unwrap_or(Offset(next_offset));
+                    recovery.report(damage(
+                        &self.name(place),
+                        position,
+                        end,
+                        "records are damaged",
+                        Offset(next_offset),
+                        end_offset,
+                    ));
+                    position = end;
+                }
+            }
+        }
+        self.conclude(place, position, index, torn, &pages, recovery)?;
+        Ok(!torn)
+    }
+
+    /// True if what lies at `here` was durable once: a marker behind it says so, in this segment or a later one, or the
+    /// checkpoint stands on it.
+    fn is_vouched(
+        &self,
+        place: usize,
+        pages: &Pages,
+        position: u32,
+        here: LogPosition,
+        from: LogPosition,
+        next_offset: u64,
+    ) -> Result<bool> {
+        if here < from || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
+            return Ok(true);
+        }
+        for later in self.archive.segments.get(place.saturating_add(1)..).unwrap_or_default() {
+            let limit = matches!(later.index, Indexed::Sealed(_)).then_some(later.end);
+            let pages = Pages::read(later.file.as_ref(), limit, self.archive.salt)?;
+            let base = later.header.base_offset.0;
+            if pages.vouched(SEGMENT_HEADER_BYTES, base).is_some_and(|vouched| vouched > here) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The segment's records end at `position`: its index is taken over, and what lies behind is cut off if it is torn.
+    fn conclude(
+        &mut self,
+        place: usize,
+        position: u32,
+        index: SegmentIndex,
+        torn: bool,
+        pages: &Pages,
+        recovery: &mut Recovery,
+    ) -> Result<()> {
+        let last = torn || place.saturating_add(1) == self.archive.segments.len();
+        if torn {
+            recovery.trimmed_bytes =
+                recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end().saturating_sub(position)));
+            for later in self.archive.segments.split_off(place.saturating_add(1)) {
+                recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(later.file.size()?);
+                self.disk.remove(&later.name)?;
+            }
+        }
+        let dictionary = &self.dictionary;
+        let Some(segment) = self.archive.segments.get_mut(place) else { return Ok(()) };
+        let was_sealed = matches!(segment.index, Indexed::Sealed(_));
+        segment.end = position;
+        if torn {
+            // What is left of a torn group must not be found behind the records that come next.
+            let size = segment.file.size()?;
+            segment.file.truncate(u64::from(position))?;
+            segment.file.truncate(size.min(u64::from(self.options.segment_bytes)).max(u64::from(position)))?;
+            segment.index = Indexed::Open(Box::new(index));
+        } else if !was_sealed && last {
+            segment.index = Indexed::Open(Box::new(index));
+        } else if !was_sealed {
+            // Its footer was lost or is damaged: it gets a new one.
+            let index = Arc::new(index);
+            let names = names_of(&index, |id| dictionary.get(id));
+            segment.index = Indexed::Closed(Arc::clone(&index));
+            let (number, end_position) = (segment.header.number, segment.log_position(position));
+            self.work.push(Work::Seal {
+                number,
+                file: Arc::clone(&segment.file),
+                records_end: position,
+                end_position,
+                index,
+                names,
+            });
+        }
+        Ok(())
+    }
+
+    fn replay_record(&mut self, record: &Record<'_>, header: &Header, position: u32, from: LogPosition) {
+        let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
+        let here = LogPosition(header.base_position.0.saturating_add(within));
+        let location = Location { segment: header.number, position };
+        let own = header.kind == SegmentKind::Log;
+        if own && here < from {
+            return;
+        }
+        self.head.offset = self.head.offset.max(record.offset.0.saturating_add(u64::from(record.count)));
+        self.head.time = self.head.time.max(record.appended_at.0);
+        match record.kind {
+            Kind::Message => {
+                self.dictionary.note_entry(record.topic, record.entry);
+                if own {
+                    self.parties.note_message(record);
+                }
+                if record.retain {
+                    if let Some(name) = self.dictionary.shared_name(record.topic) {
+                        self.retained.apply(&name, record, location);
+                    }
+                }
+            }
+            Kind::Control => self.replay_control(record),
+            Kind::Topic => self.dictionary.declare(record.topic, record.payload, record.entry, here),
+            Kind::Marker => {}
+        }
+    }
+
+    fn replay_control(&mut self, record: &Record<'_>) {
+        self.head.control = self.head.control.max(record.entry.saturating_add(1));
+        let key = record.key.unwrap_or_default();
+        if record.publisher.0 > 0 {
+            self.in_force.apply(record.publisher.0, key, record.payload, record.entry);
+        } else if let Ok(party) = super::append::party_of(key) {
+            // A state that cannot be decoded was refused when it was to be appended.
+            drop(self.parties.apply(party, record.entry, record.payload));
+        }
+    }
+
+    /// Retained messages may have been copied to a carry segment after the checkpoint was written.
+    fn relocate_retained(&mut self) -> Result<()> {
+        let archive = &self.archive;
+        let lost: Vec<Retained> =
+            self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
+        for retained in lost {
+            if let Some(location) = self.archive.find_message(retained.offset)? {
+                let name = self.dictionary.name(retained.topic).to_vec();
+                self.retained.relocate(&name, retained.offset, location);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log is whole: what was found is synced, and the next record has its place.
+    fn ready(&mut self, now: Timestamp) -> Result<()> {
+        self.advance(now);
+        if let Some(last) = self.archive.segments.last().filter(|last| last.header.kind == SegmentKind::Log) {
+            self.head.offset = self.head.offset.max(last.base_offset().0);
+            self.head.control = self.head.control.max(last.header.base_control);
+            self.head.position = last.log_position(last.end).0;
+            last.file.sync()?;
+        } else if let Some(carry) = self.archive.segments.last() {
+            self.head.position = self.head.position.max(carry.header.end_position.0);
+        }
+        self.disk.sync_directory()?;
+        let open = self.archive.segments.last().is_some_and(|last| matches!(last.index, Indexed::Open(_)));
+        if open {
+            let last = self.archive.segments.last().map(|last| (last.header.number, last.end));
+            let (number, end) = last.unwrap_or_default();
+            self.archive.tail.begin(number, end);
+        } else {
+            self.begin_log()?;
+        }
+        self.durable = self.ends();
+        self.written = self.durable;
+        self.next_marker = Record::marker(self.end_position(), self.end_offset(), Timestamp(self.head.time));
+        self.space_is_low = self.disk.free_bytes()? < self.options.reserve_bytes;
+        self.commit().map(|_| ())
+    }
+
+    fn log_position(&self, place: usize, position: u32) -> LogPosition {
+        self.archive.segments.get(place).map_or(LogPosition(0), |segment| segment.log_position(position))
+    }
+
+    fn name(&self, place: usize) -> String {
+        self.archive.segments.get(place).map_or_else(String::new, |segment| segment.name.clone())
+    }
+}
+
+fn covers(carry: &Header, position: LogPosition) -> bool {
+    carry.base_position <= position && position < carry.end_position
+}
+
+fn damage(file: &str, first: u32, end: u32, reason: &str, first_offset: Offset, end_offset: Offset) -> Damage {
+    Damage {
+        file: file.to_owned(),
+        first_position: u64::from(first),
+        end_position: u64::from(end),
+        reason: reason.to_owned(),
+        first_offset,
+        end_offset,
+    }
+}
