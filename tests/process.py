@@ -38,6 +38,13 @@ class BrokerProcess:
 
     def start(self) -> float:
         """Starts it; returns after how many seconds it took connections."""
+        began = _now_s()
+        self.launch()
+        self.wait_ready()
+        return _now_s() - began
+
+    def launch(self) -> None:
+        """Starts it and does not wait."""
         command = [
             str(Path(sys.executable).with_name("holdfast")),
             "serve",
@@ -47,15 +54,19 @@ class BrokerProcess:
             *("--http-port", "off"),
             *self._options,
         ]
-        began = _now_s()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait_ready(self) -> None:
+        """Waits until it takes connections."""
+        assert self._process is not None
+        began = _now_s()
         while _now_s() - began < START_WITHIN_S:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(ASK_EVERY_S)
                 raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1):
-                return _now_s() - began
+                return
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
 
     def stop(self) -> int:
