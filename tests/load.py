@@ -58,6 +58,8 @@ class Load:
         self._pace = pace
         self._got: dict[str, set[Message]] = defaultdict(set)
         self._progress = asyncio.Event()
+        self._allowed = 0
+        self._may_publish = asyncio.Event()
         self._feeding = True
         self._attending = True
         self._tasks: list[asyncio.Task[None]] = []
@@ -80,6 +82,8 @@ class Load:
             self._progress.set()
         elif isinstance(event, Sent):
             self.sent += 1
+            if self.sent >= self._allowed:
+                self._may_publish.clear()
 
     async def begin(self) -> None:
         """Every session exists and is subscribed; those who are away leave; publishing begins."""
@@ -104,9 +108,15 @@ class Load:
                     await client.subscribe("load/#", qos)
                     return
 
-    async def end(self) -> None:
-        """Publishing ends; everybody comes and stays until all has arrived, or nothing more
-        does."""
+    def allow(self, messages: int) -> None:
+        """So many messages more may be published; those who are away must not be owed more than a
+        queue holds."""
+        self._allowed += messages
+        self._may_publish.set()
+
+    async def end(self) -> dict[str, int]:
+        """Publishing ends; everybody comes and stays until all is there or time is up. Returns how
+        many messages each subscriber still lacks."""
         self._feeding = False
         async with asyncio.timeout(self._pace.drained_within_s):
             for client in self.publishers:
@@ -120,6 +130,8 @@ class Load:
                 while any(len(self._got[name]) < self.sent for name in self.subscribers):
                     self._progress.clear()
                     await self._progress.wait()
+        lacking = {name: self.sent - len(self._got[name]) for name in self.subscribers}
+        return {name: count for name, count in lacking.items() if count}
 
     async def close(self) -> None:
         """Ends all clients."""
@@ -187,6 +199,7 @@ class Load:
         template = Message(client.name, "", 0, qos)
         while self._feeding:
             await client.idle.wait()
+            await self._may_publish.wait()
             for _ in range(self._random.randint(1, self._pace.burst_messages_maximum)):
                 sequence += 1
                 topic = self._random.choice(topics)
