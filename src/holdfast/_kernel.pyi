@@ -167,9 +167,6 @@ class Outboxes:
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection."""
     def waiting_bytes(self, connection: int) -> int: ...
-    def refused(self) -> list[tuple[int, int]]:
-        """(connection, packet identifier): stored messages that could not be encoded since the last call, for
-        `Dispatch.refuse`."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
         messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
@@ -231,7 +228,16 @@ class Log:
         control_number (the next one), from_checkpoint (bool), seconds is left to the caller.
         The data directory must be locked by the caller."""
     @staticmethod
-    def open_simulated(disk: SimulatedDisk, **options: Any) -> tuple[Log, dict[str, Any]]: ...
+    def open_simulated(
+        disk: SimulatedDisk,
+        *,
+        segment_bytes: int,
+        cache_bytes: int,
+        reserve_bytes: int,
+        durability: Literal["fsync", "os", "memory"],
+        seed: int,
+        now_us: int,
+    ) -> tuple[Log, dict[str, Any]]: ...
     def append(self, arrivals: Arrivals, store_all: Sequence[bytes], now_us: int) -> None:
         """Stores what has to be stored: QoS 1 and 2, retained messages, and QoS 0 on topics that match a filter of
         `store_all`. Where the log is full the message is refused with 0x97."""
@@ -245,7 +251,9 @@ class Log:
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
     def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-        """Control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+        """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+    def next_control_number(self) -> int:
+        """The number of the next control record."""
     def control_in_force(self, table: int, key: bytes, number: int) -> None:
         """Tells retention that the newest value of (table, key) is control record `number`."""
     def delivery_state(self, party: int) -> bytes | None:
@@ -267,6 +275,8 @@ class Log:
     def checkpoint(self, now_us: int) -> None:
         """Writes the derived state (dictionary, retained index, delivery states) so that recovery is this plus the tail."""
     def bytes_since_checkpoint(self) -> int: ...
+    def epoch(self) -> str:
+        """The log's identity, as `LogReader.epoch` tells it."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
     def close(self) -> None: ...

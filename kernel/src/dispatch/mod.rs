@@ -7,7 +7,7 @@
 //! 1. A cursor's mark never moves backwards.
 //! 2. Messages outstanding to a session never exceed its Receive Maximum [MQTT-3.3.4-9].
 //! 3. Nothing is sent at QoS 1 or 2 that is not durable; PUBACK, PUBREC and PUBCOMP leave after what they
-//!    acknowledge is durable (design section 3.5).
+//!    acknowledge is durable (docs/adr/0002-one-log.md).
 //! 4. A QoS 2 message is sent after its packet identifier is durable, PUBREL after its PUBREC is.
 //!
 //! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.

@@ -13,7 +13,7 @@ use super::index::{between, mark_before, Class, Mark, SegmentIndex, Summary};
 use super::record::{self, Kind, Record};
 use super::tail::Tail;
 use crate::disk::{Disk, DiskFile};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Location, LogPosition, Offset, TopicId};
 use crate::limits::DIRECTORY_CACHE_BYTES;
 use std::collections::HashMap;
@@ -76,6 +76,17 @@ impl Segment {
     pub fn log_position(&self, position: u32) -> LogPosition {
         let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
         LogPosition(self.header.base_position.0.saturating_add(within))
+    }
+
+    /// True if it is sealed and nothing of its footer is damaged.
+    pub fn footer_is_whole(&self) -> Result<bool> {
+        match &self.index {
+            Indexed::Sealed(trailer) => match footer::verify(self.file.as_ref(), trailer, &self.name) {
+                Err(Error::Damaged { .. }) => Ok(false),
+                other => other.map(|()| true),
+            },
+            Indexed::Open(_) | Indexed::Closed(_) => Ok(false),
+        }
     }
 
     /// The bytes of its records and its header.
@@ -329,6 +340,22 @@ impl Archive {
         Ok(Some(directory))
     }
 
+    /// The segment's index is somewhere else from now on.
+    pub fn reindex(&mut self, place: usize, index: Indexed) {
+        if let Some(segment) = self.segments.get_mut(place) {
+            segment.index = index;
+            segment.marks = None;
+            let number = segment.header.number;
+            self.forget_directory(number);
+        }
+    }
+
+    fn forget_directory(&mut self, number: u32) {
+        if let Some((directory, _)) = self.directories.remove(&number) {
+            self.directory_bytes = self.directory_bytes.saturating_sub(directory.size_bytes());
+        }
+    }
+
     /// Takes a segment out of the order; its file stays.
     pub fn remove(&mut self, place: usize) -> Option<Segment> {
         if place >= self.segments.len() {
@@ -336,9 +363,7 @@ impl Archive {
         }
         let segment = self.segments.remove(place);
         self.blocks.forget(segment.header.number);
-        if let Some((directory, _)) = self.directories.remove(&segment.header.number) {
-            self.directory_bytes = self.directory_bytes.saturating_sub(directory.size_bytes());
-        }
+        self.forget_directory(segment.header.number);
         Some(segment)
     }
 }

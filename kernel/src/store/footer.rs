@@ -240,6 +240,16 @@ pub fn read_postings(file: &dyn DiskFile, entry: &TopicEntry, class: Class, name
     Ok(positions)
 }
 
+/// An error if any part of the footer is damaged: a crash may have left a whole trailer behind a torn index.
+pub fn verify(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<()> {
+    read_marks(file, trailer, name)?;
+    let directory = read_directory(file, trailer, name)?;
+    for entry in directory.entries() {
+        read_postings(file, &entry, Class::Queued, name)?;
+    }
+    Ok(())
+}
+
 impl Directory {
     /// The entry of a topic, found by halving.
     pub fn entry(&self, topic: TopicId) -> Option<TopicEntry> {

@@ -1,4 +1,5 @@
-//! Opening a log: what a crash left is made whole again, what is damaged is set aside and named (design section 3.10).
+//! Opening a log: what a crash left is made whole again, what is damaged is set aside and named
+//! (docs/adr/0004-torn-tail-or-damage.md).
 //!
 //! Invariants:
 //! 1. Everything that was durable is there again, with the same offsets and bytes, unless the disk damaged it.
@@ -9,7 +10,7 @@
 use super::append::names_of;
 use super::archive::{Archive, Indexed, Segment};
 use super::commit::{Ends, Work};
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, Topic};
 use super::footer;
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity::{self, Identity};
@@ -23,9 +24,9 @@ use super::retained::{Retained, RetainedMessages};
 use super::scan::ScanMemory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
-use crate::ids::{Location, LogPosition, Offset, Timestamp};
+use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::DAMAGE_REPORTS_MAXIMUM;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// A place that the disk has damaged.
@@ -207,50 +208,72 @@ impl Log {
 
     /// The log's own segments, as their headers and footers describe them.
     fn load_segments(&mut self, recovery: &mut Recovery) -> Result<()> {
-        let files = self.files(SegmentKind::Log)?;
-        let mut previous: Option<(Offset, u64)> = None;
-        for (place, (number, name)) in files.iter().enumerate() {
-            let file = self.disk.open(name, true)?;
-            let trailer = footer::read_trailer(file.as_ref(), name)?;
-            let stored = header::decode(&identity::read_all(self.disk.as_ref(), name, 96)?, name)?;
-            let header = match stored {
+        let mut files: VecDeque<(u32, String)> = self.files(SegmentKind::Log)?.into();
+        let mut previous = (Offset(self.head.offset), self.head.control);
+        while let Some((number, name)) = files.pop_front() {
+            let file = self.disk.open(&name, true)?;
+            let trailer = footer::read_trailer(file.as_ref(), &name)?;
+            let header = match header::decode(&identity::read_all(self.disk.as_ref(), &name, 96)?, &name)? {
                 Some(header) => header,
                 None => {
-                    let pages =
-                        Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), self.archive.salt)?;
-                    let Some(header) = self.rebuilt_header(*number, &pages, previous) else {
-                        self.set_aside(name, &pages, files.len() == place.saturating_add(1), previous, recovery)?;
+                    let limit = trailer.map(|trailer| trailer.records_end);
+                    let pages = Pages::read(file.as_ref(), limit, self.archive.salt)?;
+                    if !self.is_header_vouched(&pages, &files, previous.0)? {
+                        files.push_front((number, name));
+                        return self.remove_torn(files, recovery);
+                    }
+                    let Some(header) = self.rebuilt_header(number, &pages, previous.1) else {
+                        let reason = "neither header nor footer can be read";
+                        recovery.report(damage(&name, 0, pages.limit, reason, previous.0, previous.0));
+                        self.disk.rename(&name, &format!("{name}.damaged"))?;
                         continue;
                     };
-                    recovery.report(damage(
-                        name,
-                        0,
-                        SEGMENT_HEADER_BYTES,
-                        "the header is damaged",
-                        header.base_offset,
-                        header.base_offset,
-                    ));
+                    let (base, end) = (header.base_offset, SEGMENT_HEADER_BYTES);
+                    recovery.report(damage(&name, 0, end, "the header is damaged", base, base));
                     header
                 }
             };
-            let end = trailer.map_or(SEGMENT_HEADER_BYTES, |trailer| trailer.records_end);
-            let index = match trailer {
-                Some(trailer) => Indexed::Sealed(trailer),
-                None => Indexed::Open(Box::new(SegmentIndex::new(
-                    header.base_offset,
-                    header.base_control,
-                    self.options.seed,
-                ))),
+            let (index, end) = match trailer {
+                Some(trailer) => (Indexed::Sealed(trailer), trailer.records_end),
+                None => {
+                    let index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
+                    (Indexed::Open(Box::new(index)), SEGMENT_HEADER_BYTES)
+                }
             };
-            let segment = Segment::new(header, name.clone(), file, index, end);
+            let segment = Segment::new(header, name, file, index, end);
             let summary = segment.summary();
-            previous = Some((summary.end_offset, summary.end_control));
+            previous = (summary.end_offset, summary.end_control);
             self.archive.segments.push(segment);
         }
         Ok(())
     }
 
-    fn rebuilt_header(&self, number: u32, pages: &Pages, previous: Option<(Offset, u64)>) -> Option<Header> {
+    /// True if a missing header was there once: a group began behind it.
+    fn is_header_vouched(&self, pages: &Pages, later: &VecDeque<(u32, String)>, offset: Offset) -> Result<bool> {
+        let vouched = pages.vouched(SEGMENT_HEADER_BYTES, offset.0);
+        if pages.base().is_some_and(|(base, _)| vouched.is_some_and(|vouched| vouched > base)) {
+            return Ok(true);
+        }
+        for (_, name) in later {
+            let pages = Pages::read(self.disk.open(name, false)?.as_ref(), None, self.archive.salt)?;
+            if pages.vouched(SEGMENT_HEADER_BYTES, offset.0).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Files of the last group, which was torn, and one that was prepared and not used yet.
+    fn remove_torn(&mut self, files: VecDeque<(u32, String)>, recovery: &mut Recovery) -> Result<()> {
+        for (_, name) in files {
+            let pages = Pages::read(self.disk.open(&name, false)?.as_ref(), None, self.archive.salt)?;
+            recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end()));
+            self.disk.remove(&name)?;
+        }
+        Ok(())
+    }
+
+    fn rebuilt_header(&self, number: u32, pages: &Pages, base_control: u64) -> Option<Header> {
         let (base_position, first_offset) = pages.base()?;
         Some(Header {
             epoch: self.epoch,
@@ -258,30 +281,11 @@ impl Log {
             number,
             base_offset: Offset(first_offset),
             base_position,
-            base_control: previous.map_or(0, |(_, control)| control),
+            base_control,
             created_at: Timestamp(0),
             end_offset: Offset(0),
             end_position: LogPosition(0),
         })
-    }
-
-    /// A file without a header and without anything that could replace it: at the end of the log it was prepared and not
-    /// used yet; elsewhere it is damaged, and it is kept for those who want to look into it.
-    fn set_aside(
-        &mut self,
-        name: &str,
-        pages: &Pages,
-        last: bool,
-        previous: Option<(Offset, u64)>,
-        recovery: &mut Recovery,
-    ) -> Result<()> {
-        if last || pages.used_end() == 0 {
-            recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end()));
-            return self.disk.remove(name);
-        }
-        let offset = previous.map_or(Offset(0), |(offset, _)| offset);
-        recovery.report(damage(name, 0, pages.limit, "neither header nor footer can be read", offset, offset));
-        self.disk.rename(name, &format!("{name}.damaged"))
     }
 
     /// Applies what the checkpoint does not have, and finds out where the log ends.
@@ -414,33 +418,28 @@ impl Log {
                 self.disk.remove(&later.name)?;
             }
         }
-        let dictionary = &self.dictionary;
         let Some(segment) = self.archive.segments.get_mut(place) else { return Ok(()) };
-        let was_sealed = matches!(segment.index, Indexed::Sealed(_));
         segment.end = position;
-        if torn {
-            // What is left of a torn group must not be found behind the records that come next.
-            let size = segment.file.size()?;
-            segment.file.truncate(u64::from(position))?;
-            segment.file.truncate(size.min(u64::from(self.options.segment_bytes)).max(u64::from(position)))?;
-            segment.index = Indexed::Open(Box::new(index));
-        } else if !was_sealed && last {
-            segment.index = Indexed::Open(Box::new(index));
-        } else if !was_sealed {
-            // Its footer was lost or is damaged: it gets a new one.
-            let index = Arc::new(index);
-            let names = names_of(&index, |id| dictionary.get(id));
-            segment.index = Indexed::Closed(Arc::clone(&index));
-            let (number, end_position) = (segment.header.number, segment.log_position(position));
-            self.work.push(Work::Seal {
-                number,
-                file: Arc::clone(&segment.file),
-                records_end: position,
-                end_position,
-                index,
-                names,
-            });
+        let had_footer = matches!(segment.index, Indexed::Sealed(_));
+        if !torn && segment.footer_is_whole()? {
+            return Ok(());
         }
+        if last {
+            if torn || had_footer {
+                // What is left of a torn group must not be found behind the records that come next.
+                segment.file.truncate(u64::from(position))?;
+                segment.file.truncate(u64::from(self.options.segment_bytes.max(position)))?;
+            }
+            self.archive.reindex(place, Indexed::Open(Box::new(index)));
+            return Ok(());
+        }
+        // Its footer was lost or is damaged: it gets a new one.
+        let index = Arc::new(index);
+        let names = names_of(&index, |id| self.dictionary.get(id));
+        let (number, end_position) = (segment.header.number, segment.log_position(position));
+        let (file, sealed) = (Arc::clone(&segment.file), Arc::clone(&index));
+        self.work.push(Work::Seal { number, file, records_end: position, end_position, index: sealed, names });
+        self.archive.reindex(place, Indexed::Closed(index));
         Ok(())
     }
 
@@ -521,7 +520,20 @@ impl Log {
         self.written = self.durable;
         self.next_marker = Record::marker(self.end_position(), self.end_offset(), Timestamp(self.head.time));
         self.space_is_low = self.disk.free_bytes()? < self.options.reserve_bytes;
+        self.declare_learned(Timestamp(self.head.time))?;
         self.commit().map(|_| ())
+    }
+
+    /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.
+    fn declare_learned(&mut self, now: Timestamp) -> Result<()> {
+        let undeclared = self.dictionary.topics().filter(|(_, topic)| topic.declared_at == LogPosition(0));
+        let undeclared: Vec<(TopicId, Topic)> = undeclared.map(|(id, topic)| (id, topic.clone())).collect();
+        for (id, topic) in undeclared {
+            if let Some(name) = &topic.name {
+                self.put_topic(id, name, topic.next_entry, now)?;
+            }
+        }
+        Ok(())
     }
 
     fn log_position(&self, place: usize, position: u32) -> LogPosition {

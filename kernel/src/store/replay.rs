@@ -99,8 +99,8 @@ impl Pages {
 
     fn next_whole(&self, from: u32, next_offset: u64) -> Option<u32> {
         let rest = self.bytes.get(index(from)..)?;
-        // Records behind a hole have offsets a little beyond what came before it: at most one for each byte skipped.
-        let most = next_offset.saturating_add(u64::from(self.limit));
+        // Records behind a hole have offsets beyond what came before it, but not by more than a few segments hold.
+        let most = next_offset.saturating_add(u64::from(u32::MAX));
         for (skipped, window) in rest.windows(record::HEADER_BYTES).enumerate() {
             let (Some(kind), Some(offset)) =
                 (window.get(8), window.get(16..24).and_then(|bytes| bytes.try_into().ok()))

@@ -123,6 +123,7 @@ async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
         durable_offset=server.durable_offset,
         ready=server.ready,
         statistics=server.statistics,
+        retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
     try:
         return await http.start(app, config.host, port)
@@ -178,15 +179,15 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     lines += [f"HTTP on http://{host}:{port}" for host, port in web]
     lines.append(f"data in {config.data_dir.absolute()}")
     kept = show_duration(config.retention_age_s)
-    lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes or 0)}")
+    lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes)}")
     if config.durability in DURABILITY_WARNINGS:
         lines.append(DURABILITY_WARNINGS[config.durability])
         log.warning(DURABILITY_WARNINGS[config.durability])
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     fields = {
-        "mqtt": [f"{host}:{port}" for host, port in server.addresses()],
-        "http": [f"{host}:{port}" for host, port in web],
+        "mqtt": ",".join(f"{host}:{port}" for host, port in server.addresses()),
+        "http": ",".join(f"{host}:{port}" for host, port in web),
         "data_dir": config.data_dir.absolute(),
         "durability": config.durability,
     }

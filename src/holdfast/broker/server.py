@@ -106,7 +106,7 @@ class Server:
         self._sweep.stop()
         now_us = self._world.now_us()
         # A last turn, so that what has arrived is not lost to who has sent it at QoS 0.
-        self._turn.run()
+        self._turn.stages_in_order(now_us)
         for connection in self._stages.connections.all():
             self._stages.closing.expel(connection, ReasonCode.SERVER_SHUTTING_DOWN, now_us)
         self._rest(now_us)
@@ -128,12 +128,12 @@ class Server:
 
     def _rest(self, now_us: int) -> None:
         stages = self._stages
-        self._turn.run()
+        self._turn.stages_in_order(now_us)
         stages.commits.stop()
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.wills.waiting():
             stages.kernel.log.commit()
-            self._turn.run()
+            self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)
         stages.kernel.log.commit()
         self._records.refresh()

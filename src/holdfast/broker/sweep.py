@@ -84,10 +84,10 @@ class Sweep:
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _store(self, now_us: int) -> None:
+        self._records.advance()
         if self._retention.due(now_us):
             self._retain(now_us)
         if self._stages.kernel.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:
-            self._records.refresh()
             self._stages.kernel.log.checkpoint(now_us)
 
     def _retain(self, now_us: int) -> None:

@@ -17,6 +17,12 @@ from holdfast.core.config import Config
 from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Committer, Log
 
+DRAW_PERIOD_S = 1.0
+"""How often the steady clock looks at the host's."""
+DRAW_SHARE = 100
+"""It corrects itself by at most this part of the time that has passed, so that an interval is
+never off by more than a hundredth."""
+
 
 class Commits(Protocol):
     """Whoever brings appended records to the disk."""
@@ -57,23 +63,39 @@ class World(Protocol):
 
 
 class SteadyClock:
-    """The host's clock, without its steps backwards."""
+    """A wall clock that neither goes back nor jumps.
 
-    def __init__(self) -> None:
-        self._began_us = system.now_us()
-        self._began_s = system.monotonic_s()
+    Between two readings as much time passes as really did. Where that leaves it apart from the
+    host's clock, because somebody has set that one, it is drawn towards it by a hundredth of the
+    time that passes: Keep Alive, expiry and Wills keep their length, and in the end the times
+    agree.
+    """
+
+    def __init__(self, wall_us: Callable[[], int], monotonic_s: Callable[[], float]) -> None:
+        self._wall_us = wall_us
+        self._monotonic_s = monotonic_s
+        self._base_us = wall_us()
+        self._base_s = monotonic_s()
+        self._last_us = self._base_us
 
     def now_us(self) -> int:
-        """The time at the start, and what has passed since."""
-        return self._began_us + int((system.monotonic_s() - self._began_s) * 1_000_000)
+        """Microseconds since the epoch; never less than the last time."""
+        elapsed_s = self._monotonic_s() - self._base_s
+        now_us = self._base_us + int(elapsed_s * 1_000_000)
+        if elapsed_s >= DRAW_PERIOD_S:
+            most_us = int(elapsed_s * 1_000_000) // DRAW_SHARE
+            error_us = self._wall_us() - now_us
+            self._base_us = now_us + max(-most_us, min(most_us, error_us))
+            self._base_s += elapsed_s
+        self._last_us = max(self._last_us, now_us)
+        return self._last_us
 
 
 class RealWorld:
     """This host."""
 
     def __init__(self) -> None:
-        self._clock = SteadyClock()
-        self.now_us = self._clock.now_us
+        self.now_us = SteadyClock(system.now_us, system.monotonic_s).now_us
 
     def entropy(self, count: int) -> bytes:
         """From the operating system."""

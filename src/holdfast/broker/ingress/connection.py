@@ -196,7 +196,8 @@ class Connections:
         """One write per connection."""
         for handle, data in batch:
             connection = self._by_handle.get(handle)
-            if connection is not None:
+            # A peer that has gone may still have its last packets decoded; it gets no answers.
+            if connection is not None and not connection.transport.is_closing():
                 connection.transport.write(data)
 
     def resume(self) -> None:

@@ -135,7 +135,7 @@ class ControlPackets:
         reason_code = fields["reason_code"]
         if connection.phase is not Phase.NEW:
             self._closing.expel(connection, reason_code, now_us)
-        elif fields["protocol_version"] is not None:
+        elif fields["protocol_version"]:
             self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
         else:
             # Bytes that are no CONNECT of any version: there is no language to answer in.

@@ -5,7 +5,8 @@ Owns: what has been appended and is not in the view yet. Never: decides what a r
 Invariants:
 1. `get` answers with what was put last, whether or not the view has it yet.
 2. The view learns of a record from the log alone: running and recovering are the same code.
-3. What waits for the view is bounded: it is brought up to date when there is that much.
+3. What waits for the view is bounded: it is brought up to date when there is that much, and what is
+   not durable yet is bounded by what may wait for the disk.
 
 Flow: sessions, losses -> log (truth) -> view (look-ups).
 """
@@ -37,6 +38,9 @@ class ControlRecords:
         self._log = log
         self._view = view
         self._ahead: dict[tuple[int, bytes], _Ahead] = {}
+        self._applied = 0
+        self._end_before = (0, 0)
+        """Log position and last control number when `advance` was last called."""
 
     def recover(self, next_number: int) -> int:
         """Brings the view in line with a log that was just opened; returns how many records it
@@ -47,6 +51,7 @@ class ControlRecords:
             ahead = True
         if ahead:
             self._view.clear()
+        self._applied = self._view.applied()
         count = self._catch_up()
         for table, key, number in self._view.in_force():
             self._log.control_in_force(table, key, number)
@@ -73,10 +78,20 @@ class ControlRecords:
         return self._view.get(table, key) if ahead is None else ahead.value
 
     def refresh(self) -> View:
-        """The view, up to date."""
+        """The view, up to date with what is durable."""
         if self._ahead:
             self._catch_up()
         return self._view
+
+    def advance(self) -> None:
+        """Lets the view know how far it has read when there was nothing for it: acknowledgement
+        progress takes control numbers too, and need not be read again at the next start."""
+        self._catch_up()
+        position, number = self._end_before
+        if self._log.durable_position() >= position and number > self._applied:
+            self._applied = number
+            self._view.advance(number)
+        self._end_before = self._log.end_position(), self._log.next_control_number() - 1
 
     def close(self) -> None:
         """Closes the view."""
@@ -84,13 +99,12 @@ class ControlRecords:
 
     def _catch_up(self) -> int:
         count = 0
-        applied = self._view.applied()
-        while records := self._log.controls(applied + 1, BATCH_RECORDS_MAXIMUM):
+        while records := self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM):
             self._view.apply(records)
             for number, table, key, _value in records:
                 self._log.control_in_force(table, key, number)
                 self._forget(table, key)
-            applied = records[-1][0]
+            self._applied = records[-1][0]
             count += len(records)
         return count
 

@@ -27,8 +27,8 @@ class Retention:
         self._config = config
         self._log = log
         self._records = records
-        self._age_at_us = now_us
-        self._size_at_us = now_us
+        self._age_at_us = now_us + AGE_PERIOD_US
+        self._size_at_us = now_us + SIZE_PERIOD_US
 
     def due(self, now_us: int) -> bool:
         """True if it is time for `run`."""
@@ -37,13 +37,11 @@ class Retention:
             return True
         if now_us >= self._size_at_us:
             self._size_at_us = now_us + SIZE_PERIOD_US
-            maximum = self._config.retention_bytes
-            return maximum is not None and self._log.statistics()["bytes"] > maximum
+            return self._log.statistics()["bytes"] > self._config.retention_bytes
         return False
 
     def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
         """Removes what is past retention; `marks` are those of attached sessions, by party."""
-        assert self._config.retention_bytes is not None, "loading the settings works it out"
         return self._log.retain(
             maximum_age_us=self._config.retention_age_s * 1_000_000,
             maximum_bytes=self._config.retention_bytes,

@@ -10,7 +10,7 @@ Invariants:
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
@@ -83,8 +83,7 @@ class View:
     def apply(self, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
         """Takes over control records (number, table, key, value), in one transaction."""
         last = 0
-        with closing(self._database.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
+        with self._transaction() as cursor:
             for number, table, key, value in records:
                 # A table that a newer version wrote is not ours to show, and does no harm.
                 if table in _NAMES and value:
@@ -92,8 +91,12 @@ class View:
                 elif table in _NAMES:
                     cursor.execute(_REMOVE[Table(table)], (key,))
                 last = number
-            cursor.execute("UPDATE applied SET number = max(number, ?)", (last,))
-            cursor.execute("COMMIT")
+            cursor.execute("UPDATE applied SET number = ?", (last,))
+
+    def advance(self, number: int) -> None:
+        """There was nothing for the view up to this control record."""
+        with self._transaction() as cursor:
+            cursor.execute("UPDATE applied SET number = ?", (number,))
 
     def get(self, table: Table, key: bytes) -> bytes:
         """The newest value; empty if there is none."""
@@ -169,6 +172,17 @@ class View:
     def close(self) -> None:
         """Closes the database."""
         self._database.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        cursor = self._database.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+        cursor.execute("COMMIT")
 
     def _one(self, query: str) -> int:
         number: int = self._database.execute(query).fetchone()[0]

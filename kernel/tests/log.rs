@@ -1,0 +1,451 @@
+//! The log against a small model, over a disk that loses, tears and reorders what was not synced.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions
+)]
+
+use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::Disk;
+use holdfast_kernel::error::Error;
+use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
+use holdfast_kernel::ids::{Connection, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::store::{Durability, Log, Options, Recovery};
+use holdfast_kernel::topic;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
+const FILTERS: [&str; 7] = ["#", "a/#", "+", "b/+", "a/b", "nobody/+", "z"];
+
+#[derive(Clone, Debug, PartialEq)]
+struct Stored {
+    topic: &'static str,
+    qos: u8,
+    retain: bool,
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Vec<(usize, u8, bool, usize)>),
+    Control(u8, usize),
+    Party(u32, u64),
+    Commit,
+    Checkpoint,
+    StopAfter(u64),
+    Crash,
+    Reopen,
+    Check(usize, u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let message = (0..TOPICS.len(), 0_u8..3, proptest::bool::weighted(0.2), prop_oneof![0_usize..80, 0_usize..3_000]);
+    prop_oneof![
+        8 => proptest::collection::vec(message, 1..20).prop_map(Step::Append),
+        2 => (0_u8..5, 0_usize..60).prop_map(|(key, size)| Step::Control(key, size)),
+        1 => (1_u32..4, 0_u64..100).prop_map(|(party, mark)| Step::Party(party, mark)),
+        6 => Just(Step::Commit),
+        1 => Just(Step::Checkpoint),
+        1 => (0_u64..12).prop_map(Step::StopAfter),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Reopen),
+        3 => (0..FILTERS.len(), any::<u8>()).prop_map(|(filter, from)| Step::Check(filter, from)),
+    ]
+}
+
+fn options() -> Options {
+    Options { segment_bytes: 16_384, cache_bytes: 20_000, reserve_bytes: 0, durability: Durability::Fsync, seed: 9 }
+}
+
+fn open(disk: &FakeDisk, options: Options) -> (Log, Recovery) {
+    Log::open(Arc::new(disk.clone()), options, Timestamp(1_000)).unwrap()
+}
+
+fn arrivals(messages: &[Stored]) -> Arrivals {
+    let mut arrivals = Arrivals::default();
+    for (number, message) in messages.iter().enumerate() {
+        let mut span = |bytes: &[u8]| {
+            let start = arrivals.bytes.len() as u32;
+            arrivals.bytes.extend_from_slice(bytes);
+            Span { start, size_bytes: bytes.len() as u32 }
+        };
+        let (topic, payload) = (span(message.topic.as_bytes()), span(&message.payload));
+        arrivals.publishes.push(Publish {
+            connection: Connection(1),
+            publisher: Party(7),
+            packet_identifier: number as u16 + 1,
+            qos: message.qos,
+            retain: message.retain,
+            topic,
+            properties: Span::default(),
+            payload,
+            expiry_interval_s: None,
+            fate: Fate::Accepted,
+            targets: None,
+            stored: None,
+        });
+    }
+    arrivals
+}
+
+fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
+    Subscription {
+        filter: filter.as_bytes().to_vec(),
+        qos: 1,
+        no_local: false,
+        retain_as_published: false,
+        identifier: None,
+        from: Offset(from),
+        until: Offset(until),
+    }
+}
+
+/// Everything a queue with one subscription finds, in several scans.
+fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
+    let mut scan = Scan {
+        queue: Queue(3),
+        owner: Party(3),
+        subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
+        from: Offset(from),
+        owed: Vec::new(),
+        records_maximum: page,
+        bytes_maximum: 5_000,
+        found: Vec::new(),
+        found_owed: Vec::new(),
+        reached: Offset(0),
+        missing: None,
+    };
+    let mut all = Vec::new();
+    loop {
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        assert_eq!(scan.missing, None);
+        for found in &scan.found {
+            let message = log.message(found.location).unwrap().expect("a message that was found can be read");
+            let topic = *TOPICS.iter().find(|topic| topic.as_bytes() == message.topic).unwrap();
+            assert_eq!((message.qos, message.retain), (found.qos, found.retain));
+            all.push((
+                found.offset.0,
+                Stored { topic, qos: message.qos, retain: message.retain, payload: message.payload.to_vec() },
+            ));
+        }
+        let end = log.durable_offset();
+        assert!(
+            scan.reached <= end.max(scan.from) && (scan.reached > scan.from || scan.from >= end),
+            "a scan moves on"
+        );
+        if scan.reached >= end {
+            return all;
+        }
+        scan.from = scan.reached;
+    }
+}
+
+/// What the log is to hold, and since when it is durable.
+#[derive(Default)]
+struct Model {
+    messages: Vec<Stored>,
+    durable: usize,
+    controls: Vec<(u64, u8, Vec<u8>)>,
+    durable_controls: usize,
+    parties: Vec<(u32, Vec<u8>)>,
+    durable_parties: usize,
+}
+
+impl Model {
+    fn wanted(&self, filter: &str, from: u64, end: usize) -> Vec<(u64, Stored)> {
+        let numbered =
+            self.messages[..end].iter().enumerate().map(|(offset, message)| (offset as u64, message.clone()));
+        numbered
+            .filter(|(offset, message)| *offset >= from && message.qos > 0)
+            .filter(|(_, message)| topic::matches(filter.as_bytes(), message.topic.as_bytes()))
+            .collect()
+    }
+
+    fn committed(&mut self) {
+        self.durable = self.messages.len();
+        self.durable_controls = self.controls.len();
+        self.durable_parties = self.parties.len();
+    }
+
+    /// What was not durable may be gone, from some point on.
+    fn recovered(&mut self, log: &mut Log) {
+        let end = log.end_offset().0 as usize;
+        assert!(
+            (self.durable..=self.messages.len()).contains(&end),
+            "{} <= {end} <= {}",
+            self.durable,
+            self.messages.len()
+        );
+        self.messages.truncate(end);
+        let controls = log.controls(0, usize::MAX).unwrap();
+        assert!(controls.len() >= self.durable_controls && controls.len() <= self.controls.len());
+        self.controls.truncate(controls.len());
+        for (found, expected) in controls.iter().zip(&self.controls) {
+            assert_eq!((found.0, &found.2, &found.3), (expected.0, &vec![expected.1], &expected.2));
+        }
+        self.recovered_parties(log);
+        assert_eq!(log.durable_offset(), log.end_offset());
+        self.committed();
+    }
+
+    fn recovered_parties(&mut self, log: &Log) {
+        for party in 1..4 {
+            let written: Vec<&Vec<u8>> = self.parties[self.durable_parties..]
+                .iter()
+                .filter(|(of, _)| *of == party)
+                .map(|(_, state)| state)
+                .collect();
+            let durable =
+                self.parties[..self.durable_parties].iter().rev().find(|(of, _)| *of == party).map(|(_, state)| state);
+            let found = log.delivery_state(Party(party));
+            assert!(found.as_ref() == durable || written.iter().any(|state| Some(*state) == found.as_ref()));
+        }
+        let kept: Vec<(u32, Vec<u8>)> =
+            (1..4).filter_map(|party| Some((party, log.delivery_state(Party(party))?))).collect();
+        self.parties = kept;
+    }
+
+    fn check(&self, log: &mut Log, filter: &str, from: u64, page: u32) {
+        let end = log.durable_offset().0 as usize;
+        let expected = self.wanted(filter, from, end);
+        assert_eq!(scan_all(log, filter, from, page), expected, "scan {filter} from {from}");
+        let subscriptions = [subscription(filter, 0, u64::MAX)];
+        let half = (from + end as u64) / 2;
+        for to in [half, end as u64] {
+            let counted = log.count(&subscriptions, Party(3), Offset(from), Offset(to)).unwrap();
+            let naive = expected.iter().filter(|(offset, _)| *offset < to).count() as u64;
+            assert_eq!(counted, naive, "count {filter} in {from}..{to}");
+        }
+        for newest in [0, 1, 3, 1_000] {
+            let first = log.offset_of_newest(&subscriptions, Party(3), Offset(from), newest).unwrap();
+            let left = expected.iter().filter(|(offset, _)| *offset >= first.0).count() as u64;
+            assert_eq!(left, newest.min(expected.len() as u64), "newest {newest} of {filter} from {from}");
+        }
+        self.check_retained(log, filter);
+    }
+
+    fn check_retained(&self, log: &Log, filter: &str) {
+        if log.end_offset() != log.durable_offset() {
+            return;
+        }
+        let mut retained = BTreeMap::new();
+        for (offset, message) in self.messages.iter().enumerate().filter(|(_, message)| message.retain) {
+            if message.payload.is_empty() {
+                retained.remove(message.topic);
+            } else {
+                retained.insert(message.topic, offset as u64);
+            }
+        }
+        let matching = retained.into_iter().filter(|(name, _)| topic::matches(filter.as_bytes(), name.as_bytes()));
+        let mut offsets: Vec<u64> = matching.map(|(_, offset)| offset).collect();
+        offsets.sort_unstable();
+        let found: Vec<u64> = log.retained(filter.as_bytes(), 100).into_iter().map(|offset| offset.0).collect();
+        assert_eq!(found, offsets, "retained {filter}");
+    }
+}
+
+fn run(seed: u64, steps: Vec<Step>) {
+    let disk = FakeDisk::new(seed, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut model = Model::default();
+    let mut now = 2_000;
+    let mut stopped = false;
+    for step in steps {
+        now += 1_000;
+        match step {
+            Step::Append(messages) => {
+                let messages: Vec<Stored> = messages
+                    .into_iter()
+                    .map(|(topic, qos, retain, size)| {
+                        let payload = vec![(model.messages.len() % 251) as u8; size];
+                        Stored { topic: TOPICS[topic], qos, retain, payload }
+                    })
+                    .collect();
+                let mut arrivals = arrivals(&messages);
+                let stop = log.append(&mut arrivals, &["z"], Timestamp(now)).is_err();
+                for (publish, message) in arrivals.publishes.iter().zip(messages) {
+                    let wanted = message.qos > 0 || message.retain || message.topic == "z";
+                    if let Some(stored) = publish.stored {
+                        assert_eq!(stored.offset.0 as usize, model.messages.len());
+                        assert!(wanted);
+                        model.messages.push(message);
+                    } else {
+                        assert!(!wanted || stop || publish.fate != Fate::Accepted, "what is wanted is stored");
+                    }
+                }
+            }
+            Step::Control(key, size) => {
+                let (number, value) = (log.next_control_number(), vec![key; size]);
+                if log.append_control(5, &[key], &value, Timestamp(now)).is_ok() {
+                    model.controls.push((number, key, value));
+                }
+            }
+            Step::Party(party, mark) => {
+                let mut value = Vec::new();
+                holdfast_kernel::flow::state::State::new(Offset(mark)).encode(&mut value);
+                if log.append_control(0, &party.to_le_bytes(), &value, Timestamp(now)).is_ok() {
+                    model.parties.push((party, value));
+                }
+            }
+            Step::Commit => match log.commit() {
+                Ok(_) => model.committed(),
+                Err(error) => assert!(stopped, "{error}"),
+            },
+            Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
+            Step::StopAfter(writes) => {
+                disk.stop_after(writes);
+                stopped = true;
+            }
+            Step::Crash | Step::Reopen => {
+                if matches!(step, Step::Crash) {
+                    disk.crash();
+                } else if stopped {
+                    continue;
+                }
+                stopped = false;
+                drop(log);
+                let (opened, recovery) = open(&disk, options());
+                log = opened;
+                assert_eq!(recovery.damaged, vec![], "nothing was damaged");
+                model.recovered(&mut log);
+            }
+            Step::Check(filter, from) if !stopped => {
+                let from = u64::from(from) * log.end_offset().0 / 256;
+                model.check(&mut log, FILTERS[filter], from, u32::from(from as u8 % 7) + 1);
+            }
+            Step::Check(..) => {}
+        }
+    }
+    if !stopped {
+        for filter in FILTERS {
+            model.check(&mut log, filter, 0, 1_000);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    // accepts: S0.3
+    #[test]
+    fn what_was_durable_is_there_after_any_crash(seed: u64, steps in proptest::collection::vec(step(), 1..60)) {
+        run(seed, steps);
+    }
+}
+
+fn message(topic: &'static str, payload: &[u8]) -> Stored {
+    Stored { topic, qos: 1, retain: false, payload: payload.to_vec() }
+}
+
+#[test]
+fn a_failed_sync_poisons_until_the_log_is_opened_again() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    log.append(&mut arrivals(&[message("a", b"1")]), &[""; 0], Timestamp(5)).unwrap();
+    disk.fail_next_sync();
+    assert!(matches!(log.commit(), Err(Error::Disk { operation: "sync", .. })));
+    assert_eq!(log.durable_offset(), Offset(0));
+    assert_eq!(log.append(&mut arrivals(&[message("a", b"2")]), &[""; 0], Timestamp(6)), Err(Error::Poisoned));
+    assert_eq!(log.append_control(1, b"k", b"v", Timestamp(6)), Err(Error::Poisoned));
+    assert_eq!(log.commit(), Err(Error::Poisoned));
+    disk.crash();
+    let (mut log, _) = open(&disk, options());
+    log.append(&mut arrivals(&[message("a", b"3")]), &[""; 0], Timestamp(7)).unwrap();
+    assert_eq!(log.commit(), Ok(true));
+}
+
+#[test]
+fn a_full_disk_refuses_messages_takes_control_records_and_recovers_by_itself() {
+    let disk = FakeDisk::new(1, 300_000);
+    let options = Options { reserve_bytes: 60_000, ..options() };
+    let (mut log, _) = open(&disk, options);
+    let mut now = 10;
+    let mut refused = false;
+    let mut stored = 0;
+    while !refused {
+        now += 1;
+        let mut turn = arrivals(&[message("a", &[7; 1_000])]);
+        log.append(&mut turn, &[""; 0], Timestamp(now)).unwrap();
+        refused = turn.publishes[0].fate == Fate::Refused(0x97);
+        assert_eq!(turn.publishes[0].stored.is_some(), !refused);
+        stored += u64::from(!refused);
+        log.commit().unwrap();
+    }
+    assert!(stored > 100, "{stored}");
+    assert!(log.append_control(1, b"k", &[1; 1_000], Timestamp(now)).is_ok());
+    assert_eq!(log.commit(), Ok(true));
+    disk.set_capacity(1 << 30);
+    let mut turn = arrivals(&[message("a", b"again")]);
+    log.append(&mut turn, &[""; 0], Timestamp(now + 2_000_000)).unwrap();
+    assert_eq!(turn.publishes[0].fate, Fate::Accepted);
+    assert_eq!(turn.publishes[0].stored.map(|stored| stored.offset), Some(Offset(stored)));
+}
+
+#[test]
+fn a_write_that_finds_no_space_loses_nothing() {
+    for crash in [false, true] {
+        let disk = FakeDisk::new(3, 1 << 30);
+        let (mut log, _) = open(&disk, options());
+        log.append(&mut arrivals(&[message("a", b"first")]), &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+        // One record that reaches beyond what was set aside for its segment.
+        log.append(&mut arrivals(&[message("a", &[1; 40_000])]), &[""; 0], Timestamp(6)).unwrap();
+        let used = (1 << 30) - disk.free_bytes().unwrap();
+        disk.set_capacity(used);
+        assert!(matches!(log.commit(), Err(Error::Disk { full: true, .. })));
+        assert_eq!(log.durable_offset(), Offset(1));
+        disk.set_capacity(1 << 30);
+        if crash {
+            disk.crash();
+            let (mut log, recovery) = open(&disk, options());
+            assert_eq!(recovery.damaged, vec![]);
+            assert_eq!(scan_all(&mut log, "a", 0, 10).len() as u64, log.end_offset().0);
+            continue;
+        }
+        log.append(&mut arrivals(&[message("a", b"third")]), &[""; 0], Timestamp(2_000_000)).unwrap();
+        log.commit().unwrap();
+        let (mut log, recovery) = open(&disk, options());
+        assert_eq!(recovery.damaged, vec![]);
+        assert_eq!(scan_all(&mut log, "a", 0, 10).len(), 3);
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_alone() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    drop(open(&disk, options()));
+    disk.remove("format").unwrap();
+    disk.create("format", 0).unwrap().write_at(0, b"holdfast-log 2\n").unwrap();
+    let before = disk.list().unwrap();
+    let result = Log::open(Arc::new(disk.clone()), options(), Timestamp(1));
+    assert!(matches!(result.err(), Some(Error::NewerFormat { version: 2, .. })));
+    assert_eq!(disk.list().unwrap(), before);
+}
+
+#[test]
+fn damage_in_a_segment_is_named_and_passed_over() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..100_u8 {
+        log.append(&mut arrivals(&[message("a", &[number; 1_000])]), &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+    }
+    drop(log);
+    // The first segment is sealed by now; its fifth kilobyte lies in the fifth message.
+    disk.flip_bit("segment-0000000001.log", 5_000);
+    let (mut log, recovery) = open(&disk, options());
+    assert_eq!(recovery.damaged.len(), 1);
+    let damage = &recovery.damaged[0];
+    assert_eq!(damage.file, "segment-0000000001.log");
+    assert!(damage.first_position <= 5_000 && damage.end_position > 5_000);
+    assert_eq!(damage.end_offset.0 - damage.first_offset.0, 1);
+    assert_eq!(recovery.trimmed_bytes, 0);
+    let found: Vec<u64> = scan_all(&mut log, "a", 0, 7).into_iter().map(|(offset, _)| offset).collect();
+    let expected: Vec<u64> = (0..100).filter(|offset| *offset != damage.first_offset.0).collect();
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,139 @@
+"""What SUBSCRIBE and UNSUBSCRIBE lead to."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.limits import SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.protocols.mqtt.packets import SubscriptionRequest
+from holdfast.protocols.mqtt.session import IN_FORCE, Subscription
+from holdfast.protocols.mqtt.subscribe import (
+    Subscribed,
+    plan_subscribe,
+    plan_unsubscribe,
+    without_past,
+)
+from tests.unit.protocols.mqtt.builders import request, subscription
+
+
+def subscribe(
+    *requests: SubscriptionRequest,
+    current: tuple[Subscription, ...] = (),
+    offset: int = 100,
+    protocol_version: int = 5,
+) -> Subscribed:
+    return plan_subscribe(requests, current, offset=offset, protocol_version=protocol_version)
+
+
+def test_a_new_subscription_holds_from_now_on() -> None:
+    outcome = subscribe(request("a/+", qos=2))
+    assert outcome.reason_codes == (2,)
+    assert outcome.subscriptions == (subscription("a/+", qos=2, from_offset=100),)
+    assert outcome.granted == outcome.retained == outcome.subscriptions
+
+
+def test_mqtt_3_8_4_3_the_same_filter_replaces_and_keeps_what_was_queued() -> None:
+    before = subscription("a/+", qos=1, from_offset=10)
+    outcome = subscribe(request("a/+", qos=2), current=(before,))
+    assert outcome.subscriptions == (
+        subscription("a/+", qos=1, from_offset=10, until_offset=100),
+        subscription("a/+", qos=2, from_offset=100),
+    )
+
+
+def test_the_same_subscription_again_changes_nothing_but_sends_retained_messages() -> None:
+    before = subscription("a/+", from_offset=10)
+    outcome = subscribe(request("a/+"), current=(before,))
+    assert outcome.subscriptions == (before,)
+    assert outcome.retained == (before,)
+
+
+def test_mqtt_3_3_1_10_retain_handling_one_sends_to_new_subscriptions_only() -> None:
+    before = subscription("a/+", from_offset=10)
+    new, known = request("b/+", retain_handling=1), request("a/+", retain_handling=1)
+    outcome = subscribe(new, known, current=(before,))
+    assert [item.topic_filter for item in outcome.retained] == ["b/+"]
+
+
+def test_mqtt_3_3_1_11_retain_handling_two_sends_none() -> None:
+    assert subscribe(request(retain_handling=2)).retained == ()
+
+
+def test_a_shared_subscription_is_refused_with_its_own_reason_code() -> None:
+    outcome = subscribe(request("$share/group/a"), request("b"))
+    assert outcome.reason_codes == (0x9E, 1)
+    assert [item.topic_filter for item in outcome.granted] == ["b"]
+
+
+def test_mqtt_4_7_1_2_a_filter_that_is_none_is_refused() -> None:
+    assert subscribe(request("a/#/b")).reason_codes == (0x8F,)
+
+
+def test_older_versions_know_one_failure() -> None:
+    outcome = subscribe(request("$share/group/a"), request("a/#/b"), protocol_version=4)
+    assert outcome.reason_codes == (0x80, 0x80)
+
+
+def test_a_session_has_only_so_many_subscriptions() -> None:
+    full = tuple(subscription(str(number)) for number in range(SUBSCRIPTIONS_PER_SESSION_MAXIMUM))
+    outcome = subscribe(request("one more"), request("7", qos=2), current=full)
+    assert outcome.reason_codes == (0x97, 2)
+
+
+def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
+    current = (subscription("a", from_offset=10), subscription("b"))
+    outcome = plan_unsubscribe(["a", "c"], current, offset=100)
+    assert outcome.reason_codes == (0x00, 0x11)
+    assert outcome.removed == ("a",)
+    assert set(outcome.subscriptions) == {
+        subscription("a", from_offset=10, until_offset=100),
+        subscription("b"),
+    }
+
+
+def test_a_subscription_that_never_held_leaves_nothing() -> None:
+    current = (subscription("a", from_offset=100),)
+    assert plan_unsubscribe(["a"], current, offset=100).subscriptions == ()
+
+
+def test_past_subscriptions_go_when_everything_before_their_end_is_done() -> None:
+    past = subscription("a", from_offset=10, until_offset=100)
+    present = subscription("b")
+    assert without_past((past, present), 99) == (past, present)
+    assert without_past((past, present), 100) == (present,)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["subscribe", "unsubscribe"]), st.sampled_from("abc"), st.integers(0, 2)
+    ),
+    max_size=30,
+)
+
+
+@given(steps=steps, gaps=st.lists(st.integers(0, 2), min_size=30, max_size=30))
+def test_the_terms_at_an_offset_are_those_that_held_when_it_was_stored(
+    steps: list[tuple[str, str, int]], gaps: list[int]
+) -> None:
+    offset = 0
+    current: tuple[Subscription, ...] = ()
+    held: dict[str, int] = {}
+    expected: dict[int, dict[str, int]] = {}
+    for (kind, topic_filter, qos), gap in zip(steps, gaps, strict=False):
+        for _ in range(gap):
+            expected[offset] = dict(held)
+            offset += 1
+        if kind == "subscribe":
+            current = subscribe(
+                request(topic_filter, qos=qos), current=current, offset=offset
+            ).subscriptions
+            held[topic_filter] = qos
+        else:
+            current = plan_unsubscribe([topic_filter], current, offset=offset).subscriptions
+            held.pop(topic_filter, None)
+
+    for at, terms in expected.items():
+        found = [item for item in current if item.from_offset <= at < item.until_offset]
+        assert {item.topic_filter: item.qos for item in found} == terms
+        assert len(found) == len(terms)
+    in_force = {item.topic_filter: item.qos for item in current if item.until_offset == IN_FORCE}
+    assert in_force == held
