@@ -123,7 +123,7 @@ class Load:
                 await client.idle.wait()
         self._attending = False
         for name, client in self.subscribers.items():
-            if not name.startswith("online"):
+            if name.startswith("away"):
                 self._start(self._stay(client))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pace.drained_within_s):
@@ -170,7 +170,7 @@ class Load:
                 await client.lost.wait()
 
     async def _pass_by(self, client: Client) -> None:
-        """Connected for a while, away for a while; leaves with and without a word."""
+        """Connected for a while, away for a while, with and without a word; stays in the end."""
         while self._attending:
             if not await self._is_connected(client):
                 continue
@@ -180,6 +180,7 @@ class Load:
             leave = self._random.choice((client.drop, client.disconnect))
             leave()
             await asyncio.sleep(self._random.uniform(0.01, self._pace.stays_s))
+        await self._stay(client)
 
     async def _is_connected(self, client: Client) -> bool:
         """Tries to be; waits a little where that fails."""

@@ -33,8 +33,8 @@ def _run(seed: int) -> int:
         print(error)
         return 1
     print(
-        f"seed {seed}: {outcome.sent} messages, {outcome.lives} lives, {outcome.virtual_s:.0f} "
-        f"virtual seconds, trace {trace}; {outcome.hardships}",
+        f"seed {seed}: {outcome.sent} messages ({outcome.refused} refused), {outcome.lives} lives, "
+        f"{outcome.virtual_s:.0f} virtual seconds, trace {trace}; {outcome.hardships}",
         flush=True,
     )
     return 0

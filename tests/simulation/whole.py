@@ -16,7 +16,7 @@ from holdfast.broker.server import Server
 from holdfast.core.config import Config
 from holdfast.testing.checkers import judge
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import Mark, RetainedRead
+from holdfast.testing.history import Mark, Refused, RetainedRead
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
@@ -26,8 +26,11 @@ PORT = 1883
 FAULTS_S = 60.0
 """Virtual seconds for which everything may fail."""
 
-MESSAGES = 2_000
+MESSAGES = 600
 """What is published in one run, at most."""
+
+SEGMENT_BYTES = 64 * 1024
+"""Small, so that a run seals many segments, writes checkpoints and can fill a disk."""
 
 PACE = Pace(
     burst_messages_maximum=12,
@@ -43,10 +46,12 @@ CONFIG = Config(
     host=HOST,
     mqtt_port=PORT,
     http_port=None,
-    segment_bytes=256 * 1024,
-    checkpoint_bytes=512 * 1024,
-    reserve_bytes=256 * 1024,
+    segment_bytes=SEGMENT_BYTES,
+    checkpoint_bytes=4 * SEGMENT_BYTES,
+    reserve_bytes=2 * SEGMENT_BYTES,
 )
+
+SMALL_DISK_BYTES = 8 * SEGMENT_BYTES
 
 REPEAT = "python -m tests.simulation --seed {seed}"
 
@@ -59,6 +64,7 @@ class Outcome:
     """What a run did, for people."""
 
     sent: int
+    refused: int
     virtual_s: float
     lives: int
     hardships: str
@@ -82,7 +88,9 @@ async def _run(loop: VirtualLoop) -> Outcome:
     loop.note("calm")
     loop.network.calm()
     machine.disk.set_capacity(DISK_BYTES)
-    await begun
+    machine.recover()
+    async with asyncio.timeout(PACE.drained_within_s):
+        await begun
     lacking = await load.end()
     watch.cancel()
     await _read_retained(load)
@@ -90,7 +98,8 @@ async def _run(loop: VirtualLoop) -> Outcome:
     judge(load.history)
     assert not lacking, f"not drained within {PACE.drained_within_s:g} s: {lacking}"
     await machine.stop()
-    return Outcome(load.sent, loop.time(), machine.lives, loop.hardships.describe())
+    refused = sum(isinstance(event, Refused) for event in load.history.events)
+    return Outcome(load.sent, refused, loop.time(), machine.lives, loop.hardships.describe())
 
 
 def _begin(world: SimulatedWorld) -> Server:

@@ -12,6 +12,7 @@ Invariants:
 """
 
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Protocol
 
 from holdfast.core.config import Config
@@ -138,8 +139,8 @@ class BrokerMachine:
 
     def start(self) -> None:
         """Begins a life, and another whenever one fails."""
-        self._machine = Machine("broker")
-        self._loop.create_task(self._live(), context=self._machine.context())
+        self._machine = machine = Machine("broker")
+        self._loop.create_task(self._live(machine), context=machine.context())
 
     def cut_power(self) -> None:
         """Everything stops where it is; of what was not synced, any part may be left."""
@@ -152,6 +153,11 @@ class BrokerMachine:
         self.life = None
         self._loop.power_off(self._machine)
 
+    def recover(self) -> None:
+        """Begins a life if the power is off."""
+        if not self._machine.has_power:
+            self.start()
+
     async def stop(self) -> None:
         """The broker ends cleanly."""
         life, self.life = self.life, None
@@ -160,7 +166,7 @@ class BrokerMachine:
         await task
         self._loop.power_off(self._machine)
 
-    async def _live(self) -> None:
+    async def _live(self, machine: Machine) -> None:
         self.lives += 1
         self._loop.note(f"life {self.lives} begins")
         try:
@@ -170,8 +176,9 @@ class BrokerMachine:
             await life.wait_ended()
         except Exception as error:  # noqa: BLE001 - whoever supervises processes starts a new one.
             self._loop.note(f"life {self.lives} ended with {type(error).__name__}: {error}")
-            self._loop.call_later(1.0, self._restart, context=Machine("supervisor").context())
+            self._loop.call_later(1.0, self._restart, machine, context=Context())
 
-    def _restart(self) -> None:
-        self.kill()
-        self.start()
+    def _restart(self, machine: Machine) -> None:
+        if machine is self._machine and machine.has_power:
+            self.kill()
+            self.start()
