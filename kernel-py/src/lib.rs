@@ -5,6 +5,7 @@ mod cursor;
 mod dispatch;
 mod error;
 mod flow;
+mod log_reader;
 mod mqtt;
 mod route;
 mod selection;
@@ -20,6 +21,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     mqtt::register(module)?;
     route::register(module)?;
     store::register(module)?;
+    log_reader::register(module)?;
     committer::register(module)?;
     dispatch::register(module)?;
     cursor::register(module)?;

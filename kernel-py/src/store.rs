@@ -7,7 +7,7 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{self, Durability, Options, Recovery};
+use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, RetentionCursor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -107,10 +107,6 @@ impl Log {
         self.inner.next_control_number()
     }
 
-    fn control_in_force(&mut self, table: u32, key: &[u8], number: u64) {
-        self.inner.control_in_force(table, key, number);
-    }
-
     fn delivery_state<'py>(&self, py: Python<'py>, party: u32) -> Option<Bound<'py, PyBytes>> {
         self.inner.delivery_state(Party(party)).map(|state| PyBytes::new(py, &state))
     }
@@ -154,22 +150,33 @@ impl Log {
         self.inner.retained_count()
     }
 
+    #[pyo3(signature = (*, maximum_age_us, maximum_bytes, cursors, now_us))]
+    fn retain<'py>(
+        &mut self,
+        py: Python<'py>,
+        maximum_age_us: u64,
+        maximum_bytes: u64,
+        cursors: &Bound<'_, PyList>,
+        now_us: u64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let cursors = cursors.iter().map(|cursor| cursor_of(&cursor)).collect::<PyResult<Vec<RetentionCursor>>>()?;
+        let retain = || self.inner.retain(maximum_age_us, maximum_bytes, &cursors, Timestamp(now_us));
+        let retention = py.detach(retain).map_err(to_python)?;
+        let losses = retention.losses.iter().map(|loss| (loss.party.0, loss.first.0, loss.end.0, loss.count));
+        let dict = PyDict::new(py);
+        dict.set_item("removed", retention.removed_segments)?;
+        dict.set_item("carried", retention.carried_records)?;
+        dict.set_item("losses", losses.collect::<Vec<(u32, u64, u64, u64)>>())?;
+        dict.set_item("unfinished", retention.unfinished)?;
+        Ok(dict)
+    }
+
     fn checkpoint(&mut self, now_us: u64) -> PyResult<()> {
         self.inner.checkpoint(Timestamp(now_us)).map_err(to_python)
     }
 
     fn bytes_since_checkpoint(&self) -> u64 {
         self.inner.bytes_since_checkpoint()
-    }
-
-    /// Commits what is left, a checkpoint that was asked for included.
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        let inner = &mut self.inner;
-        py.detach(|| {
-            while inner.commit()? {}
-            Ok(())
-        })
-        .map_err(to_python)
     }
 
     fn epoch(&self) -> String {
@@ -183,6 +190,20 @@ impl Log {
         }
         Ok(dict)
     }
+
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.close()).map_err(to_python)
+    }
+}
+
+/// A cursor from the dict that the stub describes.
+fn cursor_of(item: &Bound<'_, PyAny>) -> PyResult<RetentionCursor> {
+    Ok(RetentionCursor {
+        party: Party(item.get_item("party")?.extract()?),
+        mark: Offset(item.get_item("mark")?.extract()?),
+        subscriptions: subscriptions_of(&item.get_item("subscriptions")?.downcast_into::<PyList>()?)?.to_vec(),
+        messages_maximum: item.get_item("messages_maximum")?.extract()?,
+    })
 }
 
 /// A seeded disk in memory with faults.
@@ -246,14 +267,7 @@ fn open<'py>(
 fn report<'py>(py: Python<'py>, log: &store::Log, recovery: &Recovery) -> PyResult<Bound<'py, PyDict>> {
     let damaged = PyList::empty(py);
     for damage in &recovery.damaged {
-        let item = PyDict::new(py);
-        item.set_item("file", &damage.file)?;
-        item.set_item("first_position", damage.first_position)?;
-        item.set_item("end_position", damage.end_position)?;
-        item.set_item("reason", &damage.reason)?;
-        item.set_item("first_offset", damage.first_offset.0)?;
-        item.set_item("end_offset", damage.end_offset.0)?;
-        damaged.append(item)?;
+        damaged.append(damage_dict(py, damage)?)?;
     }
     let dict = PyDict::new(py);
     for (name, value) in log.statistics() {
@@ -265,6 +279,18 @@ fn report<'py>(py: Python<'py>, log: &store::Log, recovery: &Recovery) -> PyResu
     dict.set_item("damaged", damaged)?;
     dict.set_item("control_number", log.next_control_number())?;
     dict.set_item("from_checkpoint", recovery.from_checkpoint)?;
+    Ok(dict)
+}
+
+/// A damaged place, as the stub describes it.
+pub fn damage_dict<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("file", &damage.file)?;
+    dict.set_item("first_position", damage.first_position)?;
+    dict.set_item("end_position", damage.end_position)?;
+    dict.set_item("reason", &damage.reason)?;
+    dict.set_item("first_offset", damage.first_offset.0)?;
+    dict.set_item("end_offset", damage.end_offset.0)?;
     Ok(dict)
 }
 

@@ -97,7 +97,7 @@ pub const SCAN_MEMORIES_MAXIMUM: usize = 4_096;
 pub const SCAN_MEMORY_ENTRIES_MAXIMUM: usize = 8_388_608;
 
 /// Sealed segments that one call of `retain` removes, so that it does not hold up the loop for long.
-pub const RETAIN_SEGMENTS_MAXIMUM: usize = 2;
+pub const RETAIN_SEGMENTS_MAXIMUM: usize = 64;
 
 /// Damaged places that are remembered and reported; further ones are counted.
 pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;

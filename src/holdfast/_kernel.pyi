@@ -243,7 +243,8 @@ class Log:
         `store_all`. Where the log is full the message is refused with 0x97."""
     def append_control(self, table: int, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
-        Table 0 is the kernel's own delivery state. Returns the log position at which it is durable."""
+        Table 0 is the kernel's own delivery state: the key is the party (four bytes, little endian), the value what
+        `Dispatch.detach` returned. Returns the log position at which it is durable."""
     def end_offset(self) -> int: ...
     def begin_offset(self) -> int: ...
     def durable_offset(self) -> int: ...
@@ -251,11 +252,10 @@ class Log:
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
     def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-        """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view."""
+        """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view. Numbers
+        start at 1. Fewer than `limit` only where there are no more."""
     def next_control_number(self) -> int:
         """The number of the next control record."""
-    def control_in_force(self, table: int, key: bytes, number: int) -> None:
-        """Tells retention that the newest value of (table, key) is control record `number`."""
     def delivery_state(self, party: int) -> bytes | None:
         """The delivery state of a durable party as recovery found it in the log, or as last written."""
     def commit(self) -> bool:
@@ -270,16 +270,19 @@ class Log:
     def retained_count(self) -> int: ...
     def retain(self, *, maximum_age_us: int, maximum_bytes: int, cursors: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
         """Removes sealed segments past retention, carrying what is still needed (retained messages, control records in
-        force, records that `cursors` (party, mark, subscriptions, messages_maximum) have not seen). Returns removed segments, carried records, and
-        losses (party, first, end, count)."""
+        force, records that `cursors` (party, mark, subscriptions, messages_maximum) have not seen). Returns `removed`
+        (segments), `carried` (records), `losses` (party, first, end, count), and `unfinished`: True where something is
+        past retention and waits for the commit on its way; to be called again after it."""
     def checkpoint(self, now_us: int) -> None:
-        """Writes the derived state (dictionary, retained index, delivery states) so that recovery is this plus the tail."""
+        """Has the derived state (dictionary, retained index, delivery states) written by the next commit, so that
+        recovery is this plus the tail."""
     def bytes_since_checkpoint(self) -> int: ...
     def epoch(self) -> str:
         """The log's identity, as `LogReader.epoch` tells it."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Commits what is left, with a checkpoint."""
 
 @final
 class Committer:
@@ -318,8 +321,11 @@ class LogReader:
     ) -> tuple[dict[str, Any], int]:
         """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
-        offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher, expires_at (us, null),
-        properties (MQTT 5 encoding: keys and values lists as map buffers: offsets, key offsets, key data, value offsets, value data)."""
+        offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
+        expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).
+        Arrow types: topic utf8; key, value binary; shard, qos int32; offset, entry, publisher int64; times timestamp[us];
+        retain bool; properties map of utf8 to utf8 (payload_format_indicator, content_type, response_topic,
+        correlation_data in hexadecimal, and the publisher's own)."""
     def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
         """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
     def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:

@@ -102,7 +102,10 @@ pub struct Log {
     pub(super) pending_checkpoint: Option<Vec<u8>>,
     pub(super) checkpoint_position: u64,
     pub(super) checkpoint_number: u64,
+    /// Where messages are that were carried since the log was opened: queues in memory know their old places.
     pub(super) moved: HashMap<Location, Location>,
+    /// Up to which log position what has to outlive retention is written anew, and where that is durable.
+    pub(super) renewed: Option<(LogPosition, LogPosition)>,
     pub(super) totals: Totals,
 }
 
@@ -209,12 +212,6 @@ impl Log {
         self.parties.encoded(party)
     }
 
-    /// Tells retention that the newest value of a key is control record `number`. The log notes this by itself when
-    /// it appends; a caller may correct it.
-    pub fn control_in_force(&mut self, table: u32, key: &[u8], number: u64) {
-        self.in_force.apply(table, key, &[1], number);
-    }
-
     /// Offsets of the retained messages that match, the first `limit` in offset order.
     pub fn retained(&self, filter: &[u8], limit: usize) -> Vec<Offset> {
         self.retained.matching(filter, limit)
@@ -251,6 +248,12 @@ impl Log {
             ("damaged_reads", self.archive.damaged_reads),
             ("space_is_low", u64::from(self.space_is_low)),
         ]
+    }
+
+    /// Commits what is left, with a checkpoint, so that the next start reads little.
+    pub fn close(&mut self) -> Result<()> {
+        self.checkpoint(Timestamp(0))?;
+        self.commit().map(|_| ())
     }
 
     /// Append time: never before what was appended last.

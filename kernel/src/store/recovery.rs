@@ -119,6 +119,7 @@ impl Log {
             checkpoint_position: 0,
             checkpoint_number: 0,
             moved: HashMap::new(),
+            renewed: None,
             totals: Totals::default(),
         }
     }
@@ -549,7 +550,14 @@ fn covers(carry: &Header, position: LogPosition) -> bool {
     carry.base_position <= position && position < carry.end_position
 }
 
-fn damage(file: &str, first: u32, end: u32, reason: &str, first_offset: Offset, end_offset: Offset) -> Damage {
+pub(super) fn damage(
+    file: &str,
+    first: u32,
+    end: u32,
+    reason: &str,
+    first_offset: Offset,
+    end_offset: Offset,
+) -> Damage {
     Damage {
         file: file.to_owned(),
         first_position: u64::from(first),

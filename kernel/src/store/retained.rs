@@ -43,11 +43,6 @@ impl RetainedMessages {
         self.by_name.insert(name, retained);
     }
 
-    /// The retained message of a topic.
-    pub fn get(&self, name: &[u8]) -> Option<&Retained> {
-        self.by_name.get(name)
-    }
-
     /// The retained message of a topic has been copied.
     pub fn relocate(&mut self, name: &[u8], offset: Offset, location: Location) {
         if let Some(retained) = self.by_name.get_mut(name).filter(|retained| retained.offset == offset) {

@@ -37,9 +37,6 @@ class FakeLog:
         found = [(number, *record) for number, record in numbered if record[0] != 0]
         return [record for record in found if record[0] >= from_number][:limit]
 
-    def control_in_force(self, table: int, key: bytes, number: int) -> None:
-        assert self.records[number - 1][:2] == (table, key)
-
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 VALUES = st.sampled_from([b"", b'{"party": 1}', b'{"party": 2}', b'{"party": 3}'])

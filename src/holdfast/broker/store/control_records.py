@@ -52,10 +52,7 @@ class ControlRecords:
         if ahead:
             self._view.clear()
         self._applied = self._view.applied()
-        count = self._catch_up()
-        for table, key, number in self._view.in_force():
-            self._log.control_in_force(table, key, number)
-        return count
+        return self._catch_up()
 
     def put(self, table: Table, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a record, an empty `value` removing the key; returns the log position at which it
@@ -101,8 +98,7 @@ class ControlRecords:
         count = 0
         while records := self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM):
             self._view.apply(records)
-            for number, table, key, _value in records:
-                self._log.control_in_force(table, key, number)
+            for _number, table, key, _value in records:
                 self._forget(table, key)
             self._applied = records[-1][0]
             count += len(records)

@@ -103,13 +103,6 @@ class View:
         row = self._database.execute(_GET[table], (key,)).fetchone()
         return b"" if row is None else row[0].encode()
 
-    def in_force(self) -> Iterator[tuple[int, bytes, int]]:
-        """Table, key and number of every control record in force."""
-        for table, name in _NAMES.items():
-            query = f"SELECT key, number FROM {name}"  # noqa: S608
-            for key, number in self._database.execute(query):
-                yield table, key, number
-
     def sessions(self) -> Iterator[tuple[bytes, bytes]]:
         """Every session's value, and that of its subscriptions."""
         query = (

@@ -1,0 +1,161 @@
+//! The binding of the log's reader.
+
+use crate::error::to_python;
+use crate::store::damage_dict;
+use holdfast_kernel::disk::os::OsDisk;
+use holdfast_kernel::ids::{Offset, Timestamp};
+use holdfast_kernel::store::{self, Bits, Bytes, Columns, Limits, SegmentKind};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The file whose lock the writer holds.
+const LOCK_FILE: &str = "lock";
+
+/// A reader of a log directory.
+#[pyclass(module = "holdfast._kernel")]
+pub struct LogReader {
+    inner: store::LogReader,
+    disk: Arc<OsDisk>,
+}
+
+#[pymethods]
+impl LogReader {
+    #[staticmethod]
+    fn open(py: Python<'_>, directory: &str) -> PyResult<LogReader> {
+        let disk = Arc::new(OsDisk::open(Path::new(directory)).map_err(to_python)?);
+        let shared = Arc::clone(&disk);
+        let inner = py.detach(|| store::LogReader::open(shared)).map_err(to_python)?;
+        let mut reader = LogReader { inner, disk };
+        reader.refresh(py, None)?;
+        Ok(reader)
+    }
+
+    fn refresh(&mut self, py: Python<'_>, durable_offset: Option<u64>) -> PyResult<()> {
+        let is_written = self.disk.is_locked(LOCK_FILE);
+        py.detach(|| self.inner.refresh(durable_offset.map(Offset), is_written)).map_err(to_python)
+    }
+
+    fn begin_offset(&self) -> u64 {
+        self.inner.begin_offset().0
+    }
+
+    fn end_offset(&self) -> u64 {
+        self.inner.end_offset().0
+    }
+
+    fn epoch(&self) -> String {
+        self.inner.epoch()
+    }
+
+    fn segments<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let mut segments = Vec::new();
+        for segment in self.inner.segments() {
+            let dict = PyDict::new(py);
+            dict.set_item("number", segment.number)?;
+            dict.set_item("kind", if segment.kind == SegmentKind::Carry { "carry" } else { "log" })?;
+            dict.set_item("file", segment.file)?;
+            dict.set_item("bytes", segment.bytes)?;
+            dict.set_item("begin_offset", segment.begin_offset.0)?;
+            dict.set_item("end_offset", segment.end_offset.0)?;
+            dict.set_item("first_time_us", segment.first_time.0)?;
+            dict.set_item("last_time_us", segment.last_time.0)?;
+            dict.set_item("sealed", segment.sealed)?;
+            dict.set_item("records", segment.records)?;
+            segments.push(dict);
+        }
+        Ok(segments)
+    }
+
+    fn topics(&mut self, py: Python<'_>, topic_filter: Option<Vec<u8>>) -> PyResult<Vec<(String, u64)>> {
+        let topics = py.detach(|| self.inner.topics(topic_filter.as_deref())).map_err(to_python)?;
+        Ok(topics.into_iter().map(|(name, count)| (String::from_utf8_lossy(&name).into_owned(), count)).collect())
+    }
+
+    fn offset_at(&mut self, py: Python<'_>, time_us: u64) -> PyResult<u64> {
+        let offset = py.detach(|| self.inner.offset_at(Timestamp(time_us))).map_err(to_python)?;
+        Ok(offset.0)
+    }
+
+    #[pyo3(signature = (filters, *, from_offset, to_offset, rows_maximum, bytes_maximum))]
+    fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        filters: Vec<Vec<u8>>,
+        from_offset: u64,
+        to_offset: u64,
+        rows_maximum: usize,
+        bytes_maximum: u64,
+    ) -> PyResult<(Bound<'py, PyDict>, u64)> {
+        let (from, to) = (Offset(from_offset), Offset(to_offset));
+        let limits = Limits { from, to, rows: rows_maximum, bytes: bytes_maximum };
+        let (columns, reached) = py.detach(|| self.inner.read(&filters, &limits)).map_err(to_python)?;
+        Ok((columns_dict(py, &columns)?, reached.0))
+    }
+
+    #[pyo3(signature = (filters, *, from_offset, to_offset, rows))]
+    fn end_after_rows(
+        &mut self,
+        py: Python<'_>,
+        filters: Vec<Vec<u8>>,
+        from_offset: u64,
+        to_offset: u64,
+        rows: u64,
+    ) -> PyResult<u64> {
+        let (from, to) = (Offset(from_offset), Offset(to_offset));
+        let end = py.detach(|| self.inner.end_after_rows(&filters, from, to, rows)).map_err(to_python)?;
+        Ok(end.0)
+    }
+
+    #[pyo3(signature = (filters, *, from_offset, to_offset, parts))]
+    fn split(
+        &mut self,
+        py: Python<'_>,
+        filters: Vec<Vec<u8>>,
+        from_offset: u64,
+        to_offset: u64,
+        parts: usize,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let (from, to) = (Offset(from_offset), Offset(to_offset));
+        let ranges = py.detach(|| self.inner.split(&filters, from, to, parts)).map_err(to_python)?;
+        Ok(ranges.into_iter().map(|(first, end)| (first.0, end.0)).collect())
+    }
+
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let damaged = py.detach(|| self.inner.verify()).map_err(to_python)?;
+        damaged.iter().map(|damage| damage_dict(py, damage)).collect()
+    }
+}
+
+fn columns_dict<'py>(py: Python<'py>, columns: &Columns) -> PyResult<Bound<'py, PyDict>> {
+    let bytes = |data: &[u8]| Some(PyBytes::new(py, data));
+    let bits = |bits: &Bits| bytes(&bits.bytes);
+    let texts = |validity: Option<Bound<'py, PyBytes>>, texts: &Bytes| {
+        vec![validity, bytes(&texts.offsets), bytes(&texts.data)]
+    };
+    let dict = PyDict::new(py);
+    let put = |name: &str, buffers: Vec<Option<Bound<'py, PyBytes>>>| dict.set_item(name, buffers);
+    put("topic", texts(None, &columns.topic))?;
+    put("key", texts(bits(&columns.has_key), &columns.key))?;
+    put("value", texts(None, &columns.value))?;
+    put("shard", vec![None, bytes(&columns.shard)])?;
+    put("offset", vec![None, bytes(&columns.offset)])?;
+    put("entry", vec![None, bytes(&columns.entry)])?;
+    put("timestamp", vec![None, bytes(&columns.timestamp)])?;
+    put("event_time", vec![bits(&columns.has_event_time), bytes(&columns.event_time)])?;
+    put("qos", vec![None, bytes(&columns.qos)])?;
+    put("retain", vec![None, bits(&columns.retain)])?;
+    put("publisher", vec![bits(&columns.has_publisher), bytes(&columns.publisher)])?;
+    put("expires_at", vec![bits(&columns.has_expires_at), bytes(&columns.expires_at)])?;
+    let (keys, values) = (&columns.property_keys, &columns.property_values);
+    let offsets = [&columns.property_offsets, &keys.offsets, &keys.data, &values.offsets, &values.data];
+    put("properties", offsets.into_iter().map(|data| bytes(data)).collect())?;
+    dict.set_item("rows", columns.rows)?;
+    Ok(dict)
+}
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LogReader>()
+}
