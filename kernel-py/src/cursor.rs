@@ -1,8 +1,8 @@
 //! `Cursor` and `RangeSet`: for tests and tools; the broker's cursors live inside `Dispatch`.
 
 use holdfast_kernel::dispatch::cursor::{self, Entry, Holder};
-use holdfast_kernel::dispatch::ranges;
 use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::ranges;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -119,6 +119,11 @@ impl Cursor {
         Some((delivery.holder.0, delivery.attempts, delivery.remaining()))
     }
 
+    #[pyo3(signature = (offset, *, count = 1))]
+    fn acknowledge_ahead(&mut self, offset: u64, count: u32) {
+        self.inner.acknowledge_ahead(&entry(offset, count, 0, 0));
+    }
+
     fn acknowledge_message(&mut self, offset: u64, batch_index: u32) -> bool {
         self.inner.acknowledge_message(Offset(offset), batch_index)
     }
@@ -176,4 +181,10 @@ impl Cursor {
         let skipped = self.inner.skip(Offset(to));
         (RangeSet { inner: skipped.offered }, skipped.messages, RangeSet { inner: skipped.unread })
     }
+}
+
+/// Adds the classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Cursor>()?;
+    module.add_class::<RangeSet>()
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, missing_docs)]
 
 use holdfast_kernel::dispatch::cursor::{Cursor, Entry, Holder};
-use holdfast_kernel::dispatch::ranges::RangeSet;
 use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::ranges::RangeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,10 @@ fn windows(order: &[u64]) -> (Duration, u64) {
 /// Prints the best of several runs: whatever else the machine does only makes them slower. `run` returns the time
 /// that it measured and how many operations that was.
 fn report(name: &str, run: impl Fn() -> (Duration, u64)) {
-    let best = (0..REPETITIONS).map(|_| run()).map(|(took, count)| took.as_nanos() as f64 / count as f64).fold(f64::MAX, f64::min);
+    let best = (0..REPETITIONS)
+        .map(|_| run())
+        .map(|(took, count)| took.as_nanos() as f64 / count as f64)
+        .fold(f64::MAX, f64::min);
     println!("{name:58} {best:8.1} ns");
 }
 

@@ -8,7 +8,10 @@
 //!    from stage to stage, and only the caller composes them.
 //! 2. Nothing here panics on bytes from outside: every input is a value or an [`error::Error`].
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)
+)]
 
 pub mod disk;
 pub mod dispatch;
@@ -17,6 +20,8 @@ pub mod flow;
 pub mod ids;
 pub mod limits;
 pub mod mqtt;
+pub mod ranges;
 pub mod route;
 pub mod store;
 pub mod topic;
+pub mod varint;

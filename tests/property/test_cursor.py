@@ -91,6 +91,14 @@ class CursorMachine(RuleBasedStateMachine):
         if self.both("acknowledge", offset):
             self.finished.add(offset)
 
+    @rule(choice=CHOICES)
+    def acknowledge_ahead(self, choice: int) -> None:
+        ahead = [entry for entry in self.log if entry[0] >= self.twin.read()]
+        if ahead:
+            offset, count, _ = ahead[choice % len(ahead)]
+            self.both("acknowledge_ahead", offset, count=count)
+            self.finished.add(offset)
+
     @rule(choice=CHOICES, batch_index=st.integers(0, 5))
     def acknowledge_message(self, choice: int, batch_index: int) -> None:
         offset = self.outstanding(choice)
@@ -124,6 +132,9 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(to=ANY_OFFSET)
     def skip(self, to: int) -> None:
+        # The log's limits are whole records; only within an entry that was offered is any offset good.
+        inside = (offset for offset, count, _ in self.log if offset < to < offset + count)
+        to = next((offset for offset in inside if offset >= self.twin.read()), to)
         offered, messages, unread = self.compiled.skip(to)
         assert (offered.ranges(), messages, unread.ranges()) == self.twin.skip(to)
         self.finished |= {offset for offset, _, _ in self.log if offset < to}

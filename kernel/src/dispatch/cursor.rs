@@ -15,8 +15,8 @@
 //! nanoseconds, where a tree costs a hundred. Done entries are popped at the front; those in the middle
 //! stay as marks until they outnumber the rest, and are then removed together.
 
-use super::ranges::RangeSet;
 use crate::ids::{KeySlot, Offset, Timestamp};
+use crate::ranges::RangeSet;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Done entries in the middle of the deque that are tolerated before it is compacted.
@@ -235,6 +235,14 @@ impl Cursor {
         Some(delivery)
     }
 
+    /// Acknowledges an entry that has not been offered yet: it was in flight before the cursor was restored.
+    pub fn acknowledge_ahead(&mut self, entry: &Entry) {
+        if self.wants(entry) {
+            self.cover(entry.offset.0, entry.end().0);
+            self.settle();
+        }
+    }
+
     /// Acknowledges one message of an entry; true if this makes the entry complete.
     pub fn acknowledge_message(&mut self, offset: Offset, batch_index: u32) -> bool {
         let Some(slot) = self.find(offset.0).and_then(|index| self.slots.get_mut(index)) else {
@@ -368,8 +376,8 @@ impl Cursor {
         progressed.then(|| Progress { mark: Offset(self.mark), ranges: self.take_fresh() })
     }
 
-    /// Gives up everything below `to` that is not acknowledged (retention, a queue's limit). An entry that starts
-    /// below `to` goes as a whole.
+    /// Gives up everything below `to` that is not acknowledged (retention, a queue's limit). An entry that was offered
+    /// and starts below `to` goes as a whole; `to` may not lie inside a record that was not offered.
     pub fn skip(&mut self, to: Offset) -> Skipped {
         let mut skipped = Skipped::default();
         if to.0 <= self.mark {

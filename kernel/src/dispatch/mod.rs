@@ -1,5 +1,4 @@
 //! Placeholder of the stage.
 
 pub mod cursor;
-pub mod ranges;
 pub mod selection;

@@ -50,7 +50,9 @@ impl Owners {
         let mut free_from = 0;
         for (start, end, _) in &sorted {
             if *start < free_from || start >= end || *end > KEY_SLOTS {
-                return Err(Error::Invalid(format!("key slots [{start}, {end}) are empty, taken twice or past {KEY_SLOTS}")));
+                return Err(Error::Invalid(format!(
+                    "key slots [{start}, {end}) are empty, taken twice or past {KEY_SLOTS}"
+                )));
             }
             free_from = *end;
         }

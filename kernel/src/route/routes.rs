@@ -173,7 +173,9 @@ impl Routes {
     fn take_out(&mut self, queue: Queue, place: Place) {
         self.memory.change(&self.trie.filter(place));
         let Some(subscribers) = self.subscribers.get_mut(place.index()) else { return };
-        let Some(position) = self.positions.remove(&(queue, place)).filter(|at| *at < subscribers.len()) else { return };
+        let Some(position) = self.positions.remove(&(queue, place)).filter(|at| *at < subscribers.len()) else {
+            return;
+        };
         subscribers.swap_remove(position);
         if let Some(moved) = subscribers.get(position) {
             self.positions.insert((moved.subscription.queue, place), position);
@@ -210,7 +212,8 @@ fn merge(subscribers: &[Subscriber]) -> Option<Target> {
         terms: Terms {
             qos: subscriptions().map(|subscription| subscription.qos).max().unwrap_or_default(),
             retain_as_published: subscriptions().any(|subscription| subscription.retain_as_published),
-            identifiers: identified.then(|| subscriptions().filter_map(|subscription| subscription.identifier).collect()),
+            identifiers: identified
+                .then(|| subscriptions().filter_map(|subscription| subscription.identifier).collect()),
         },
         except: if subscriptions().all(|subscription| subscription.no_local) { newest.owner } else { Party::default() },
     })

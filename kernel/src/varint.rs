@@ -1,0 +1,93 @@
+//! Unsigned integers in 7-bit groups, least significant first: the compact form inside control records.
+
+use crate::error::{Error, Result};
+
+/// Appends `value`.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
+        value >>= 7;
+    }
+    out.push(u8::try_from(value).unwrap_or(0));
+}
+
+/// Reads integers from the front of a slice.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the front.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+
+    /// True when everything has been read.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// One plain byte.
+    pub fn byte(&mut self) -> Result<u8> {
+        let (first, rest) = self.bytes.split_first().ok_or_else(cut_short)?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    /// One integer.
+    #[allow(clippy::should_implement_trait)] // It is no iterator: the end is an error here.
+    pub fn next(&mut self) -> Result<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Invalid("an integer is longer than 64 bits".into()))
+    }
+
+    /// One integer of 16 bits.
+    pub fn small(&mut self) -> Result<u16> {
+        u16::try_from(self.next()?).map_err(|_| Error::Invalid("an integer is longer than 16 bits".into()))
+    }
+
+    /// A number of items that follow, each of at least one byte: more than there are bytes is refused.
+    pub fn count(&mut self) -> Result<usize> {
+        let count = usize::try_from(self.next()?).unwrap_or(usize::MAX);
+        if count > self.bytes.len() {
+            return Err(cut_short());
+        }
+        Ok(count)
+    }
+}
+
+fn cut_short() -> Error {
+    Error::Invalid("the bytes end too early".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_put_is_read(values: Vec<u64>) {
+            let mut out = Vec::new();
+            values.iter().for_each(|value| put(&mut out, *value));
+            let mut reader = Reader::new(&out);
+            for value in values {
+                prop_assert_eq!(reader.next().unwrap(), value);
+            }
+            prop_assert!(reader.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let mut reader = Reader::new(&bytes);
+            while !reader.is_empty() && reader.next().is_ok() {}
+        }
+    }
+}
