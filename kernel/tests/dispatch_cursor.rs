@@ -212,6 +212,22 @@ fn a_batch_is_done_when_its_last_message_is() {
 }
 
 #[test]
+fn a_holder_that_leaves_gives_back_its_own_only() {
+    let mut cursor = Cursor::new(Offset(0));
+    for offset in 0..4 {
+        cursor.deliver(entry(offset, 1), Holder((offset % 2) as u32));
+    }
+    assert_eq!(cursor.release(Holder(1)), 2);
+    assert_eq!(cursor.deliveries().map(|delivery| delivery.entry.offset.0).collect::<Vec<_>>(), [0, 2]);
+    let next = |cursor: &mut Cursor| cursor.next_redelivery(Timestamp(0), |_| true).map(|entry| entry.offset);
+    assert_eq!(next(&mut cursor), Some(Offset(1)));
+    assert_eq!(cursor.redeliver(Offset(1), Holder(0)), Some(2));
+    assert_eq!(cursor.give_back(Offset(2), Timestamp(50)).then(|| next(&mut cursor)), Some(Some(Offset(3))));
+    assert_eq!(cursor.next_due(), Some(Timestamp(50)));
+    assert_eq!(cursor.redeliver(Offset(2), Holder(0)), None);
+}
+
+#[test]
 fn what_is_skipped_is_told_by_what_was_known_of_it() {
     let mut cursor = Cursor::restore(Offset(0), [(40, 50)].into_iter().collect());
     for offset in [0, 10, 20, 28] {

@@ -130,7 +130,7 @@ proptest! {
         expected.retain(|place| topic::matches(&trie.filter(*place), name.as_bytes()));
         prop_assert_eq!(&walk.found, &expected);
         places.into_iter().for_each(|place| trie.remove(place));
-        prop_assert_eq!(trie.nodes(), 1);
+        prop_assert_eq!(trie.size(), (1, 0));
         trie.walk(name.as_bytes(), &mut walk);
         prop_assert!(walk.found.is_empty());
     }
@@ -192,6 +192,17 @@ fn a_change_elsewhere_leaves_what_is_remembered() {
     assert!(Arc::ptr_eq(&before, &routes.targets(b"a/b").unwrap()));
     routes.subscribe(b"+/b", subscription(3)).unwrap();
     assert_eq!(routes.targets(b"a/b").unwrap().len(), 2);
+}
+
+#[test]
+fn a_topic_that_has_missed_too_many_changes_is_looked_up_again() {
+    let mut routes = Routes::new(0);
+    assert!(routes.targets(b"a/b").is_none());
+    routes.subscribe(b"a/+", subscription(1)).unwrap();
+    for change in 0..limits::ROUTE_CHANGES_MAXIMUM {
+        routes.subscribe(format!("c/{change}/#").as_bytes(), subscription(2)).unwrap();
+    }
+    assert_eq!(routes.targets(b"a/b").unwrap().len(), 1);
 }
 
 #[test]
