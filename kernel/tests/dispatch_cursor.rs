@@ -90,9 +90,11 @@ impl Run {
                 self.outstanding.retain(|other| ends(other) > bound);
             }
             Operation::GiveBack(choice, time) => {
-                drop(self.cursor.give_back(self.chosen(choice).offset, Timestamp(time)))
+                self.cursor.give_back(self.chosen(choice).offset, Timestamp(time));
             }
-            Operation::Release(holder) => drop(self.cursor.release(Holder(holder))),
+            Operation::Release(holder) => {
+                self.cursor.release(Holder(holder));
+            }
             Operation::Redeliver(now, holder) => {
                 if let Some(entry) = self.cursor.next_redelivery(Timestamp(now), |entry| entry.key_slot != KeySlot(1)) {
                     assert_ne!(entry.key_slot, KeySlot(1));
