@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A control record: number, table, key, value.
-type Control<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type ControlRow<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// The durable log.
 #[pyclass(module = "holdfast._kernel")]
@@ -95,12 +95,7 @@ impl Log {
         self.inner.uncommitted_bytes()
     }
 
-    fn controls<'py>(
-        &mut self,
-        py: Python<'py>,
-        from_number: u64,
-        limit: usize,
-    ) -> PyResult<Vec<Control<'py>>> {
+    fn controls<'py>(&mut self, py: Python<'py>, from_number: u64, limit: usize) -> PyResult<Vec<ControlRow<'py>>> {
         let rows = self.inner.controls(from_number, limit).map_err(to_python)?.into_iter();
         Ok(rows
             .map(|(number, table, key, value)| (number, table, PyBytes::new(py, &key), PyBytes::new(py, &value)))

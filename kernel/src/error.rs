@@ -32,7 +32,8 @@ pub enum Error {
         /// The version it carries.
         version: u32,
     },
-    /// A sync failed earlier: the log takes nothing more until it is opened again (design section 3.6).
+    /// A sync failed earlier: the log takes nothing more until it is opened again
+    /// (docs/adr/0004-torn-tail-or-damage.md).
     Poisoned,
     /// The caller's fault: an argument is out of its range.
     Invalid(String),

@@ -1,6 +1,7 @@
 //! One type per identifier and quantity, so that a signature says what it takes.
 
-/// The position of a message in the order of its shard: dense, one per message, never reused (design section 3.1).
+/// The position of a message in the order of its shard: dense, one per message, never reused
+/// (docs/adr/0002-one-log.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(pub u64);
 

@@ -228,7 +228,16 @@ class Log:
         control_number (the next one), from_checkpoint (bool), seconds is left to the caller.
         The data directory must be locked by the caller."""
     @staticmethod
-    def open_simulated(disk: SimulatedDisk, **options: Any) -> tuple[Log, dict[str, Any]]: ...
+    def open_simulated(
+        disk: SimulatedDisk,
+        *,
+        segment_bytes: int,
+        cache_bytes: int,
+        reserve_bytes: int,
+        durability: Literal["fsync", "os", "memory"],
+        seed: int,
+        now_us: int,
+    ) -> tuple[Log, dict[str, Any]]: ...
     def append(self, arrivals: Arrivals, store_all: Sequence[bytes], now_us: int) -> None:
         """Stores what has to be stored: QoS 1 and 2, retained messages, and QoS 0 on topics that match a filter of
         `store_all`. Where the log is full the message is refused with 0x97."""
@@ -268,6 +277,8 @@ class Log:
         """Has the derived state (dictionary, retained index, delivery states) written by the next commit, so that
         recovery is this plus the tail."""
     def bytes_since_checkpoint(self) -> int: ...
+    def epoch(self) -> str:
+        """The log's identity, as `LogReader.epoch` tells it."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
     def close(self) -> None:
@@ -445,6 +456,8 @@ class Cursor:
         """A new record waits until `not_before` (0: at once). False, and nothing happens, if it is not wanted."""
     def acknowledge(self, offset: int) -> tuple[int, int, int] | None:
         """A whole entry, held or waiting: (holder, attempts, messages not acknowledged before)."""
+    def acknowledge_ahead(self, offset: int, *, count: int = ...) -> None:
+        """An entry that is still to be read: it was in flight before the cursor was restored."""
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:
         """True if this makes the entry complete."""
     def acknowledge_cumulative(self, to: int) -> int:

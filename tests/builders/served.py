@@ -1,4 +1,4 @@
-"""Serve a log directory over HTTP on a thread, as the broker does."""
+"""Serve the log of a data directory over HTTP on a thread, as the broker does."""
 
 import asyncio
 import threading
@@ -7,19 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.broker.admin import http
+from holdfast.core.layout import LOG_DIRECTORY
 
 EVERYTHING_DURABLE = 2**62
 
 
 @contextmanager
-def served(directory: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator[str]:
-    """host:port of a read interface over this directory, which ends with the block."""
+def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator[str]:
+    """host:port of a read interface over this data directory, which ends with the block."""
     ready, addresses = threading.Event(), []
     loop = asyncio.new_event_loop()
 
     async def open_and_wait(ended: asyncio.Event) -> None:
         app = http.application(
-            data_dir=str(directory),
+            data_dir=str(data_dir / LOG_DIRECTORY),
             durable_offset=lambda: durable_offset,
             ready=lambda: True,
             statistics=lambda: {"log": {"bytes": 1}},

@@ -1,9 +1,10 @@
-"""Build a log in a directory, from messages, by the way that a broker takes."""
+"""Build the log of a data directory, from messages, by the way that a broker takes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import Arrivals, Inbox, Log, encode_packet
 
 START_US = 1_700_000_000_000_000
@@ -24,13 +25,13 @@ class Message:
     properties: tuple[tuple[str, str], ...] = ()
 
 
-def store(directory: Path, messages: Sequence[Message], *, at: int = 0) -> None:
+def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0) -> None:
     """Appends the messages durably; `at` is how many are in the log already."""
-    directory.mkdir(exist_ok=True)
+    (data_dir / LOG_DIRECTORY).mkdir(parents=True, exist_ok=True)
     read_buffer = bytearray(1 << 20)
     inbox, arrivals = Inbox(read_buffer), Arrivals()
     log, _ = Log.open(
-        str(directory),
+        str(data_dir / LOG_DIRECTORY),
         segment_bytes=SEGMENT_BYTES,
         cache_bytes=1 << 20,
         reserve_bytes=1 << 20,
@@ -100,10 +101,10 @@ def publish(message: Message, number: int) -> bytes:
     return encode_packet("publish", fields, protocol_version=5)
 
 
-def forget(directory: Path) -> None:
+def forget(data_dir: Path) -> None:
     """Retention takes all that it may: every closed segment."""
     log, _ = Log.open(
-        str(directory),
+        str(data_dir / LOG_DIRECTORY),
         segment_bytes=SEGMENT_BYTES,
         cache_bytes=1 << 20,
         reserve_bytes=1 << 20,

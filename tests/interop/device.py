@@ -89,7 +89,8 @@ class Device:
         self._connected.set()
 
     def _on_disconnect(self, _c: Any, _d: Any, _f: Any, reason_code: Any, _p: Any) -> None:
-        self.ended_with = reason_code.value
+        if not self._ended.is_set():  # Paho may tell it twice: by DISCONNECT, then by the socket.
+            self.ended_with = reason_code.value
         self._ended.set()
         self._connected.set()
 
@@ -186,12 +187,13 @@ class Device:
     def all_received(self) -> list[MQTTMessage]:
         """Everything that was on its way, and nothing that comes later.
 
-        It sends a message to itself: what the broker had for this client comes before it.
+        It sends a message to itself: what the broker had for this client comes before it. At QoS 2,
+        because Paho hands a message of QoS 2 on when PUBREL comes, and those of QoS 1 overtake it.
         """
         self._barriers += 1
         topic = f"barrier/{self.name}/{self._barriers}"
-        self.subscribe(topic, 1)
-        self.publish(topic, b"", 1)
+        self.subscribe(topic, 2)
+        self.publish(topic, b"", 2)
         messages: list[MQTTMessage] = []
         while (message := self.receive()).topic != topic:
             messages.append(message)

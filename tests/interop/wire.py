@@ -5,7 +5,6 @@ from collections import deque
 from typing import Any, Self
 
 from holdfast.kernel import decode_packets, encode_packet
-
 from tests.process import HOST
 
 WITHIN_S = 10.0
@@ -36,7 +35,9 @@ class Wire:
 
     def encode(self, kind: str, **fields: Any) -> bytes:
         """One packet as bytes; properties may be left out."""
-        return encode_packet(kind, {"properties": {}, **fields}, protocol_version=self.version)
+        if kind != "pingreq":
+            fields.setdefault("properties", {})
+        return encode_packet(kind, fields, protocol_version=self.version)
 
     def connect(
         self, name: str, *, clean_start: bool = False, keep_alive_s: int = 60, **properties: Any

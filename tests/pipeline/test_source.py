@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import StreamingQueryException
 
+from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.pipeline.schemas import DEFAULT_COLUMNS, read_schema
+from holdfast.reading.directory import LogDirectory
 from tests.builders.served import served
 from tests.builders.stored import START_US, STEP_US, Message, forget, store
 
@@ -242,12 +244,10 @@ def test_a_checkpoint_of_another_log_is_refused(
 @pytest.fixture
 def shortened(tmp_path: Path) -> tuple[Path, int]:
     """A log whose first part retention has taken, and where it begins now."""
-    from holdfast.reading.directory import LogDirectory
-
     directory = tmp_path / "shortened"
     store(directory, [Message(f"t/{number % 3}", b"x" * 40_000) for number in range(400)])
     forget(directory)
-    begin = LogDirectory(str(directory)).extent().begin
+    begin = LogDirectory(str(directory / LOG_DIRECTORY)).extent().begin
     assert 0 < begin < 400
     return directory, begin
 

@@ -7,6 +7,7 @@ from holdfast.testing.checkers import (
     Checker,
     check_marks_never_move_back,
     check_nothing_acknowledged_is_lost,
+    check_nothing_is_invented,
     check_order_is_kept,
     check_qos_2_never_twice,
     check_qos_is_the_lower_one,
@@ -60,6 +61,7 @@ GOOD: list[Event] = [
 
 PLANTED: list[tuple[Checker, list[Event]]] = [
     (check_nothing_acknowledged_is_lost, [e for e in GOOD if e != _received(TWO)]),
+    (check_nothing_is_invented, [*GOOD, _received(Message("p", "a/b", 4, qos=2))]),
     (check_qos_2_never_twice, [*GOOD, _received(TWO, dup=True)]),
     (check_qos_is_the_lower_one, [_received(ONE, 1) if e == _received(ONE) else e for e in GOOD]),
     (

@@ -38,6 +38,17 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_documents_that_sources_cite_exist() -> None:
+    cited = re.compile(r"docs/[\w/.-]+\.md")
+    absent = [
+        f"{name(path)}: {document}"
+        for path in files(".py", ".pyi", ".rs", ".toml")
+        for document in cited.findall(path.read_text())
+        if not (ROOT / document).exists()
+    ]
+    assert not absent
+
+
 def test_each_command_that_a_document_names_is_a_target() -> None:
     targets = make_targets()
     unknown = [

@@ -6,10 +6,16 @@ import pytest
 
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
-RUST_LINES_MAXIMUM = 10_000
-"""Until Pulsar is spoken: kernel and binding, blank lines and comments included."""
+RUST_LINES_MAXIMUM = {"kernel/src": 10_000, "kernel-py/src": 1_800}
+"""Until Pulsar is spoken: lines of code. A comment is never too much (docs/adr/0007-rust-ceiling.md)."""
 
-STAGES = ("mqtt", "route", "store", "dispatch")
+TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
+"""Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""
+
+TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "dispatch": "cursor"}
+"""Each stage with its twin in `src/holdfast/testing/model`."""
+
+STAGES = tuple(TWINS)
 
 # "Application message" is the specification's own term for a payload and stays allowed.
 PRODUCT_WORDS = re.compile(
@@ -57,24 +63,30 @@ def test_stages_do_not_use_one_another(stage: str) -> None:
     assert not found
 
 
-def test_rust_stays_small() -> None:
+def is_code(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("//")
+
+
+@pytest.mark.parametrize("folder", RUST_LINES_MAXIMUM)
+def test_rust_stays_small(folder: str) -> None:
     sizes = {
-        name(path): len(without_tests(path.read_text()))
-        for folder in ("kernel/src", "kernel-py/src")
+        name(path): sum(is_code(line) for line in without_tests(path.read_text()))
         for path in under(folder, ".rs")
-        if not is_rust_test(path)
+        if not is_rust_test(path) and name(path) not in TEST_EQUIPMENT
     }
-    assert sum(sizes.values()) <= RUST_LINES_MAXIMUM, sorted(
+    assert sum(sizes.values()) <= RUST_LINES_MAXIMUM[folder], sorted(
         sizes.items(), key=lambda item: -item[1]
     )
 
 
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_has_a_twin_that_property_tests_compare_it_with(stage: str) -> None:
-    models = under("src/holdfast/testing/model", ".py")
-    twins = [
-        path for path in models if stage in path.relative_to(ROOT).as_posix().split("model/")[1]
+    twin = TWINS[stage]
+    assert (ROOT / "src" / "holdfast" / "testing" / "model" / f"{twin}.py").exists()
+    import_of_twin = re.compile(
+        rf"from holdfast\.testing\.model(\.{twin} import| import .*\b{twin}\b)"
+    )
+    assert [
+        path for path in under("tests/property", ".py") if import_of_twin.search(path.read_text())
     ]
-    assert twins, f"no twin of {stage} in src/holdfast/testing/model"
-    imported = "\n".join(path.read_text() for path in under("tests/property", ".py"))
-    assert any(f"holdfast.testing.model.{twin.stem}" in imported for twin in twins)

@@ -331,29 +331,28 @@ pub fn decode_packets(py: Python<'_>, data: &[u8], protocol_version: u8, role: &
         _ => return Err(PyValueError::new_err(format!("role {role}"))),
     };
     let mut packets = Vec::new();
-    let mut rest = data;
+    let (mut rest, mut taken) = (data, 0);
     loop {
-        let frame = match Frame::read(rest) {
-            Ok(Some(frame)) if frame.size_bytes <= rest.len() => frame,
-            Ok(_) => break,
-            Err(fault) => {
-                packets.push(Packet::new(py, Err(fault.in_version(version)))?);
-                break;
+        let decoded = match Frame::read(rest) {
+            Ok(Some(frame)) if frame.size_bytes <= rest.len() => {
+                let (packet, behind) = rest.split_at(frame.size_bytes);
+                rest = behind;
+                decode(&frame, packet.get(frame.header_bytes..).unwrap_or_default(), version, role)
             }
+            Ok(_) => return Ok((packets, taken)),
+            Err(fault) => Err(fault),
         };
-        let (packet, behind) = rest.split_at(frame.size_bytes);
-        let decoded = decode(&frame, packet.get(frame.header_bytes..).unwrap_or_default(), version, role);
+        let is_fault = decoded.is_err();
+        let is_connect = data.get(taken).is_some_and(|first| first >> 4 == Kind::Connect.bits());
         if let Ok(Decoded::Connect(connect)) = &decoded {
             version = connect.version;
         }
-        let is_connect = frame.first >> 4 == Kind::Connect.bits();
+        // A CONNECT that is refused says itself what it can be told in.
         let decoded = decoded.map_err(|fault| if is_connect { fault } else { fault.in_version(version) });
-        let is_fault = decoded.is_err();
         packets.push(Packet::new(py, decoded)?);
         if is_fault {
-            break;
+            return Ok((packets, taken));
         }
-        rest = behind;
+        taken = data.len() - rest.len();
     }
-    Ok((packets, data.len() - rest.len()))
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No space left on the device, and disk quota exceeded.
+/// `ENOSPC` and `EDQUOT`: no space left, and quota used up.
 const FULL: [i32; 2] = [28, 122];
 
 /// A directory of the operating system.

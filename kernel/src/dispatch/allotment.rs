@@ -75,7 +75,7 @@ impl Dispatch {
             self.counters.deliveries = self.counters.deliveries.wrapping_add(1);
             self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(delivery.dup));
             if delivery.qos == 2 && !delivery.dup && session.party.is_durable() {
-                // The packet identifier has to be durable before PUBLISH leaves (design section 3.5).
+                // The packet identifier has to be durable before PUBLISH leaves (docs/adr/0002-one-log.md).
                 session.changes.sent.push((delivery.packet_identifier, found.offset, is_owed));
                 changed = true;
                 self.unpositioned.push((session.serial, Packet::Publish(delivery)));

@@ -7,7 +7,7 @@
 //! 1. A cursor's mark never moves backwards.
 //! 2. Messages outstanding to a session never exceed its Receive Maximum [MQTT-3.3.4-9].
 //! 3. Nothing is sent at QoS 1 or 2 that is not durable; PUBACK, PUBREC and PUBCOMP leave after what they
-//!    acknowledge is durable (design section 3.5).
+//!    acknowledge is durable (docs/adr/0002-one-log.md).
 //! 4. A QoS 2 message is sent after its packet identifier is durable, PUBREL after its PUBREC is.
 //!
 //! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.
@@ -146,8 +146,8 @@ impl Dispatch {
         Ok(handle)
     }
 
-    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of QoS 2
-    /// messages from the client that it has not released.
+    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of
+    /// QoS 2 messages from the client that it has not released.
     pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
         let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::take);
         let session = session.ok_or_else(|| no_session(connection))?;

@@ -47,10 +47,16 @@ pub fn decode(frame: &Frame, body: &[u8], version: Version, role: Role) -> Decod
         Kind::Disconnect => Packet::Disconnect(reason(&mut reader, kind, version, role)?),
         Kind::Auth => Packet::Auth(reason(&mut reader, kind, version, role)?),
     };
-    if !reader.is_empty() {
-        return Err(Fault::malformed("bytes after the last field of a packet"));
-    }
+    ended(&reader)?;
     Ok(packet)
+}
+
+fn ended(reader: &Reader<'_>) -> Decoded<()> {
+    if reader.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::malformed("bytes after the last field of a packet"))
+    }
 }
 
 /// Table 2-1: which packets flow in which direction.
@@ -102,7 +108,7 @@ fn connect(reader: &mut Reader<'_>, role: Role, minimal: bool) -> Decoded<Connec
         if version == Version::V5 && !minimal {
             return Err(NOT_MINIMAL);
         }
-        connect_fields(reader, version, role)
+        connect_fields(reader, version, role).and_then(|fields| ended(reader).map(|()| fields))
     };
     read(reader).map_err(|fault| fault.in_version(version))
 }

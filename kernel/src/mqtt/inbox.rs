@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. Packets of one connection are decoded in order, and none while it is held.
-//! 2. A connection leaves at most its Maximum Packet Size and [`crate::limits::TURN_CONNECTION_BYTES_MAXIMUM`] undecoded.
+//! 2. A connection leaves at most its Maximum Packet Size and
+//!    [`crate::limits::TURN_CONNECTION_BYTES_MAXIMUM`] undecoded.
 //!
 //! Flow: sockets -> inbox -> route. The first stage of a turn.
 

@@ -4,7 +4,7 @@
 //! 1. At most one commit is on its way; while it is, the next group gathers.
 //! 2. `durable` moves only after a sync of everything below it has returned (durability `fsync`).
 //! 3. A marker is written only behind bytes that are durable, so whatever a marker vouches for and cannot be read is
-//!    damage, and whatever none vouches for is a torn tail (design section 3.10).
+//!    damage, and whatever none vouches for is a torn tail (docs/adr/0004-torn-tail-or-damage.md).
 //! 4. A failed sync poisons the log. A write that fails because the disk is full loses nothing: the group is tried
 //!    again, and the next group's marker, which counted on it, is taken back.
 

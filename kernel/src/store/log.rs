@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. An offset is given to one message and never to another, across crashes too: nothing past `durable` is shown to
 //!    anybody outside.
-//! 2. After a failed sync nothing is appended or committed any more (design section 3.6).
+//! 2. After a failed sync nothing is appended or committed any more (docs/adr/0004-torn-tail-or-damage.md).
 //! 3. Append times never run backwards.
 
 use super::archive::Archive;

@@ -1,4 +1,5 @@
-//! Opening a log: what a crash left is made whole again, what is damaged is set aside and named (design section 3.10).
+//! Opening a log: what a crash left is made whole again, what is damaged is set aside and named
+//! (docs/adr/0004-torn-tail-or-damage.md).
 //!
 //! Invariants:
 //! 1. Everything that was durable is there again, with the same offsets and bytes, unless the disk damaged it.

@@ -175,7 +175,7 @@ class Config:
     )
 
     connections_maximum: int = setting(
-        integer(1, 10_000_000),
+        integer(1, 1_000_000),
         100_000,
         "Connections at once; further ones are refused and counted.",
     )

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.pipeline.options import Boundary, OptionError, Options, parse_options
 from holdfast.pipeline.schemas import READ_COLUMNS, read_schema
 from holdfast.reading.directory import LogDirectory
@@ -76,7 +78,9 @@ class LogRange(InputPartition):
 @lru_cache(maxsize=4)
 def _opened(broker: str | None, data_dir: str | None) -> ReadableLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
-    return RemoteLog(broker) if broker is not None else LogDirectory(str(data_dir))
+    if broker is not None:
+        return RemoteLog(broker)
+    return LogDirectory(str(Path(str(data_dir)) / LOG_DIRECTORY))
 
 
 def open_log(options: Options) -> ReadableLog:

@@ -88,7 +88,7 @@ class _Expectations:
 
     def effective_qos(self, subscriber: str, message: Message) -> int | None:
         """The QoS at which the subscriber is owed the message, or None if it is owed nothing."""
-        sent = self._sent_at[message]
+        sent = self._sent_at.get(message, -1)
         acknowledged = self._acknowledged_at.get(message, FOREVER - 1)
         granted = [
             qos
@@ -108,6 +108,18 @@ def check_nothing_acknowledged_is_lost(history: History) -> list[str]:
         if expectations.effective_qos(subscriber, message)
         and not expectations.received[subscriber][message]
     ]
+
+
+def check_nothing_is_invented(history: History) -> list[str]:
+    """Was everything that arrived sent before, by the publisher and to the topic it names?"""
+    sent: set[Message] = set()
+    violations = []
+    for event in history.events:
+        if isinstance(event, Sent):
+            sent.add(event.message)
+        elif isinstance(event, Received) and event.message not in sent:
+            violations.append(f"{event.subscriber} got {event.message}, which nobody had sent")
+    return violations
 
 
 def check_qos_2_never_twice(history: History) -> list[str]:
@@ -205,6 +217,7 @@ def check_sessions_are_kept(history: History) -> list[str]:
 
 CHECKERS: tuple[Checker, ...] = (
     check_nothing_acknowledged_is_lost,
+    check_nothing_is_invented,
     check_qos_2_never_twice,
     check_qos_is_the_lower_one,
     check_order_is_kept,

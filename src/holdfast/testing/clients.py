@@ -22,7 +22,6 @@ from random import Random
 from typing import Any
 
 from holdfast.kernel import decode_packets, encode_packet
-
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
@@ -87,6 +86,9 @@ class Client(asyncio.Protocol):
         self.received_count = 0
         self._history = history
         self._random = random
+        # Only MQTT 5 can say how much it takes at a time.
+        has_window = options.protocol_version == 5
+        self._receive_maximum = options.receive_maximum if has_window else PACKET_IDENTIFIER_MAXIMUM
         # The session.
         self._to_publish: deque[Message] = deque()
         self._exchanges: dict[int, _Exchange] = {}
@@ -101,6 +103,7 @@ class Client(asyncio.Protocol):
         self._window = 0
         self._accepted = False
         self._unanswered: set[int] = set()
+        self._widest = 0
         self._answers: deque[tuple[str, int]] = deque()
         self._answer_timer: asyncio.TimerHandle | None = None
         self._keep_alive_timer: asyncio.TimerHandle | None = None
@@ -292,8 +295,7 @@ class Client(asyncio.Protocol):
             if identifier in self._unanswered and not fields["dup"]:
                 self._history.add(Broken(self.name, f"packet identifier {identifier} used twice"))
             self._unanswered.add(identifier)
-            seen = Window(self.name, len(self._unanswered), self.options.receive_maximum)
-            self._history.add(seen)
+            self._note_window()
         if qos < 2 or identifier not in self._received:
             try:
                 message = parse_payload(fields["topic_name"], fields["payload"])
@@ -309,6 +311,12 @@ class Client(asyncio.Protocol):
         elif qos == 2:
             self._received.add(identifier)
             self._answer("pubrec", identifier)
+
+    def _note_window(self) -> None:
+        """Only a window wider than any before is worth an event."""
+        if len(self._unanswered) > self._widest:
+            self._widest = len(self._unanswered)
+            self._history.add(Window(self.name, self._widest, self._receive_maximum))
 
     def _take_acknowledgement(self, kind: str, fields: dict[str, Any]) -> None:
         identifier = fields["packet_identifier"]
@@ -403,7 +411,7 @@ class Client(asyncio.Protocol):
         options = self.options
         properties = {
             "session_expiry_interval": options.session_expiry_interval_s,
-            "receive_maximum": options.receive_maximum,
+            "receive_maximum": self._receive_maximum,
         }
         return {
             "protocol_version": options.protocol_version,

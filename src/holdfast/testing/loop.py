@@ -21,9 +21,10 @@ import sys
 from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.testing.hardships import Hardships, draw_hardships
 
@@ -36,6 +37,7 @@ thousands."""
 
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 class SimulationFailedError(AssertionError):
@@ -169,13 +171,20 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.network.power_off(machine)
 
     def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
     ) -> asyncio.Handle:
         handle = super().call_soon(callback, *args, context=context)
         return _cancel_without_power(handle)
 
     def call_at(
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = super().call_at(when, callback, *args, context=context)
         _cancel_without_power(handle)
@@ -203,10 +212,10 @@ class VirtualLoop(base_events.BaseEventLoop):
         return await self.network.connect(protocol_factory, host, port, **options)
 
     def run_in_executor(
-        self, executor: Any, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
+        self, executor: Executor | None, func: Callable[[*Arguments], Result], *args: *Arguments
+    ) -> asyncio.Future[Result]:
         """Runs `func` in this thread, after a seeded time."""
-        future = self.create_future()
+        future: asyncio.Future[Result] = self.create_future()
 
         def work() -> None:
             if future.cancelled():
@@ -220,13 +229,15 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.call_later(self.random.expovariate(1 / mean_s) if mean_s else 0.0, work)
         return future
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(
+        self, sig: int, callback: Callable[[*Arguments], object], *args: *Arguments
+    ) -> None:
         """Nobody sends signals here."""
 
     def remove_signal_handler(self, sig: int) -> bool:
         return False
 
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+    def add_reader(self, fd: Any, callback: Callable[[*Arguments], Any], *args: *Arguments) -> None:
         raise NotImplementedError("there are no file descriptors in virtual time")
 
     def _process_events(self, event_list: list[Any]) -> None:

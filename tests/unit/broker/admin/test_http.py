@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
+from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.reading.columns import SCHEMA
 from holdfast.reading.directory import LogDirectory
 from tests.builders.served import served
@@ -62,7 +63,7 @@ def test_health(address: str) -> None:
 
 def test_the_log_says_which_it_is_and_where_it_ends(address: str, directory: Path) -> None:
     found = document(address, "/v1/log")
-    assert found["epoch"] == LogDirectory(str(directory)).extent().epoch
+    assert found["epoch"] == LogDirectory(str(directory / LOG_DIRECTORY)).extent().epoch
     [shard] = found["shards"]
     assert (shard["shard"], shard["begin"], shard["end"]) == (0, 0, 18)
 

@@ -1,0 +1,232 @@
+//! The outbox: who gets which bytes, what is dropped and counted, what is kept.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test may stop at what it did not expect"
+)]
+
+use holdfast_kernel::error::Result;
+use holdfast_kernel::flow::{
+    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, NoticeKind, Outgoing, Packet,
+    Publish, Span, Target, Terms,
+};
+use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};
+use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
+use holdfast_kernel::mqtt::outbox::Outboxes;
+use holdfast_kernel::mqtt::Version;
+use std::sync::Arc;
+
+const OLD: Connection = Connection(1);
+const NEW: Connection = Connection(2);
+
+fn outboxes(maximum_packet_size_bytes: u32) -> Outboxes {
+    let mut outboxes = Outboxes::default();
+    outboxes.open(OLD, Version::V311, maximum_packet_size_bytes, Party(11)).unwrap();
+    outboxes.open(NEW, Version::V5, maximum_packet_size_bytes, Party(12)).unwrap();
+    outboxes
+}
+
+fn taken(outboxes: &mut Outboxes) -> Vec<(Connection, Vec<u8>)> {
+    let mut taken = Vec::new();
+    outboxes.take(|connection, bytes| taken.push((connection, bytes.to_vec())));
+    taken
+}
+
+fn target(connection: Connection, terms: Terms) -> Target {
+    Target { queue: Queue(connection.0), connection, terms, except: Party(0) }
+}
+
+/// A message `pp` on `t` with a content type, by party 5.
+fn arrivals(qos: u8, retain: bool, targets: Vec<Target>) -> Arrivals {
+    let mut arrivals = Arrivals { bytes: b"tpp\x03\0\x01c".to_vec(), ..Arrivals::default() };
+    let span = |start, size_bytes| Span { start, size_bytes };
+    arrivals.publishes.push(Publish {
+        connection: Connection(0),
+        publisher: Party(5),
+        packet_identifier: u16::from(qos),
+        qos,
+        retain,
+        topic: span(0, 1),
+        properties: span(3, 4),
+        payload: span(1, 2),
+        expiry_interval_s: Some(60),
+        fate: Fate::Accepted,
+        targets: Some(Arc::from(targets)),
+        stored: None,
+    });
+    arrivals
+}
+
+#[test]
+fn messages_pass_through_at_qos_0_on_each_target_s_terms() {
+    let mut boxes = outboxes(1_000);
+    let identifiers: Option<Arc<[u32]>> = Some([1, 200].into());
+    let plain = Terms::default();
+    let targets = vec![
+        target(OLD, plain.clone()),
+        target(NEW, plain.clone()),
+        target(NEW, Terms { retain_as_published: true, ..plain.clone() }),
+        target(NEW, Terms { identifiers, ..plain.clone() }),
+        target(NEW, plain),
+        target(Connection(77), Terms::default()),
+    ];
+    boxes.pass_through(&arrivals(0, true, targets));
+    let old = b"\x30\x05\0\x01tpp".to_vec();
+    let new = b"\x30\x0F\0\x01t\x09\x02\0\0\0\x3C\x03\0\x01cpp".to_vec();
+    let retained = [b"\x31", &new[1..]].concat();
+    let identified = b"\x30\x14\0\x01t\x0E\x02\0\0\0\x3C\x03\0\x01c\x0B\x01\x0B\xC8\x01pp".to_vec();
+    assert_eq!(taken(&mut boxes), [(OLD, old), (NEW, [new.clone(), retained, identified, new].concat())]);
+    assert_eq!(boxes.counters().publishes_sent, 5);
+    assert!(taken(&mut boxes).is_empty());
+}
+
+#[test]
+fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
+    let mut boxes = outboxes(1_000);
+    let qos_1 = Terms { qos: 1, ..Terms::default() };
+    let own = Target { except: Party(5), ..target(NEW, Terms::default()) };
+    boxes.pass_through(&arrivals(1, false, vec![target(OLD, qos_1.clone()), own]));
+    assert!(taken(&mut boxes).is_empty());
+    boxes.pass_through(&arrivals(0, false, vec![target(OLD, qos_1)]));
+    boxes.pass_through(&arrivals(2, false, vec![target(NEW, Terms::default())]));
+    assert_eq!(taken(&mut boxes).len(), 2);
+    for fate in [Fate::Duplicate, Fate::Refused(0x97)] {
+        let mut again = arrivals(2, false, vec![target(NEW, Terms::default())]);
+        again.publishes[0].fate = fate;
+        boxes.pass_through(&again);
+    }
+    assert!(taken(&mut boxes).is_empty());
+}
+
+#[test]
+fn pings_are_answered() {
+    let mut boxes = outboxes(1_000);
+    boxes.pass_through(&Arrivals { pings: vec![NEW, OLD], ..Arrivals::default() });
+    assert_eq!(taken(&mut boxes), [(NEW, vec![0xD0, 0]), (OLD, vec![0xD0, 0])]);
+}
+
+#[test]
+fn slow_reader_loses_messages_of_qos_0_and_is_told_how_many() {
+    let mut boxes = outboxes(1_000);
+    boxes.set_writable(NEW, false);
+    boxes.write(NEW, &vec![0; OUTBOX_BYTES_MAXIMUM - 20]);
+    let messages = arrivals(0, false, vec![target(NEW, Terms::default()), target(OLD, Terms::default())]);
+    for _ in 0..3 {
+        boxes.pass_through(&messages);
+    }
+    let notices = boxes.notices();
+    assert_eq!(notices.len(), 1);
+    assert_eq!((notices[0].party, notices[0].kind, notices[0].count), (Party(12), NoticeKind::SlowReader, 2));
+    assert!(boxes.notices().is_empty());
+    assert_eq!(taken(&mut boxes).iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [OLD]);
+    assert!(boxes.waiting_bytes(NEW) <= OUTBOX_BYTES_MAXIMUM);
+    boxes.set_writable(NEW, true);
+    assert_eq!(taken(&mut boxes).len(), 1);
+    assert_eq!((boxes.waiting_bytes(NEW), boxes.counters().dropped_slow_reader), (0, 2));
+}
+
+/// A message whose location's position says when it expires (in seconds); segment 1 is gone.
+struct Log;
+
+impl Messages for Log {
+    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
+        let expires_at = (location.position > 0).then(|| Timestamp(u64::from(location.position) * 1_000_000));
+        let message =
+            Message { topic: b"t", properties: b"\x03\0\x01c", payload: b"pp", qos: 2, retain: true, expires_at };
+        Ok((location.segment != 1).then_some(message))
+    }
+}
+
+fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Packet {
+    Packet::Publish(Delivery {
+        connection,
+        packet_identifier: if qos == 0 { 0 } else { 258 },
+        qos,
+        dup: qos > 0,
+        retain: false,
+        identifiers: Some([5].into()),
+        location: Location { segment, position },
+    })
+}
+
+fn encoded(boxes: &mut Outboxes, packets: Vec<Packet>, now_us: u64) -> Vec<(Connection, Vec<u8>)> {
+    let mut outgoing = Outgoing { packets };
+    boxes.encode(&mut outgoing, &mut Log, Timestamp(now_us)).unwrap();
+    assert!(outgoing.packets.is_empty());
+    taken(boxes)
+}
+
+#[test]
+fn deliveries_carry_the_interval_that_remains() {
+    // accepts: S0.63
+    let mut boxes = outboxes(1_000);
+    let interval = |boxes: &mut Outboxes, qos, now_us| {
+        let sent = encoded(boxes, vec![delivery(NEW, qos, 0, 10)], now_us);
+        let packet = sent.first()?.1.clone();
+        let at = if qos == 0 { 7 } else { 9 };
+        Some(u32::from_be_bytes(packet[at..at + 4].try_into().unwrap()))
+    };
+    assert_eq!(interval(&mut boxes, 1, 3_000_000), Some(7));
+    assert_eq!(interval(&mut boxes, 1, 3_000_001), Some(7));
+    assert_eq!(interval(&mut boxes, 1, 2_999_999), Some(8));
+    assert_eq!(interval(&mut boxes, 1, 20_000_000), Some(1), "its packet identifier is taken: it goes");
+    assert_eq!(interval(&mut boxes, 0, 9_999_999), Some(1));
+    assert_eq!(interval(&mut boxes, 0, 10_000_000), None);
+    assert_eq!(boxes.notices()[0].kind, NoticeKind::Expired);
+    assert!(boxes.refused().is_empty());
+}
+
+#[test]
+fn each_version_gets_its_own_packets() {
+    let mut boxes = outboxes(1_000);
+    let acknowledge = |connection, kind, reason_code| {
+        Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier: 258, reason_code })
+    };
+    let packets = |connection| {
+        vec![
+            delivery(connection, 1, 0, 0),
+            acknowledge(connection, AcknowledgementKind::Puback, 0),
+            acknowledge(connection, AcknowledgementKind::Pubrec, 0x97),
+            acknowledge(connection, AcknowledgementKind::Pubrel, 0),
+            acknowledge(connection, AcknowledgementKind::Pubcomp, 0x92),
+            Packet::Encoded(connection, vec![1, 2, 3]),
+        ]
+    };
+    let old = b"\x3A\x07\0\x01t\x01\x02pp\x40\x02\x01\x02\x50\x02\x01\x02\x62\x02\x01\x02\x70\x02\x01\x02\x01\x02\x03";
+    assert_eq!(encoded(&mut boxes, packets(OLD), 0), [(OLD, old.to_vec())]);
+    let new = b"\x3A\x0E\0\x01t\x01\x02\x06\x03\0\x01c\x0B\x05pp\x40\x02\x01\x02\x50\x03\x01\x02\x97\x62\x02\x01\x02\
+                \x70\x03\x01\x02\x92\x01\x02\x03";
+    assert_eq!(encoded(&mut boxes, packets(NEW), 0), [(NEW, new.to_vec())]);
+    assert!(encoded(&mut boxes, packets(Connection(50)), 0).is_empty());
+}
+
+#[test]
+fn what_cannot_be_sent_at_qos_1_is_handed_back() {
+    let mut boxes = outboxes(15);
+    let packets = vec![delivery(NEW, 1, 0, 0), delivery(OLD, 1, 0, 0), delivery(OLD, 2, 1, 0), delivery(NEW, 0, 0, 9)];
+    let sent = encoded(&mut boxes, packets, 0);
+    assert_eq!(sent.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [OLD], "16 bytes are too many");
+    assert_eq!(boxes.refused(), [(NEW, 258), (OLD, 258)]);
+    assert!(boxes.refused().is_empty());
+    let notices = boxes.notices().into_iter().map(|notice| (notice.party, notice.kind, notice.count));
+    let expected = [(Party(11), NoticeKind::Retention, 1), (Party(12), NoticeKind::TooLarge, 2)];
+    assert_eq!(notices.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn closed_connection_gets_nothing_and_a_new_one_starts_empty() {
+    let mut boxes = outboxes(1_000);
+    boxes.write(NEW, b"old");
+    boxes.close(NEW);
+    boxes.write(NEW, b"nobody");
+    assert!(taken(&mut boxes).is_empty());
+    boxes.open(NEW, Version::V5, 1_000, Party(12)).unwrap();
+    assert_eq!(boxes.waiting_bytes(NEW), 0);
+    boxes.write(NEW, b"new");
+    assert_eq!(taken(&mut boxes), [(NEW, b"new".to_vec())]);
+    assert!(boxes.open(Connection(u32::MAX), Version::V5, 1_000, Party(1)).is_err());
+}

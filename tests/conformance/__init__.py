@@ -1,0 +1,1 @@
+"""Statements of the specifications, each as bytes and what must become of them."""

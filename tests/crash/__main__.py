@@ -1,0 +1,32 @@
+"""`python -m tests.crash --rounds 20 [--seed S]`: exit code 0 only if nothing was violated."""
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.crash.rounds import run
+
+
+def main() -> int:
+    """Runs the rounds and prints the report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="how often the broker is killed")
+    parser.add_argument("--seed", type=int, help="repeats the moments of a former run")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="holdfast-crash-") as directory:
+        report = asyncio.run(run(Path(directory), rounds=options.rounds, seed=seed, say=_say))
+    print(report.text())
+    return 0 if report.holds else 1
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
