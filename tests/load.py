@@ -58,6 +58,8 @@ class Load:
         self._pace = pace
         self._got: dict[str, set[Message]] = defaultdict(set)
         self._progress = asyncio.Event()
+        self._allowed = 0
+        self._may_publish = asyncio.Event()
         self._feeding = True
         self._attending = True
         self._tasks: list[asyncio.Task[None]] = []
@@ -80,6 +82,8 @@ class Load:
             self._progress.set()
         elif isinstance(event, Sent):
             self.sent += 1
+            if self.sent >= self._allowed:
+                self._may_publish.clear()
 
     async def begin(self) -> None:
         """Every session exists and is subscribed; those who are away leave; publishing begins."""
@@ -104,22 +108,30 @@ class Load:
                     await client.subscribe("load/#", qos)
                     return
 
-    async def end(self) -> None:
-        """Publishing ends; everybody comes and stays until all has arrived, or nothing more
-        does."""
+    def allow(self, messages: int) -> None:
+        """So many messages more may be published; those who are away must not be owed more than a
+        queue holds."""
+        self._allowed += messages
+        self._may_publish.set()
+
+    async def end(self) -> dict[str, int]:
+        """Publishing ends; everybody comes and stays until all is there or time is up. Returns how
+        many messages each subscriber still lacks."""
         self._feeding = False
         async with asyncio.timeout(self._pace.drained_within_s):
             for client in self.publishers:
                 await client.idle.wait()
         self._attending = False
         for name, client in self.subscribers.items():
-            if not name.startswith("online"):
+            if name.startswith("away"):
                 self._start(self._stay(client))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pace.drained_within_s):
                 while any(len(self._got[name]) < self.sent for name in self.subscribers):
                     self._progress.clear()
                     await self._progress.wait()
+        lacking = {name: self.sent - len(self._got[name]) for name in self.subscribers}
+        return {name: count for name, count in lacking.items() if count}
 
     async def close(self) -> None:
         """Ends all clients."""
@@ -158,7 +170,7 @@ class Load:
                 await client.lost.wait()
 
     async def _pass_by(self, client: Client) -> None:
-        """Connected for a while, away for a while; leaves with and without a word."""
+        """Connected for a while, away for a while, with and without a word; stays in the end."""
         while self._attending:
             if not await self._is_connected(client):
                 continue
@@ -168,6 +180,7 @@ class Load:
             leave = self._random.choice((client.drop, client.disconnect))
             leave()
             await asyncio.sleep(self._random.uniform(0.01, self._pace.stays_s))
+        await self._stay(client)
 
     async def _is_connected(self, client: Client) -> bool:
         """Tries to be; waits a little where that fails."""
@@ -187,6 +200,7 @@ class Load:
         template = Message(client.name, "", 0, qos)
         while self._feeding:
             await client.idle.wait()
+            await self._may_publish.wait()
             for _ in range(self._random.randint(1, self._pace.burst_messages_maximum)):
                 sequence += 1
                 topic = self._random.choice(topics)

@@ -5,8 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from holdfast import system
 
 HOST = "127.0.0.1"
 START_WITHIN_S = 20.0
@@ -21,27 +22,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _now_s() -> float:
-    return time.monotonic()  # noqa: TID251 (a real process takes real time)
-
-
 class BrokerProcess:
     """One broker on a data directory; it may be stopped or killed, and started again on the same
     port."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, **settings: object) -> None:
+        """`settings` are those of the configuration, by their names."""
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
-        self._options = options
+        self._settings = {f"HOLDFAST_{name.upper()}": str(settings[name]) for name in settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
         """Starts it; returns after how many seconds it took connections."""
-        began = _now_s()
+        began = system.monotonic_s()
         self.launch()
         self.wait_ready()
-        return _now_s() - began
+        return system.monotonic_s() - began
 
     def launch(self) -> None:
         """Starts it and does not wait."""
@@ -52,16 +50,16 @@ class BrokerProcess:
             *("--host", HOST),
             *("--mqtt-port", str(self.port)),
             *("--http-port", "off"),
-            *self._options,
         ]
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            environment = {**system.environment(), **self._settings}
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:
         """Waits until it takes connections."""
         assert self._process is not None
-        began = _now_s()
-        while _now_s() - began < START_WITHIN_S:
+        began = system.monotonic_s()
+        while system.monotonic_s() - began < START_WITHIN_S:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(ASK_EVERY_S)
                 raise AssertionError(f"the broker ended with {status}:\n{self.log()}")

@@ -119,6 +119,11 @@ impl Cursor {
         Some((delivery.holder.0, delivery.attempts, delivery.remaining()))
     }
 
+    #[pyo3(signature = (offset, *, count = 1))]
+    fn acknowledge_ahead(&mut self, offset: u64, count: u32) {
+        self.inner.acknowledge_ahead(&entry(offset, count, 0, 0));
+    }
+
     fn acknowledge_message(&mut self, offset: u64, batch_index: u32) -> bool {
         self.inner.acknowledge_message(Offset(offset), batch_index)
     }

@@ -25,7 +25,9 @@ impl Dispatch {
         Dispatch { inner: kernel::Dispatch::default() }
     }
 
-    #[pyo3(signature = (connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum))]
+    #[pyo3(signature = (
+        connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum
+    ))]
     #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
     fn attach(
         &mut self,

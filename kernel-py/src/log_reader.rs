@@ -6,7 +6,7 @@ use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::ids::{Offset, Timestamp};
 use holdfast_kernel::store::{self, Bits, Bytes, Columns, Limits, SegmentKind};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 mod packet;
 mod properties;
 
+use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::store::Log;
 use holdfast_kernel::error::Error;
@@ -40,8 +41,13 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     put! {
         REMAINING_LENGTH_MAXIMUM FIELD_BYTES_MAXIMUM CONNECT_BYTES_MAXIMUM USER_PROPERTIES_MAXIMUM
-        TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM
-        OUTBOX_BYTES_MAXIMUM TURN_BYTES_MAXIMUM CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM
+        TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
+        ROUTE_CHANGES_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
+        CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM SCAN_BYTES_MAXIMUM
+        ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
+        RECORD_BYTES_MAXIMUM CONTROL_BYTES_MAXIMUM UNCOMMITTED_BYTES_MAXIMUM CHUNK_BYTES BLOCK_BYTES
+        DIRECTORY_CACHE_BYTES SCAN_MEMORIES_MAXIMUM SCAN_MEMORY_ENTRIES_MAXIMUM RETAIN_SEGMENTS_MAXIMUM
+        DAMAGE_REPORTS_MAXIMUM
     }
     Ok(dict)
 }
@@ -205,7 +211,7 @@ impl Outboxes {
     }
 
     fn encode(&mut self, outgoing: &mut Outgoing, log: &mut Log, now_us: u64) -> PyResult<()> {
-        self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(invalid)
+        self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(to_python)
     }
 
     fn refused(&mut self) -> Vec<(u32, u16)> {

@@ -14,6 +14,9 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use std::path::Path;
 use std::sync::Arc;
 
+/// A control record: number, table, key, value.
+type ControlRow<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
 /// The durable log.
 #[pyclass(module = "holdfast._kernel")]
 pub struct Log {
@@ -55,7 +58,8 @@ impl Log {
         now_us: u64,
     ) -> PyResult<(Log, Bound<'py, PyDict>)> {
         let options = options(segment_bytes, cache_bytes, reserve_bytes, durability, seed)?;
-        open(py, Arc::clone(&disk.inner) as Arc<dyn Disk>, options, now_us)
+        let disk: Arc<dyn Disk> = disk.inner.clone();
+        open(py, disk, options, now_us)
     }
 
     fn append(&mut self, arrivals: &mut Arrivals, store_all: Vec<Vec<u8>>, now_us: u64) -> PyResult<()> {
@@ -91,12 +95,7 @@ impl Log {
         self.inner.uncommitted_bytes()
     }
 
-    fn controls<'py>(
-        &mut self,
-        py: Python<'py>,
-        from_number: u64,
-        limit: usize,
-    ) -> PyResult<Vec<(u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    fn controls<'py>(&mut self, py: Python<'py>, from_number: u64, limit: usize) -> PyResult<Vec<ControlRow<'py>>> {
         let rows = self.inner.controls(from_number, limit).map_err(to_python)?.into_iter();
         Ok(rows
             .map(|(number, table, key, value)| (number, table, PyBytes::new(py, &key), PyBytes::new(py, &value)))
@@ -177,16 +176,6 @@ impl Log {
 
     fn bytes_since_checkpoint(&self) -> u64 {
         self.inner.bytes_since_checkpoint()
-    }
-
-    /// Commits what is left, a checkpoint that was asked for included.
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        let inner = &mut self.inner;
-        py.detach(|| {
-            while inner.commit()? {}
-            Ok(())
-        })
-        .map_err(to_python)
     }
 
     fn epoch(&self) -> String {

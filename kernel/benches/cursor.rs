@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, missing_docs)]
 
 use holdfast_kernel::dispatch::cursor::{Cursor, Entry, Holder};
-use holdfast_kernel::dispatch::ranges::RangeSet;
 use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::ranges::RangeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

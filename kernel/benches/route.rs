@@ -60,13 +60,19 @@ fn batch(topics: &[String], run: usize) -> Arrivals {
 fn routed(name: &str, routes: &mut Routes, topics: &[String], run: usize) {
     let mut arrivals = batch(topics, run);
     routes.route(&mut arrivals);
-    let rounds = 200_000 / arrivals.publishes.len().max(1) as u64 + 1;
-    let began = Instant::now();
-    for _ in 0..rounds {
-        routes.route(&mut arrivals);
-        black_box(&arrivals);
-    }
-    report(name, began, rounds * arrivals.publishes.len() as u64);
+    let count = arrivals.publishes.len() as u64;
+    let rounds = 100_000 / count + 1;
+    let run = || {
+        let began = Instant::now();
+        for _ in 0..rounds {
+            routes.route(&mut arrivals);
+            black_box(&arrivals);
+        }
+        began.elapsed().as_nanos() as f64 / (rounds * count) as f64
+    };
+    // The best of several runs: whatever else the machine does only makes them slower.
+    let best = std::iter::repeat_with(run).take(9).fold(f64::MAX, f64::min);
+    println!("{name:58} {best:8.1} ns");
 }
 
 fn topics(count: u32) -> Vec<String> {
@@ -92,14 +98,14 @@ fn main() {
     // A change of `#` makes each topic of the batch look again.
     let names = topics(20_000);
     let mut arrivals = batch(&names, 1);
-    let mut took = 0;
-    for _ in 0..5 {
+    let mut best = f64::MAX;
+    for _ in 0..9 {
         routes.subscribe(b"#", subscription(SUBSCRIPTIONS)).unwrap();
         let began = Instant::now();
         routes.route(&mut arrivals);
-        took += began.elapsed().as_nanos();
+        best = best.min(began.elapsed().as_nanos() as f64 / names.len() as f64);
     }
-    println!("{:58} {:8.1} ns", "route, looked up: 5 of 100 005 filters match", took as f64 / 100_000.0);
+    println!("{:58} {best:8.1} ns", "route, looked up: 5 of 100 005 filters match");
 
     let few = topics(50);
     let mut arrivals = batch(&few, 20);

@@ -223,7 +223,7 @@ pub struct Scan {
     pub bytes_maximum: u64,
     /// Result: what the queue wants, in offset order. Only durable records.
     pub found: Vec<Found>,
-    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it. Terms are left empty.
+    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it. Terms are empty.
     pub found_owed: Vec<Option<Found>>,
     /// Result: everything below this offset has been looked at.
     pub reached: Offset,

@@ -23,7 +23,7 @@ pub const ROUTE_CACHE_TOPICS_MAXIMUM: usize = 65_536;
 /// The longest topic name whose matches are remembered: together with the number of topics it bounds their bytes.
 pub const ROUTE_CACHE_TOPIC_BYTES_MAXIMUM: usize = 1_024;
 
-/// Targets remembered over all topics (some 50 bytes each): many subscribers to `#` times many topics would be gigabytes.
+/// Targets remembered over all topics (some 50 bytes each): many subscribers to `#` times many topics are gigabytes.
 pub const ROUTE_CACHE_TARGETS_MAXIMUM: usize = 1_048_576;
 
 /// Changed filters that a remembered topic is compared with before it is looked up afresh: comparing it with so many

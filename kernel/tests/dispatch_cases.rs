@@ -207,7 +207,10 @@ proptest! {
 
     // accepts: S0.53
     #[test]
-    fn packet_identifiers_never_collide_over_many_wraps(kept in proptest::collection::btree_set(0..2_000_u64, 0..40), start: u16) {
+    fn packet_identifiers_never_collide_over_many_wraps(
+        kept in proptest::collection::btree_set(0..2_000_u64, 0..40),
+        start: u16,
+    ) {
         let mut window = Window::resume(100, start, std::iter::empty());
         let mut open = BTreeMap::new();
         for turn in 0..200_000_u64 {

@@ -456,6 +456,8 @@ class Cursor:
         """A new record waits until `not_before` (0: at once). False, and nothing happens, if it is not wanted."""
     def acknowledge(self, offset: int) -> tuple[int, int, int] | None:
         """A whole entry, held or waiting: (holder, attempts, messages not acknowledged before)."""
+    def acknowledge_ahead(self, offset: int, *, count: int = ...) -> None:
+        """An entry that is still to be read: it was in flight before the cursor was restored."""
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:
         """True if this makes the entry complete."""
     def acknowledge_cumulative(self, to: int) -> int:

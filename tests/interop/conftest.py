@@ -17,9 +17,19 @@ MakeDevice = Callable[..., Device]
 
 
 @pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that many tests use; none may stop it."""
+def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that all tests of a module use."""
     yield from _running(tmp_path_factory.mktemp("broker"))
+
+
+@pytest.fixture
+def shared_broker(module_broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    """A broker that many tests use; none may stop it."""
+    yield module_broker
+    if not module_broker.is_running():
+        ended = f"the broker ended:\n{module_broker.log()}"
+        module_broker.start()
+        raise AssertionError(ended)
 
 
 @pytest.fixture

@@ -145,6 +145,21 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "holdfast-data").read_text() == "mine"
 
 
+def test_a_directory_that_a_newer_version_wrote_is_left_alone(tmp_path: Path) -> None:
+    with serving(tmp_path, *ANY_PORTS) as broker:
+        publish(broker.port("MQTT"), "zebra/fx/7/reads", b"1")
+        assert broker.end() == 0
+    log = tmp_path / "holdfast-data" / "log"
+    written = (log / "format").read_bytes()
+    (log / "format").write_bytes(written.replace(b"holdfast-log 1", b"holdfast-log 2"))
+    before = {file.name: file.read_bytes() for file in log.iterdir()}
+
+    code, sentence = refusal(tmp_path, "serve", *ANY_PORTS)
+    assert code == 1
+    assert "was written by a newer version" in sentence
+    assert {file.name: file.read_bytes() for file in log.iterdir()} == before
+
+
 def test_the_log_can_be_read_beside_the_broker_that_writes_it(tmp_path: Path) -> None:
     def told(*arguments: str) -> str:
         return subprocess.run(

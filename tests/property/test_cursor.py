@@ -19,6 +19,10 @@ HOLDERS = st.integers(1, 3)
 KEY_SLOTS = st.integers(0, 2)
 TIMES = st.integers(0, 20)
 ANY_OFFSET = st.integers(0, 80)
+NEAR_THE_MARK = st.integers(-1, 9)
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 4), KEY_SLOTS), min_size=1, max_size=6
+)
 CHOICES = st.integers(0, 1_000)
 
 
@@ -50,10 +54,11 @@ class CursorMachine(RuleBasedStateMachine):
         """The first record in the log that the cursor wants."""
         return next((entry for entry in self.log if self.both("wants", entry[0])), None)
 
-    @rule(gap=st.integers(0, 3), count=st.integers(1, 4), key_slot=KEY_SLOTS)
-    def append(self, gap: int, count: int, key_slot: int) -> None:
-        self.log.append((self.end + gap, count, key_slot))
-        self.end += gap + count
+    @rule(records=RECORDS)
+    def append(self, records: list[tuple[int, int, int]]) -> None:
+        for gap, count, key_slot in records:
+            self.log.append((self.end + gap, count, key_slot))
+            self.end += gap + count
 
     @rule(holder=HOLDERS, limit=st.integers(1, 4))
     def deliver(self, holder: int, limit: int) -> None:
@@ -91,17 +96,31 @@ class CursorMachine(RuleBasedStateMachine):
         if self.both("acknowledge", offset):
             self.finished.add(offset)
 
+    @rule(choice=CHOICES)
+    def acknowledge_ahead(self, choice: int) -> None:
+        ahead = [entry for entry in self.log if entry[0] >= self.twin.read()]
+        if ahead:
+            offset, count, _ = ahead[choice % len(ahead)]
+            self.both("acknowledge_ahead", offset, count=count)
+            self.finished.add(offset)
+
     @rule(choice=CHOICES, batch_index=st.integers(0, 5))
     def acknowledge_message(self, choice: int, batch_index: int) -> None:
         offset = self.outstanding(choice)
         if self.both("acknowledge_message", offset, batch_index):
             self.finished.add(offset)
 
-    @rule(to=st.one_of(ANY_OFFSET, st.just(2**64 - 1)))
-    def acknowledge_cumulative(self, to: int) -> None:
+    @rule(near=NEAR_THE_MARK)
+    def acknowledge_cumulative(self, near: int) -> None:
+        to = max(0, self.twin.mark() + near)
         before = set(self.twin.outstanding)
         self.both("acknowledge_cumulative", to)
         self.finished |= before - set(self.twin.outstanding)
+
+    @rule()
+    def acknowledge_all(self) -> None:
+        self.both("acknowledge_cumulative", 2**64 - 1)
+        self.finished |= {offset for offset, _, _ in self.log if offset < self.twin.read()}
 
     @rule(choice=CHOICES, not_before=TIMES)
     def give_back(self, choice: int, not_before: int) -> None:
@@ -122,8 +141,12 @@ class CursorMachine(RuleBasedStateMachine):
     def redeliver_anything(self, choice: int, holder: int) -> None:
         self.both("redeliver", self.outstanding(choice), holder)
 
-    @rule(to=ANY_OFFSET)
-    def skip(self, to: int) -> None:
+    @rule(near=NEAR_THE_MARK)
+    def skip(self, near: int) -> None:
+        to = max(0, self.twin.mark() + near)
+        # Limits are whole records; only within an entry that was offered is any offset good.
+        inside = (offset for offset, count, _ in self.log if offset < to < offset + count)
+        to = next((offset for offset in inside if offset >= self.twin.read()), to)
         offered, messages, unread = self.compiled.skip(to)
         assert (offered.ranges(), messages, unread.ranges()) == self.twin.skip(to)
         self.finished |= {offset for offset, _, _ in self.log if offset < to}
@@ -185,7 +208,7 @@ class CursorMachine(RuleBasedStateMachine):
 
 
 TestCursor = CursorMachine.TestCase
-TestCursor.settings = settings(stateful_step_count=60)
+TestCursor.settings = settings(stateful_step_count=80)
 
 
 def test_acknowledgements_in_order_leave_no_ranges() -> None:
@@ -209,6 +232,16 @@ def test_what_lies_between_matching_records_leaves_no_gap() -> None:
     assert cursor.acknowledged() == [(6, 16)]
     cursor.acknowledge(5)
     assert (cursor.mark(), cursor.acknowledged()) == (16, [])
+
+
+def test_an_acknowledgement_up_to_the_middle_of_a_batch_leaves_the_gap_to_the_batch() -> None:
+    cursor = kernel.Cursor(0)
+    cursor.deliver(0, 1)
+    cursor.deliver(5, 1, count=3)
+    assert cursor.acknowledge_cumulative(6) == 3
+    assert (cursor.mark(), cursor.deliveries()) == (1, [(5, 1, 1, 1)])
+    assert cursor.acknowledge_cumulative(7) == 1
+    assert cursor.mark() == 8
 
 
 def test_progress_that_is_never_taken_does_not_pile_up() -> None:

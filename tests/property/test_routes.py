@@ -82,8 +82,9 @@ class RoutesMachine(RuleBasedStateMachine):
     def ask(self, name: bytes) -> None:
         self.asked.add(name)
 
-    @rule(topic_filter=FILTERS, times=st.integers(1, 100))
-    def many_come_and_go(self, topic_filter: bytes, times: int) -> None:
+    @rule(queue=QUEUES, first=FILTERS, topic_filter=FILTERS, times=st.integers(1, 100))
+    def many_come_and_go(self, queue: int, first: bytes, topic_filter: bytes, times: int) -> None:
+        self.unsubscribe(queue, first)
         for _ in range(times):
             subscribe(self.compiled, 99, topic_filter, Subscription(1, 1, 1, False, False, None))
             self.compiled.remove(99)

@@ -3,7 +3,7 @@
 //! One thread, one epoll set, large reads, one write for each connection and turn, no allocation for a message: it
 //! must take far less of the processor than the broker it measures, and it says how much it took.
 //!
-//! Flow: `options` -> `scenario` drives `fleet` (`publisher`, `subscriber` over `connection` over `packet`) -> `report`.
+//! Flow: `options` -> `scenario` drives `fleet` (`publisher`, `subscriber` on `connection` on `packet`) -> `report`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod connection;

@@ -376,8 +376,8 @@ impl Cursor {
         progressed.then(|| Progress { mark: Offset(self.mark), ranges: self.take_fresh() })
     }
 
-    /// Gives up everything below `to` that is not acknowledged (retention, a queue's limit). An entry that starts
-    /// below `to` goes as a whole.
+    /// Gives up everything below `to` that is not acknowledged (retention, a queue's limit). An entry that was offered
+    /// and starts below `to` goes as a whole; `to` may not lie inside a record that was not offered.
     pub fn skip(&mut self, to: Offset) -> Skipped {
         let mut skipped = Skipped::default();
         if to.0 <= self.mark {

@@ -146,8 +146,8 @@ impl Dispatch {
         Ok(handle)
     }
 
-    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of QoS 2
-    /// messages from the client that it has not released.
+    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of
+    /// QoS 2 messages from the client that it has not released.
     pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
         let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::take);
         let session = session.ok_or_else(|| no_session(connection))?;

@@ -65,8 +65,8 @@ pub struct Resumed {
 }
 
 impl Queue {
-    /// The queue of `party` as `state` left it, with everything up to `end` still to be read. With `entries_maximum` 0 the
-    /// queue reads the log again when it falls behind; else it keeps that many entries and skips what is beyond.
+    /// The queue of `party` as `state` left it, with everything up to `end` still to be read. With `entries_maximum` 0
+    /// the queue reads the log again when it falls behind; else it keeps that many entries and skips what is beyond.
     pub fn resume(
         party: Party,
         connection: Connection,

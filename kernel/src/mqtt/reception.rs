@@ -20,8 +20,9 @@ use crate::ids::{Connection, Party, Timestamp};
 use crate::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use std::ops::Range;
 
-/// Capacity that an emptied backlog may keep.
-const BACKLOG_KEPT_BYTES: usize = 4_096;
+/// Capacity that an emptied backlog may keep: enough for the tail of small packets, little enough for a connection
+/// that idles.
+const BACKLOG_KEPT_BYTES: usize = 128;
 
 /// What decode tells the caller about a connection: a control packet, or that the peer broke the protocol.
 pub type Event = Result<Packet, Fault>;

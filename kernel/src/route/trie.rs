@@ -143,9 +143,9 @@ impl Trie {
         }
     }
 
-    /// The number of nodes, the root included.
-    pub fn nodes(&self) -> usize {
-        self.nodes.len() - self.free.len()
+    /// The number of nodes, the root included, and of distinct level texts.
+    pub fn size(&self) -> (usize, usize) {
+        (self.nodes.len() - self.free.len(), self.levels.numbers.len())
     }
 
     /// Finds the filters that match a topic name; see [`crate::topic::matches`] for the rules.

@@ -70,5 +70,5 @@ def draw_hardships(random: Random) -> Hardships:
     values["slow_link_bytes_per_s"] = random.choice((0, 0, 2_000, 20_000))
     values["shuffle"] = random.random() < 0.5
     values["clock_drift_ppm"] = random.choice((0, 0, -200, 200, 50_000))
-    values["small_disk_bytes"] = random.choice((0, 0, 0, 2 << 20))
+    values["small_disk_bytes"] = random.choice((0, 0, 0, 512 * 1024))
     return Hardships(**values)  # type: ignore[arg-type]  # The fields' types hold by construction.

@@ -100,6 +100,7 @@ class Network:
             raise ConnectionResetError(104, "connection reset while it was made")
         protocol = protocol_factory()
         near.start(protocol)
+        await near.made
         return near, protocol
 
     def power_off(self, machine: "Machine") -> None:
@@ -239,6 +240,7 @@ class SimulatedTransport(asyncio.Transport):
         self._reading_paused = False
         self._end_received = False
         # Life: started, then closing, then lost.
+        self.made: asyncio.Future[None] = network.loop.create_future()
         self._started = False
         self._closing = False
         self._lost = False
@@ -440,6 +442,7 @@ class SimulatedTransport(asyncio.Transport):
     def _made(self) -> None:
         self._protocol.connection_made(self)
         self._started = True
+        self.made.set_result(None)
         self._deliver()
 
     def _lose(self, error: OSError | None) -> None:

@@ -114,6 +114,12 @@ class Cursor:
         self.settle()
         return entry.last_holder, entry.attempts, len(entry.messages)
 
+    def acknowledge_ahead(self, offset: int, *, count: int = 1) -> None:
+        """An entry that is still to be read is done."""
+        if self.wants(offset):
+            self.cover(offset, offset + count)
+            self.settle()
+
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:
         """One message of an entry is done."""
         entry = self.outstanding.get(offset)
