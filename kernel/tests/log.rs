@@ -8,27 +8,21 @@
     clippy::as_conversions
 )]
 
+mod log_support;
+
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
-use holdfast_kernel::ids::{Connection, Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Durability, Log, Options, Recovery};
+use holdfast_kernel::flow::Fate;
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{Log, Options};
 use holdfast_kernel::topic;
+use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
 const FILTERS: [&str; 7] = ["#", "a/#", "+", "b/+", "a/b", "nobody/+", "z"];
-
-#[derive(Clone, Debug, PartialEq)]
-struct Stored {
-    topic: &'static str,
-    qos: u8,
-    retain: bool,
-    payload: Vec<u8>,
-}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -56,93 +50,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reopen),
         3 => (0..FILTERS.len(), any::<u8>()).prop_map(|(filter, from)| Step::Check(filter, from)),
     ]
-}
-
-fn options() -> Options {
-    Options { segment_bytes: 16_384, cache_bytes: 20_000, reserve_bytes: 0, durability: Durability::Fsync, seed: 9 }
-}
-
-fn open(disk: &FakeDisk, options: Options) -> (Log, Recovery) {
-    Log::open(Arc::new(disk.clone()), options, Timestamp(1_000)).unwrap()
-}
-
-fn arrivals(messages: &[Stored]) -> Arrivals {
-    let mut arrivals = Arrivals::default();
-    for (number, message) in messages.iter().enumerate() {
-        let mut span = |bytes: &[u8]| {
-            let start = arrivals.bytes.len() as u32;
-            arrivals.bytes.extend_from_slice(bytes);
-            Span { start, size_bytes: bytes.len() as u32 }
-        };
-        let (topic, payload) = (span(message.topic.as_bytes()), span(&message.payload));
-        arrivals.publishes.push(Publish {
-            connection: Connection(1),
-            publisher: Party(7),
-            packet_identifier: number as u16 + 1,
-            qos: message.qos,
-            retain: message.retain,
-            topic,
-            properties: Span::default(),
-            payload,
-            expiry_interval_s: None,
-            fate: Fate::Accepted,
-            targets: None,
-            stored: None,
-        });
-    }
-    arrivals
-}
-
-fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
-    Subscription {
-        filter: filter.as_bytes().to_vec(),
-        qos: 1,
-        no_local: false,
-        retain_as_published: false,
-        identifier: None,
-        from: Offset(from),
-        until: Offset(until),
-    }
-}
-
-/// Everything a queue with one subscription finds, in several scans.
-fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
-    let mut scan = Scan {
-        queue: Queue(3),
-        owner: Party(3),
-        subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
-        from: Offset(from),
-        owed: Vec::new(),
-        records_maximum: page,
-        bytes_maximum: 5_000,
-        found: Vec::new(),
-        found_owed: Vec::new(),
-        reached: Offset(0),
-        missing: None,
-    };
-    let mut all = Vec::new();
-    loop {
-        log.scan(std::slice::from_mut(&mut scan)).unwrap();
-        assert_eq!(scan.missing, None);
-        for found in &scan.found {
-            let message = log.message(found.location).unwrap().expect("a message that was found can be read");
-            let topic = *TOPICS.iter().find(|topic| topic.as_bytes() == message.topic).unwrap();
-            assert_eq!((message.qos, message.retain), (found.qos, found.retain));
-            all.push((
-                found.offset.0,
-                Stored { topic, qos: message.qos, retain: message.retain, payload: message.payload.to_vec() },
-            ));
-        }
-        let end = log.durable_offset();
-        assert!(
-            scan.reached <= end.max(scan.from) && (scan.reached > scan.from || scan.from >= end),
-            "a scan moves on"
-        );
-        if scan.reached >= end {
-            return all;
-        }
-        scan.from = scan.reached;
-    }
 }
 
 /// What the log is to hold, and since when it is durable.
@@ -336,10 +243,6 @@ proptest! {
     fn what_was_durable_is_there_after_any_crash(seed: u64, steps in proptest::collection::vec(step(), 1..60)) {
         run(seed, steps);
     }
-}
-
-fn message(topic: &'static str, payload: &[u8]) -> Stored {
-    Stored { topic, qos: 1, retain: false, payload: payload.to_vec() }
 }
 
 #[test]

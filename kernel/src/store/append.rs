@@ -13,6 +13,7 @@ use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::SegmentIndex;
 use super::log::Log;
 use super::record::{self, Kind, Record, MARKER_BYTES};
+use super::retained::Retained;
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::flow::state::REMOVED;
@@ -88,7 +89,7 @@ impl Log {
         let location = self.put(&record)?;
         if record.retain {
             if let Some(name) = self.dictionary.shared_name(topic) {
-                self.retained.apply(&name, &record, location);
+                self.retained.change(name, Retained::of(&record, location));
             }
         }
         self.parties.note_message(&record);

@@ -214,6 +214,15 @@ impl Log {
         ended.checkpointed.unwrap_or(Ok(()))
     }
 
+    /// Tells readers elsewhere that everything recovered is durable, as a commit does.
+    pub(super) fn announce(&self) {
+        if let Some(segment) = self.archive.segments.last() {
+            let mut bytes = Vec::with_capacity(MARKER_BYTES);
+            record::encode(&self.next_marker, self.archive.salt, &mut bytes);
+            drop(segment.file.write_at(u64::from(segment.end), &bytes));
+        }
+    }
+
     /// Writes and syncs what has been appended, here and now. True if there was something.
     pub fn commit(&mut self) -> Result<bool> {
         let mut any = false;

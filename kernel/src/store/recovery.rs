@@ -59,6 +59,14 @@ pub struct Recovery {
     pub created: bool,
 }
 
+/// A replay on its way.
+struct Replay {
+    /// What lies before is in the checkpoint.
+    from: LogPosition,
+    /// By topic, because its name may come later: the retained message, or `None` where it was deleted.
+    retained: HashMap<u32, Option<Retained>>,
+}
+
 impl Recovery {
     fn report(&mut self, damage: Damage) {
         if self.damaged.len() < DAMAGE_REPORTS_MAXIMUM {
@@ -291,7 +299,7 @@ impl Log {
 
     /// Applies what the checkpoint does not have, and finds out where the log ends.
     fn replay(&mut self, checkpoint: Option<LogPosition>, recovery: &mut Recovery) -> Result<()> {
-        let from = checkpoint.unwrap_or_default();
+        let mut replay = Replay { from: checkpoint.unwrap_or_default(), retained: HashMap::new() };
         if checkpoint.is_none() {
             self.learn_names()?;
         }
@@ -300,12 +308,17 @@ impl Log {
             let next = self.archive.segments.get(place.saturating_add(1)).map(|next| next.header);
             let sealed = matches!(segment.index, Indexed::Sealed(_));
             let behind =
-                next.is_some_and(|next| next.base_position <= from) || segment.header.kind == SegmentKind::Carry;
+                next.is_some_and(|next| next.base_position <= replay.from) || segment.header.kind == SegmentKind::Carry;
             let covered = sealed && behind && checkpoint.is_some();
-            if !covered && !self.replay_segment(place, from, next, recovery)? {
+            if !covered && !self.replay_segment(place, &mut replay, next, recovery)? {
                 break;
             }
             place = place.saturating_add(1);
+        }
+        for (topic, change) in replay.retained {
+            if let Some(name) = self.dictionary.shared_name(TopicId(topic)) {
+                self.retained.change(name, change);
+            }
         }
         self.relocate_retained()
     }
@@ -328,7 +341,7 @@ impl Log {
     fn replay_segment(
         &mut self,
         place: usize,
-        from: LogPosition,
+        replay: &mut Replay,
         next: Option<Header>,
         recovery: &mut Recovery,
     ) -> Result<bool> {
@@ -346,13 +359,13 @@ impl Log {
                 Place::Whole(record, end) => {
                     next_offset = record.offset.0.saturating_add(u64::from(record.count));
                     index.add(&record, position, record.size_bytes());
-                    self.replay_record(&record, &header, position, from);
+                    self.replay_record(&record, &header, position, replay);
                     position = end;
                 }
                 Place::End => break,
                 Place::Hole(whole) => {
                     let here = self.log_position(place, position);
-                    if !self.is_vouched(place, &pages, position, here, from, next_offset)? {
+                    if !self.is_vouched(place, &pages, position, here, replay.from, next_offset)? {
                         torn = true;
                         break;
                     }
@@ -371,7 +384,9 @@ impl Log {
                 }
             }
         }
-        self.conclude(place, position, index, torn, &pages, recovery)?;
+        if header.kind == SegmentKind::Log {
+            self.conclude(place, position, index, torn, &pages, recovery)?;
+        }
         Ok(!torn)
     }
 
@@ -386,7 +401,9 @@ impl Log {
         from: LogPosition,
         next_offset: u64,
     ) -> Result<bool> {
-        if here < from || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
+        // A carry segment has its name only since it was synced.
+        let carried = self.archive.segments.get(place).is_some_and(|segment| segment.header.kind == SegmentKind::Carry);
+        if carried || here < from || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
             return Ok(true);
         }
         for later in self.archive.segments.get(place.saturating_add(1)..).unwrap_or_default() {
@@ -444,12 +461,12 @@ impl Log {
         Ok(())
     }
 
-    fn replay_record(&mut self, record: &Record<'_>, header: &Header, position: u32, from: LogPosition) {
+    fn replay_record(&mut self, record: &Record<'_>, header: &Header, position: u32, replay: &mut Replay) {
         let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
         let here = LogPosition(header.base_position.0.saturating_add(within));
         let location = Location { segment: header.number, position };
         let own = header.kind == SegmentKind::Log;
-        if own && here < from {
+        if own && here < replay.from {
             return;
         }
         self.head.offset = self.head.offset.max(record.offset.0.saturating_add(u64::from(record.count)));
@@ -461,9 +478,7 @@ impl Log {
                     self.parties.note_message(record);
                 }
                 if record.retain {
-                    if let Some(name) = self.dictionary.shared_name(record.topic) {
-                        self.retained.apply(&name, record, location);
-                    }
+                    replay.retained.insert(record.topic.0, Retained::of(record, location));
                 }
             }
             Kind::Control => self.replay_control(record),
@@ -522,7 +537,9 @@ impl Log {
         self.next_marker = Record::marker(self.end_position(), self.end_offset(), Timestamp(self.head.time));
         self.space_is_low = self.disk.free_bytes()? < self.options.reserve_bytes;
         self.declare_learned(Timestamp(self.head.time))?;
-        self.commit().map(|_| ())
+        self.commit()?;
+        self.announce();
+        Ok(())
     }
 
     /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.

@@ -20,6 +20,15 @@ pub struct Retained {
     pub expires_at: Option<Timestamp>,
 }
 
+impl Retained {
+    /// What a message with the RETAIN flag makes the retained message of its topic: itself, or none if its payload is
+    /// empty [MQTT-3.3.1-6].
+    pub fn of(record: &Record<'_>, location: Location) -> Option<Retained> {
+        let (topic, offset, expires_at) = (record.topic, record.offset, record.expires_at);
+        (!record.payload.is_empty()).then_some(Retained { topic, location, offset, expires_at })
+    }
+}
+
 /// All retained messages, sorted by topic name.
 #[derive(Debug, Default)]
 pub struct RetainedMessages {
@@ -27,14 +36,13 @@ pub struct RetainedMessages {
 }
 
 impl RetainedMessages {
-    /// Takes over a message with the RETAIN flag: it replaces that of its topic, or deletes it if its payload is
-    /// empty [MQTT-3.3.1-6].
-    pub fn apply(&mut self, name: &Arc<[u8]>, record: &Record<'_>, location: Location) {
-        if record.payload.is_empty() {
-            self.by_name.remove(name);
-        } else {
-            let (topic, offset, expires_at) = (record.topic, record.offset, record.expires_at);
-            self.insert(Arc::clone(name), Retained { topic, location, offset, expires_at });
+    /// Sets the retained message of a topic, or deletes it.
+    pub fn change(&mut self, name: Arc<[u8]>, retained: Option<Retained>) {
+        match retained {
+            Some(retained) => self.insert(name, retained),
+            None => {
+                self.by_name.remove(&name);
+            }
         }
     }
 

@@ -1,0 +1,292 @@
+//! Retention, and what readers elsewhere see, while power is cut.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions
+)]
+
+mod log_support;
+
+use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{Columns, Limits, Log, LogReader, RetentionCursor};
+use holdfast_kernel::topic;
+use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Vec<(usize, u8, bool, usize)>),
+    Control(u8, u8),
+    Commit,
+    Checkpoint,
+    /// Retention by size, and the quota of the cursor.
+    Retain(u64, u64),
+    StopAfter(u64),
+    Crash,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let message = (0..TOPICS.len(), 0_u8..3, proptest::bool::weighted(0.1), 0_usize..2_500);
+    prop_oneof![
+        8 => proptest::collection::vec(message, 1..20).prop_map(Step::Append),
+        2 => (0_u8..5, 0_u8..3).prop_map(|(key, value)| Step::Control(key, value)),
+        4 => Just(Step::Commit),
+        1 => Just(Step::Checkpoint),
+        3 => (0_u64..60_000, prop_oneof![Just(1_000_000_u64), 0_u64..20]).prop_map(|(bytes, quota)| Step::Retain(bytes, quota)),
+        1 => (0_u64..12).prop_map(Step::StopAfter),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// The queue whose messages are kept.
+const FILTER: &str = "a/#";
+const OWNER: Party = Party(3);
+
+#[derive(Default)]
+struct Model {
+    messages: Vec<Stored>,
+    durable: usize,
+    controls: Vec<(u8, Vec<u8>)>,
+    durable_controls: usize,
+    /// The queue has lost everything below.
+    mark: u64,
+}
+
+impl Model {
+    fn queue(&self, end: usize) -> Vec<(u64, Stored)> {
+        let numbered =
+            self.messages[..end].iter().enumerate().map(|(offset, message)| (offset as u64, message.clone()));
+        let wanted = |message: &Stored| message.qos > 0 && topic::matches(FILTER.as_bytes(), message.topic.as_bytes());
+        numbered.filter(|(offset, message)| *offset >= self.mark && wanted(message)).collect()
+    }
+
+    fn in_force(controls: &[(u8, Vec<u8>)]) -> BTreeMap<u8, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        for (key, value) in controls {
+            if value.is_empty() {
+                found.remove(key);
+            } else {
+                found.insert(*key, value.clone());
+            }
+        }
+        found
+    }
+
+    fn check(&mut self, disk: &FakeDisk, log: &mut Log) {
+        let end = log.durable_offset().0 as usize;
+        assert_eq!(scan_all(log, FILTER, self.mark, 7), self.queue(end), "what the queue has not seen is kept");
+        self.check_reader(disk, log, end);
+        if log.end_offset() != log.durable_offset() {
+            return;
+        }
+        let mut retained = BTreeMap::new();
+        for (offset, message) in self.messages.iter().enumerate().filter(|(_, message)| message.retain) {
+            retained.insert(message.topic, (offset as u64, message.payload.is_empty()));
+        }
+        let mut expected: Vec<u64> = retained.values().filter(|(_, empty)| !empty).map(|(offset, _)| *offset).collect();
+        expected.sort_unstable();
+        let found: Vec<u64> = log.retained(b"#", 100).into_iter().map(|offset| offset.0).collect();
+        assert_eq!(found, expected);
+        for offset in found {
+            assert!(log.locate(Offset(offset)).unwrap().is_some(), "retained message {offset} is kept");
+        }
+    }
+
+    fn check_reader(&self, disk: &FakeDisk, log: &Log, end: usize) {
+        let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+        reader.refresh(None, true).unwrap();
+        assert_eq!(reader.end_offset(), Offset(end as u64), "a reader sees what is durable and nothing else");
+        assert_eq!(reader.begin_offset(), log.begin_offset());
+        assert_eq!(reader.verify().unwrap(), vec![]);
+        let begin = reader.begin_offset().0 as usize;
+        for filters in [&["#"][..], &["b/+", "z"][..]] {
+            let matching = |message: &Stored| {
+                filters.iter().any(|filter| topic::matches(filter.as_bytes(), message.topic.as_bytes()))
+            };
+            let expected: Vec<(u64, &Stored)> = (begin..end)
+                .map(|offset| (offset as u64, &self.messages[offset]))
+                .filter(|(_, message)| matching(message))
+                .collect();
+            let (mut from, mut seen) = (begin as u64, Vec::new());
+            while from < end as u64 {
+                let limits = Limits { from: Offset(from), to: Offset(end as u64), rows: 10, bytes: 1 << 20 };
+                let (columns, reached) = reader.read(filters, &limits).unwrap();
+                assert!(reached.0 > from);
+                from = reached.0;
+                seen.extend(rows(&columns));
+            }
+            assert_eq!(seen.len(), expected.len());
+            for ((offset, topic, entry, value), (expected_offset, message)) in seen.iter().zip(&expected) {
+                assert_eq!((offset, topic.as_str(), value), (expected_offset, message.topic, &message.payload));
+                let before =
+                    self.messages[..*offset as usize].iter().filter(|other| other.topic == message.topic).count();
+                assert_eq!(*entry, before as u64, "entry numbers are dense in their topic");
+            }
+            let rows = expected.len() as u64 / 2;
+            let half = reader.end_after_rows(filters, Offset(begin as u64), Offset(end as u64), rows).unwrap();
+            assert_eq!(expected.iter().filter(|(offset, _)| *offset < half.0).count() as u64, rows);
+        }
+    }
+}
+
+fn rows(columns: &Columns) -> Vec<(u64, String, u64, Vec<u8>)> {
+    let number = |bytes: &[u8], row: usize| u64::from_le_bytes(bytes[row * 8..row * 8 + 8].try_into().unwrap());
+    let cut = |bytes: &holdfast_kernel::store::Bytes, row: usize| {
+        let at = |row: usize| u32::from_le_bytes(bytes.offsets[row * 4..row * 4 + 4].try_into().unwrap()) as usize;
+        bytes.data[at(row)..at(row + 1)].to_vec()
+    };
+    let row = |row| {
+        let topic = String::from_utf8(cut(&columns.topic, row)).unwrap();
+        (number(&columns.offset, row), topic, number(&columns.entry, row), cut(&columns.value, row))
+    };
+    (0..columns.rows).map(row).collect()
+}
+
+fn cursor(mark: u64, quota: u64) -> RetentionCursor {
+    let subscriptions = vec![subscription(FILTER, 0, u64::MAX)];
+    RetentionCursor { party: OWNER, mark: Offset(mark), subscriptions, messages_maximum: quota }
+}
+
+fn run(seed: u64, steps: Vec<Step>) {
+    let disk = FakeDisk::new(seed, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut model = Model::default();
+    let (mut now, mut stopped) = (2_000, false);
+    for step in steps {
+        now += 1_000;
+        match step {
+            Step::Append(messages) => {
+                let made = messages.into_iter().map(|(topic, qos, retain, size)| {
+                    let payload = vec![(model.messages.len() % 251) as u8; size];
+                    Stored { topic: TOPICS[topic], qos, retain, payload }
+                });
+                let messages: Vec<Stored> = made.collect();
+                let mut arrivals = arrivals(&messages);
+                drop(log.append(&mut arrivals, &["#"], Timestamp(now)));
+                let stored = arrivals.publishes.iter().zip(messages).filter(|(publish, _)| publish.stored.is_some());
+                model.messages.extend(stored.map(|(_, message)| message));
+            }
+            Step::Control(key, value) => {
+                let value = vec![value; usize::from(value)];
+                if log.append_control(5, &[key], &value, Timestamp(now)).is_ok() {
+                    model.controls.push((key, value));
+                }
+            }
+            Step::Commit => {
+                if log.commit().is_ok() {
+                    model.durable = model.messages.len();
+                    model.durable_controls = model.controls.len();
+                }
+            }
+            Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
+            Step::Retain(bytes, quota) => {
+                match log.retain(u64::MAX, bytes, &[cursor(model.mark, quota)], Timestamp(now)) {
+                    Ok(retention) => {
+                        // Retention may have committed what had gathered.
+                        model.durable = log.durable_offset().0 as usize;
+                        let expected = model.queue(model.durable);
+                        for loss in retention.losses {
+                            let lost =
+                                expected.iter().filter(|(offset, _)| loss.first.0 <= *offset && *offset < loss.end.0);
+                            assert_eq!(lost.count() as u64, loss.count);
+                            assert!(expected.len() as u64 - loss.count >= quota.min(expected.len() as u64));
+                            model.mark = loss.end.0;
+                        }
+                    }
+                    Err(error) => {
+                        assert!(stopped, "{error}");
+                        return;
+                    }
+                }
+            }
+            Step::StopAfter(writes) => {
+                disk.stop_after(writes);
+                stopped = true;
+            }
+            Step::Crash | Step::Reopen => {
+                if matches!(step, Step::Crash) {
+                    disk.crash();
+                } else if stopped {
+                    continue;
+                }
+                stopped = false;
+                drop(log);
+                let (opened, recovery) = open(&disk, options());
+                log = opened;
+                assert_eq!(recovery.damaged, vec![]);
+                let end = log.end_offset().0 as usize;
+                assert!((model.durable..=model.messages.len()).contains(&end));
+                model.messages.truncate(end);
+                model.durable = end;
+                let found = log.controls(0, usize::MAX).unwrap();
+                let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
+                let found = Model::in_force(&found);
+                let matches = |count: usize| Model::in_force(&model.controls[..count]) == found;
+                let count = (model.durable_controls..=model.controls.len()).find(|count| matches(*count));
+                let count = count.expect("control records in force are kept");
+                model.controls.truncate(count);
+                model.durable_controls = count;
+                model.check(&disk, &mut log);
+            }
+        }
+        if !stopped {
+            model.check(&disk, &mut log);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_needed_outlives_its_segment(seed: u64, steps in proptest::collection::vec(step(), 1..50)) {
+        run(seed, steps);
+    }
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_only_what_is_durable() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+    for number in 0..100_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 500])]), &[""; 0], Timestamp(number)).unwrap();
+        reader.refresh(None, true).unwrap();
+        assert_eq!(reader.end_offset(), Offset(number));
+        log.commit().unwrap();
+        reader.refresh(None, true).unwrap();
+        assert_eq!(reader.end_offset(), Offset(number + 1));
+        reader.refresh(Some(Offset(number / 2)), true).unwrap();
+        assert_eq!(reader.end_offset(), Offset(number / 2));
+    }
+    assert_eq!(reader.offset_at(Timestamp(0)).unwrap(), Offset(0));
+    reader.refresh(None, true).unwrap();
+    for (first, end) in reader.split(&["#"], Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
+        assert!(first.0 < first.1 && end <= 4);
+    }
+    assert_eq!(reader.topics(None).unwrap(), vec![(b"a".to_vec(), 100)]);
+}
+
+#[test]
+fn verification_names_the_place_of_a_flipped_bit() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..40_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+    }
+    let reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+    assert_eq!(reader.verify().unwrap(), vec![]);
+    disk.flip_bit("segment-0000000001.log", 5_000);
+    let damaged = reader.verify().unwrap();
+    assert_eq!(damaged.len(), 1);
+    assert!(damaged[0].first_position <= 5_000 && 5_000 < damaged[0].end_position);
+}

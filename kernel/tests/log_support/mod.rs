@@ -1,0 +1,109 @@
+//! What the tests of the log share.
+#![allow(dead_code)] // Each test uses its part.
+
+use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
+use holdfast_kernel::ids::{Connection, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::store::{Durability, Log, Options, Recovery};
+use std::sync::Arc;
+
+pub const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    pub topic: &'static str,
+    pub qos: u8,
+    pub retain: bool,
+    pub payload: Vec<u8>,
+}
+
+pub fn options() -> Options {
+    Options { segment_bytes: 16_384, cache_bytes: 20_000, reserve_bytes: 0, durability: Durability::Fsync, seed: 9 }
+}
+
+pub fn open(disk: &FakeDisk, options: Options) -> (Log, Recovery) {
+    Log::open(Arc::new(disk.clone()), options, Timestamp(1_000)).unwrap()
+}
+
+pub fn arrivals(messages: &[Stored]) -> Arrivals {
+    let mut arrivals = Arrivals::default();
+    for (number, message) in messages.iter().enumerate() {
+        let mut span = |bytes: &[u8]| {
+            let start = arrivals.bytes.len() as u32;
+            arrivals.bytes.extend_from_slice(bytes);
+            Span { start, size_bytes: bytes.len() as u32 }
+        };
+        let (topic, payload) = (span(message.topic.as_bytes()), span(&message.payload));
+        arrivals.publishes.push(Publish {
+            connection: Connection(1),
+            publisher: Party(7),
+            packet_identifier: number as u16 + 1,
+            qos: message.qos,
+            retain: message.retain,
+            topic,
+            properties: Span::default(),
+            payload,
+            expiry_interval_s: None,
+            fate: Fate::Accepted,
+            targets: None,
+            stored: None,
+        });
+    }
+    arrivals
+}
+
+pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
+    Subscription {
+        filter: filter.as_bytes().to_vec(),
+        qos: 1,
+        no_local: false,
+        retain_as_published: false,
+        identifier: None,
+        from: Offset(from),
+        until: Offset(until),
+    }
+}
+
+/// Everything a queue with one subscription finds, in several scans.
+pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
+    let mut scan = Scan {
+        queue: Queue(3),
+        owner: Party(3),
+        subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
+        from: Offset(from),
+        owed: Vec::new(),
+        records_maximum: page,
+        bytes_maximum: 5_000,
+        found: Vec::new(),
+        found_owed: Vec::new(),
+        reached: Offset(0),
+        missing: None,
+    };
+    let mut all = Vec::new();
+    loop {
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        assert_eq!(scan.missing, None);
+        for found in &scan.found {
+            let message = log.message(found.location).unwrap().expect("a message that was found can be read");
+            let topic = *TOPICS.iter().find(|topic| topic.as_bytes() == message.topic).unwrap();
+            assert_eq!((message.qos, message.retain), (found.qos, found.retain));
+            all.push((
+                found.offset.0,
+                Stored { topic, qos: message.qos, retain: message.retain, payload: message.payload.to_vec() },
+            ));
+        }
+        let end = log.durable_offset();
+        assert!(
+            scan.reached <= end.max(scan.from) && (scan.reached > scan.from || scan.from >= end),
+            "a scan moves on"
+        );
+        if scan.reached >= end {
+            return all;
+        }
+        scan.from = scan.reached;
+    }
+}
+
+pub fn message(topic: &'static str, payload: &[u8]) -> Stored {
+    Stored { topic, qos: 1, retain: false, payload: payload.to_vec() }
+}
