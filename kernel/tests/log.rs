@@ -73,6 +73,28 @@ impl Model {
             .collect()
     }
 
+    fn append(&mut self, log: &mut Log, messages: &[(usize, u8, bool, usize)], now: Timestamp) {
+        let messages: Vec<Stored> = messages
+            .iter()
+            .map(|&(topic, qos, retain, size)| {
+                let payload = vec![(self.messages.len() % 251) as u8; size];
+                Stored { topic: TOPICS[topic], qos, retain, payload }
+            })
+            .collect();
+        let mut arrivals = arrivals(&messages);
+        let stop = log.append(&mut arrivals, &["z"], now).is_err();
+        for (publish, message) in arrivals.publishes.iter().zip(messages) {
+            let wanted = message.qos > 0 || message.retain || message.topic == "z";
+            if let Some(stored) = publish.stored {
+                assert_eq!(stored.offset.0 as usize, self.messages.len());
+                assert!(wanted);
+                self.messages.push(message);
+            } else {
+                assert!(!wanted || stop || publish.fate != Fate::Accepted, "what is wanted is stored");
+            }
+        }
+    }
+
     fn committed(&mut self) {
         self.durable = self.messages.len();
         self.durable_controls = self.controls.len();
@@ -166,25 +188,7 @@ fn run(seed: u64, steps: Vec<Step>) {
         now += 1_000;
         match step {
             Step::Append(messages) => {
-                let messages: Vec<Stored> = messages
-                    .into_iter()
-                    .map(|(topic, qos, retain, size)| {
-                        let payload = vec![(model.messages.len() % 251) as u8; size];
-                        Stored { topic: TOPICS[topic], qos, retain, payload }
-                    })
-                    .collect();
-                let mut arrivals = arrivals(&messages);
-                let stop = log.append(&mut arrivals, &["z"], Timestamp(now)).is_err();
-                for (publish, message) in arrivals.publishes.iter().zip(messages) {
-                    let wanted = message.qos > 0 || message.retain || message.topic == "z";
-                    if let Some(stored) = publish.stored {
-                        assert_eq!(stored.offset.0 as usize, model.messages.len());
-                        assert!(wanted);
-                        model.messages.push(message);
-                    } else {
-                        assert!(!wanted || stop || publish.fate != Fate::Accepted, "what is wanted is stored");
-                    }
-                }
+                model.append(&mut log, &messages, Timestamp(now));
             }
             Step::Control(key, size) => {
                 let (number, value) = (log.next_control_number(), vec![key; size]);

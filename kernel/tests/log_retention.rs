@@ -12,7 +12,7 @@ mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{Columns, Limits, Log, LogReader, RetentionCursor};
+use holdfast_kernel::store::{Columns, Limits, Log, LogReader, Retention, RetentionCursor};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
@@ -34,12 +34,13 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let message = (0..TOPICS.len(), 0_u8..3, proptest::bool::weighted(0.1), 0_usize..2_500);
+    let quota = prop_oneof![Just(1_000_000_u64), 0_u64..20];
     prop_oneof![
         8 => proptest::collection::vec(message, 1..20).prop_map(Step::Append),
         2 => (0_u8..5, 0_u8..3).prop_map(|(key, value)| Step::Control(key, value)),
         4 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
-        3 => (0_u64..60_000, prop_oneof![Just(1_000_000_u64), 0_u64..20]).prop_map(|(bytes, quota)| Step::Retain(bytes, quota)),
+        3 => (0_u64..60_000, quota).prop_map(|(bytes, quota)| Step::Retain(bytes, quota)),
         1 => (0_u64..12).prop_map(Step::StopAfter),
         1 => Just(Step::Crash),
         1 => Just(Step::Reopen),
@@ -78,6 +79,35 @@ impl Model {
             }
         }
         found
+    }
+
+    /// What a call of `retain` reported as lost is what is lost.
+    fn retained(&mut self, log: &Log, retention: Retention, quota: u64) {
+        // Retention may have committed what had gathered.
+        self.durable = log.durable_offset().0 as usize;
+        let expected = self.queue(self.durable);
+        for loss in retention.losses {
+            let lost = expected.iter().filter(|(offset, _)| loss.first.0 <= *offset && *offset < loss.end.0);
+            assert_eq!(lost.count() as u64, loss.count);
+            assert!(expected.len() as u64 - loss.count >= quota.min(expected.len() as u64));
+            self.mark = loss.end.0;
+        }
+    }
+
+    /// What was not durable may be gone, from some point on.
+    fn recovered(&mut self, log: &mut Log) {
+        let end = log.end_offset().0 as usize;
+        assert!((self.durable..=self.messages.len()).contains(&end));
+        self.messages.truncate(end);
+        self.durable = end;
+        let found = log.controls(0, usize::MAX).unwrap();
+        let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
+        let found = Model::in_force(&found);
+        let matches = |count: usize| Model::in_force(&self.controls[..count]) == found;
+        let count = (self.durable_controls..=self.controls.len()).find(|count| matches(*count));
+        let count = count.expect("control records in force are kept");
+        self.controls.truncate(count);
+        self.durable_controls = count;
     }
 
     fn check(&mut self, disk: &FakeDisk, log: &mut Log) {
@@ -190,16 +220,7 @@ fn run(seed: u64, steps: Vec<Step>) {
             Step::Retain(bytes, quota) => {
                 match log.retain(u64::MAX, bytes, &[cursor(model.mark, quota)], Timestamp(now)) {
                     Ok(retention) => {
-                        // Retention may have committed what had gathered.
-                        model.durable = log.durable_offset().0 as usize;
-                        let expected = model.queue(model.durable);
-                        for loss in retention.losses {
-                            let lost =
-                                expected.iter().filter(|(offset, _)| loss.first.0 <= *offset && *offset < loss.end.0);
-                            assert_eq!(lost.count() as u64, loss.count);
-                            assert!(expected.len() as u64 - loss.count >= quota.min(expected.len() as u64));
-                            model.mark = loss.end.0;
-                        }
+                        model.retained(&log, retention, quota);
                     }
                     Err(error) => {
                         assert!(stopped, "{error}");
@@ -222,18 +243,7 @@ fn run(seed: u64, steps: Vec<Step>) {
                 let (opened, recovery) = open(&disk, options());
                 log = opened;
                 assert_eq!(recovery.damaged, vec![]);
-                let end = log.end_offset().0 as usize;
-                assert!((model.durable..=model.messages.len()).contains(&end));
-                model.messages.truncate(end);
-                model.durable = end;
-                let found = log.controls(0, usize::MAX).unwrap();
-                let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
-                let found = Model::in_force(&found);
-                let matches = |count: usize| Model::in_force(&model.controls[..count]) == found;
-                let count = (model.durable_controls..=model.controls.len()).find(|count| matches(*count));
-                let count = count.expect("control records in force are kept");
-                model.controls.truncate(count);
-                model.durable_controls = count;
+                model.recovered(&mut log);
                 model.check(&disk, &mut log);
             }
         }

@@ -113,7 +113,7 @@ impl Log {
         }
     }
 
-    /// Takes over the newest whole checkpoint of this log that `is_usable` (by its log position). Returns that position.
+    /// Takes over the newest whole checkpoint of this log that `is_usable` (by its log position), and returns that.
     pub(super) fn load_checkpoint(
         &mut self,
         names: &[String],

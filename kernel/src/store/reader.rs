@@ -76,8 +76,8 @@ impl LogReader {
         })
     }
 
-    /// Looks for what is new. `durable` limits what is visible where the caller knows it; else `is_written` says whether
-    /// a writer holds the directory.
+    /// Looks for what is new. `durable` limits what is visible where the caller knows it; else `is_written` says
+    /// whether a writer holds the directory.
     pub fn refresh(&mut self, durable: Option<Offset>, is_written: bool) -> Result<()> {
         let names = self.segment_files()?;
         let known = |segment: &Segment| names.contains_key(&segment.header.number);

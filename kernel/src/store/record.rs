@@ -257,13 +257,14 @@ mod tests {
             kind in 1_u8..=4, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
             publisher: u32, key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             properties in proptest::collection::vec(any::<u8>(), 0..40), expires: Option<u64>,
-            packet_identifier: Option<u16>, event_time: Option<u64>, payload in proptest::collection::vec(any::<u8>(), 0..200),
+            packet_identifier: Option<u16>, event_time: Option<u64>,
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
         ) -> (Record<'static>, [Vec<u8>; 3], bool) {
             let kind = Kind::of(kind).unwrap();
             let record = Record {
                 kind, qos, retain, key_slot: KeySlot(7), topic: TopicId(topic), offset: Offset(offset), entry,
-                appended_at: Timestamp(time), publisher: Party(publisher), count: u32::from(kind == Kind::Message), key: None,
-                properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
+                appended_at: Timestamp(time), publisher: Party(publisher), count: u32::from(kind == Kind::Message),
+                key: None, properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
                 event_time: event_time.map(Timestamp), payload: &[],
             };
             let has_key = key.is_some();

@@ -82,8 +82,8 @@ impl Pages {
         }
     }
 
-    /// The log position of the segment's start as its first marker tells it, and the offset of its first record: enough to
-    /// do without a damaged header.
+    /// The log position of the segment's start as its first marker tells it, and the offset of its first record: enough
+    /// to do without a damaged header.
     pub fn base(&self) -> Option<(LogPosition, u64)> {
         let mut position = SEGMENT_HEADER_BYTES;
         let first_offset = self.record(position)?.offset.0;

@@ -98,8 +98,8 @@ impl Log {
             self.renewed = Some((range.end_position, self.end_position()));
             self.commit()?;
         }
-        // What is written anew has to be durable before what it replaces goes. While a commit is on its way elsewhere that
-        // takes another call.
+        // What is written anew has to be durable before what it replaces goes. While a commit is on its way elsewhere
+        // that takes another call.
         if self.renewed.is_none_or(|(_, durable_at)| self.durable_position() < durable_at) {
             retention.unfinished = true;
             return Ok(retention);
