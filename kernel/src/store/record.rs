@@ -271,6 +271,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_page_of_the_format_shows_this_record() {
+        let page = include_str!("../../../docs/formats/log.md");
+        let block = page.split("```").nth(1).unwrap();
+        let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+        let expected = Record {
+            qos: 1,
+            topic: TopicId(5),
+            offset: Offset(7),
+            entry: 2,
+            appended_at: Timestamp(1_700_000_000_000_000),
+            publisher: Party(9),
+            count: 1,
+            expires_at: Some(Timestamp(1_700_003_600_000_000)),
+            ..Record::plain(Kind::Message, b"21.5")
+        };
+        let salt = crc32c::crc32c(&[0; 16]);
+        let mut encoded = Vec::new();
+        encode(&expected, salt, &mut encoded);
+        assert_eq!(decode(&bytes, salt), Some(expected), "{encoded:02x?}");
+    }
+
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded((record, parts, has_key) in fields(), salt: u32, before in 0_usize..9) {
