@@ -39,6 +39,10 @@ class Subscriber:
         self._client.disconnect()
         self._client.loop_stop()
 
+    def so_far(self) -> dict[bytes, int]:
+        """How often each payload has come until now; a copy, since the client's thread goes on."""
+        return dict(self.delivered)
+
     def come_back(self) -> None:
         """Takes its session up again."""
         connect(self._client, self._port)

@@ -1,7 +1,10 @@
 """The pipeline's side of the demo: every stored message into a table, then the tag reads among
 them."""
 
+import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,11 +39,13 @@ class Pipeline:
             table=str(directory / "table"),
             checkpoint=str(directory / "checkpoint"),
         )
+        self._log_file = directory / "spark.log"
         self._spark: SparkSession | None = None
 
     def open(self) -> None:
-        """Starts Spark; takes some seconds."""
-        self._spark = local_session("holdfast demo", settings=QUIET)
+        """Starts Spark; takes some seconds. What its Java writes goes to a file."""
+        with _errors_to(self._log_file):
+            self._spark = local_session("holdfast demo", settings=QUIET)
         self._spark.sparkContext.setLogLevel("ERROR")
 
     def run(self) -> int:
@@ -76,3 +81,16 @@ class Pipeline:
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Processes that are started inside write their errors there, for as long as they live."""
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

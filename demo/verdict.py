@@ -1,7 +1,7 @@
 """Do the counts agree? Every acknowledged message at each subscriber and in the table; QoS 2
 exactly once."""
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet import Ledger
@@ -21,15 +21,15 @@ class Arrived:
     when the broker was killed."""
 
 
-def compare(where: str, ledger: Ledger, found: Counter[bytes]) -> Arrived:
+def compare(where: str, ledger: Ledger, found: Mapping[bytes, int]) -> Arrived:
     """Payload by payload. What is there although nobody sent it is counted as duplicated."""
     lost = duplicated = repeated = 0
     for payload, wanted in ledger.acknowledged.items():
-        difference = found[payload] - wanted
+        difference = found.get(payload, 0) - wanted
         lost += max(0, -difference)
         if difference > 0 and ledger.qos[payload] == 1:
             repeated += difference
         elif difference > 0:
             duplicated += difference
     duplicated += sum(number for payload, number in found.items() if payload not in ledger.sent)
-    return Arrived(where, found.total(), lost, duplicated, repeated)
+    return Arrived(where, sum(found.values()), lost, duplicated, repeated)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Event, History, Message, Received, Sent
+from holdfast.testing.history import Event, History, Message, Received, Refused, Sent
 
 TOPICS_EACH = 2
 
@@ -53,6 +53,7 @@ class Load:
     def __init__(self, host: str, port: int, random: Random, pace: Pace) -> None:
         self.history = History(watch=self._watch)
         self.sent = 0
+        self.refused = 0
         self._address = (host, port)
         self._random = random
         self._pace = pace
@@ -80,6 +81,8 @@ class Load:
         if isinstance(event, Received) and not event.retain:
             self._got[event.subscriber].add(event.message)
             self._progress.set()
+        elif isinstance(event, Refused):
+            self.refused += 1
         elif isinstance(event, Sent):
             self.sent += 1
             if self.sent >= self._allowed:
@@ -123,15 +126,20 @@ class Load:
                 await client.idle.wait()
         self._attending = False
         for name, client in self.subscribers.items():
+            client.hurry()
             if name.startswith("away"):
                 self._start(self._stay(client))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pace.drained_within_s):
-                while any(len(self._got[name]) < self.sent for name in self.subscribers):
+                while self._lacking():
                     self._progress.clear()
                     await self._progress.wait()
-        lacking = {name: self.sent - len(self._got[name]) for name in self.subscribers}
-        return {name: count for name, count in lacking.items() if count}
+        return self._lacking()
+
+    def _lacking(self) -> dict[str, int]:
+        taken = self.sent - self.refused
+        lacking = {name: taken - len(self._got[name]) for name in self.subscribers}
+        return {name: count for name, count in lacking.items() if count > 0}
 
     async def close(self) -> None:
         """Ends all clients."""

@@ -27,11 +27,12 @@ class BrokerProcess:
     port."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
-        """`settings` are those of the configuration, by their names."""
+        """`settings` are those of the configuration, by their names; HTTP is off by default."""
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
-        self._settings = {f"HOLDFAST_{name.upper()}": str(settings[name]) for name in settings}
+        chosen = {"http_port": "off", **settings}
+        self._settings = {f"HOLDFAST_{name.upper()}": str(chosen[name]) for name in chosen}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
@@ -49,7 +50,6 @@ class BrokerProcess:
             *("--data-dir", str(self.data_directory)),
             *("--host", HOST),
             *("--mqtt-port", str(self.port)),
-            *("--http-port", "off"),
         ]
         with self.log_file.open("ab") as log:
             environment = {**system.environment(), **self._settings}

@@ -103,6 +103,22 @@ fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
 }
 
 #[test]
+fn a_refusal_that_a_version_cannot_express_is_not_sent_as_an_acknowledgement() {
+    let mut boxes = outboxes(1_000);
+    let refusal = |connection| {
+        Packet::Acknowledgement(Acknowledgement {
+            connection,
+            kind: AcknowledgementKind::Puback,
+            packet_identifier: 7,
+            reason_code: 0x97,
+        })
+    };
+    let mut outgoing = Outgoing { packets: vec![refusal(OLD), refusal(NEW)] };
+    boxes.encode(&mut outgoing, &mut Log, Timestamp(0)).unwrap();
+    assert_eq!(taken(&mut boxes), [(NEW, vec![0x40, 3, 0, 7, 0x97])]);
+}
+
+#[test]
 fn pings_are_answered() {
     let mut boxes = outboxes(1_000);
     boxes.pass_through(&Arrivals { pings: vec![NEW, OLD], ..Arrivals::default() });

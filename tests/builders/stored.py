@@ -25,8 +25,10 @@ class Message:
     properties: tuple[tuple[str, str], ...] = ()
 
 
-def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0) -> None:
-    """Appends the messages durably; `at` is how many are in the log already."""
+def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0, seed: int = 1) -> None:
+    """Appends the messages durably; `at` is how many are in the log already.
+
+    A new log is known by its seed: two with the same are taken for one."""
     (data_dir / LOG_DIRECTORY).mkdir(parents=True, exist_ok=True)
     read_buffer = bytearray(1 << 20)
     inbox, arrivals = Inbox(read_buffer), Arrivals()
@@ -36,7 +38,7 @@ def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0) -> None:
         cache_bytes=1 << 20,
         reserve_bytes=1 << 20,
         durability="fsync",
-        seed=1,
+        seed=seed,
         now_us=START_US,
     )
     try:

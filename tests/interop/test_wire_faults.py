@@ -164,7 +164,8 @@ def test_an_unknown_protocol_version_is_refused(
 ) -> None:
     connect = bytearray(CONNECT_5)
     connect[8] = protocol_version
-    with Wire(shared_broker.port) as wire:
+    # Whoever says 3 is answered as 3.1 has it: "unacceptable protocol version" is 1 there.
+    with Wire(shared_broker.port, version=min(max(protocol_version, 4), 5)) as wire:
         wire.send_bytes(bytes(connect))
         packet = wire.next_packet()
         assert packet is None or packet[1]["reason_code"] in (0x84, MALFORMED, 1)

@@ -1,5 +1,8 @@
 """From an MQTT client, through a broker that is killed, into Spark: the same rows by every way."""
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +20,21 @@ def http_port() -> int:
 
 @pytest.fixture
 def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, "--http-port", str(http_port))
-    running.start()
+    running = BrokerProcess(tmp_path, http_port=http_port)
+    start(running, http_port)
     yield running
     if running.is_running():
         assert running.stop() == 0, running.log()
+
+
+def start(broker: BrokerProcess, http_port: int) -> None:
+    """Returns when it serves MQTT, and HTTP, which it opens last."""
+    broker.start()
+    for _ in range(1000):
+        with contextlib.suppress(OSError), socket.create_connection((HOST, http_port), 1):
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"no HTTP:\n{broker.log()}")
 
 
 def publish(broker: BrokerProcess, name: str, payloads: list[bytes], *, version: int) -> None:
@@ -79,7 +92,7 @@ def test_what_was_acknowledged_is_in_spark_once_across_a_kill(
 
     broker.kill()
     assert sorted(load(spark, by_directory).collect()) == sorted(rows)
-    broker.start()
+    start(broker, http_port)
     publish(broker, "eight", after, version=4)
     assert sorted(taken(spark, by_broker, tmp_path / "a")) == sorted(after)
     assert sorted(taken(spark, by_directory, tmp_path / "b")) == sorted(after)

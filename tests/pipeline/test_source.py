@@ -233,7 +233,7 @@ def test_a_checkpoint_of_another_log_is_refused(
     options = {"subscribe": "#", "startingOffsets": "earliest"}
     run(spark, tmp_path / "checkpoint", dataDir=str(log), **options)
     other = tmp_path / "other"
-    store(other, messages)
+    store(other, messages, seed=2)
     with pytest.raises(StreamingQueryException, match="A new log needs a new checkpoint"):
         run(spark, tmp_path / "checkpoint", dataDir=str(other), **options)
 

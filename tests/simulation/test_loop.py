@@ -18,8 +18,8 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(1_000):
             writer.write(data)
             await writer.drain()
-    except OSError:
-        pass
+    except (OSError, RuntimeError):
+        pass  # RuntimeError: it wrote to a connection that was lost meanwhile.
     writer.close()
 
 
@@ -35,7 +35,7 @@ async def _talk(loop: VirtualLoop, number: int, lost: list[int]) -> None:
                 assert await asyncio.wait_for(reader.readline(), 1_000) == line + b"\n"
                 said += 1
                 await asyncio.sleep(loop.random.random())
-        except (OSError, AssertionError):
+        except (OSError, RuntimeError, AssertionError):
             lost.append(number)
         finally:
             writer.close()

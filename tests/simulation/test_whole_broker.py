@@ -1,4 +1,4 @@
-"""The whole broker in virtual time: a few seeds for every change, and proofs that a run can fail."""
+"""The whole broker in virtual time: some seeds for every change, and proofs that a run can fail."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_a_broker_that_acknowledges_before_the_disk_has_it_is_found(
 ) -> None:
     """The planted fault: nothing is synced, and the power fails."""
     monkeypatch.setattr(whole, "CONFIG", replace(whole.CONFIG, durability="memory"))
-    with pytest.raises(SimulationFailedError, match="never got|session lost"):
+    with pytest.raises(SimulationFailedError, match=r"never got|session lost"):
         whole.run(1, Hardships(power_cut_after_s=5.0, disk_latency_s=0.01))
 
 

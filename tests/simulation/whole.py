@@ -16,7 +16,7 @@ from holdfast.broker.server import Server
 from holdfast.core.config import Config
 from holdfast.testing.checkers import judge
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import Mark, Refused, RetainedRead
+from holdfast.testing.history import Mark, RetainedRead
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
@@ -98,8 +98,7 @@ async def _run(loop: VirtualLoop) -> Outcome:
     judge(load.history)
     assert not lacking, f"not drained within {PACE.drained_within_s:g} s: {lacking}"
     await machine.stop()
-    refused = sum(isinstance(event, Refused) for event in load.history.events)
-    return Outcome(load.sent, refused, loop.time(), machine.lives, loop.hardships.describe())
+    return Outcome(load.sent, load.refused, loop.time(), machine.lives, loop.hardships.describe())
 
 
 def _begin(world: SimulatedWorld) -> Server:

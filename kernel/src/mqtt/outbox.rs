@@ -176,6 +176,10 @@ impl Outboxes {
                     let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
                     let connection = acknowledgement.connection;
                     let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+                    // Older versions have no reason codes: this would tell the publisher that its message was taken.
+                    if acknowledgement.reason_code >= 0x80 && outbox.version < Version::V5 {
+                        continue;
+                    }
                     outbox.prepare(connection, listed, spare, spare_bytes);
                     let before = outbox.bytes.len();
                     put_acknowledgement(&acknowledgement, outbox.version, &mut outbox.bytes);

@@ -12,16 +12,18 @@
 
 use super::archive::{Indexed, Segment};
 use super::encoding::{narrow, wide};
-use super::footer;
+use super::footer::{self, Trailer};
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{Class, SegmentIndex};
 use super::log::Log;
 use super::record::{self, Kind};
+use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::flow::Subscription;
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::RETAIN_SEGMENTS_MAXIMUM;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Bytes of a carry segment that are written at once.
 const WRITE_BYTES: usize = 1_048_576;
@@ -73,6 +75,15 @@ struct Range {
     end_offset: Offset,
     end_position: LogPosition,
     end_control: u64,
+}
+
+/// A carry segment that is written and not in force yet.
+struct Carried {
+    file: Arc<dyn DiskFile>,
+    trailer: Trailer,
+    end: u32,
+    /// The topic of a retained message, the offset, where the record was, and where it is.
+    moved: Vec<(Option<TopicId>, Offset, Location, Location)>,
 }
 
 impl Log {
@@ -217,8 +228,38 @@ impl Log {
         };
         let name = header::segment_name(SegmentKind::Carry, number);
         let partial = format!("{name}.partial");
-        let file = self.disk.create(&partial, 0)?;
-        let mut bytes = header::encode(&header);
+        // Nothing points into the new segment before all of it is durable: a full disk leaves everything as it was.
+        let written = self.fill_carry(&header, &partial, range, needed);
+        let Carried { file, trailer, end, moved } = match written {
+            Ok(carried) => carried,
+            Err(error) => {
+                self.disk.remove(&partial)?;
+                return Err(error);
+            }
+        };
+        self.disk.rename(&partial, &name)?;
+        self.disk.sync_directory()?;
+        for (topic, offset, old, new) in moved {
+            self.moved.insert(old, new);
+            if let Some(topic) = topic {
+                let name = self.dictionary.name(topic).to_vec();
+                self.retained.relocate(&name, offset, new);
+            }
+        }
+        Ok(Segment::new(header, name, file, Indexed::Sealed(trailer), end))
+    }
+
+    fn fill_carry(
+        &mut self,
+        header: &Header,
+        partial: &str,
+        range: &Range,
+        needed: &BTreeSet<Offset>,
+    ) -> Result<Carried> {
+        let number = header.number;
+        let file = self.disk.create(partial, 0)?;
+        let mut moved = Vec::new();
+        let mut bytes = header::encode(header);
         let mut written = 0_u64;
         let mut end = SEGMENT_HEADER_BYTES;
         let mut index = SegmentIndex::new(header.base_offset, range.end_control, self.options.seed);
@@ -233,11 +274,7 @@ impl Log {
             record::encode(&record, salt, &mut bytes);
             let new = Location { segment: number, position: end };
             end = end.saturating_add(narrow(size));
-            self.moved.insert(old, new);
-            if is_retained {
-                let name = self.dictionary.name(topic).to_vec();
-                self.retained.relocate(&name, offset, new);
-            }
+            moved.push((is_retained.then_some(topic), offset, old, new));
             if bytes.len() >= WRITE_BYTES {
                 file.write_at(written, &bytes)?;
                 written = written.saturating_add(wide(bytes.len()));
@@ -250,9 +287,7 @@ impl Log {
         bytes.extend_from_slice(&footer);
         file.write_at(written, &bytes)?;
         file.sync()?;
-        self.disk.rename(&partial, &name)?;
-        self.disk.sync_directory()?;
-        Ok(Segment::new(header, name, file, Indexed::Sealed(trailer), end))
+        Ok(Carried { file, trailer, end, moved })
     }
 
     /// The carry segment, if there is one, takes the place of the range, whose files go.

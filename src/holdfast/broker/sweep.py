@@ -15,6 +15,7 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
+from holdfast.kernel import DiskError
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,14 @@ class Sweep:
             self._stages.losses,
         )
         marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
-        outcome = self._retention.run(marks, now_us)
+        try:
+            outcome = self._retention.run(marks, now_us)
+        except DiskError as error:
+            if not error.full:
+                raise
+            # What must be kept has to be copied first, and there is no room for that yet.
+            log.warning("retention waits for room on the disk")
+            return
         if outcome["removed"]:
             fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
             log.info("segments removed", extra={"fields": fields})

@@ -84,6 +84,7 @@ class Client(asyncio.Protocol):
         """Set while nothing waits to be published or acknowledged."""
         self.idle.set()
         self.received_count = 0
+        self._answer_after_s = options.answer_after_s
         self._history = history
         self._random = random
         # Only MQTT 5 can say how much it takes at a time.
@@ -191,6 +192,13 @@ class Client(asyncio.Protocol):
         """Reads again."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def hurry(self) -> None:
+        """Answers at once from now on."""
+        self._answer_after_s = 0.0
+        while self._answers:
+            self._send_answer()
+        self._flush()
 
     # --- what the transport calls ---------------------------------------------------------------
 
@@ -372,19 +380,20 @@ class Client(asyncio.Protocol):
 
     def _answer(self, kind: str, identifier: int) -> None:
         self._answers.append((kind, identifier))
-        if not self.options.answer_after_s:
+        if not self._answer_after_s:
             self._send_answer()
         elif self._answer_timer is None:
             self._plan_answer()
 
     def _plan_answer(self) -> None:
-        after_s = self._random.expovariate(1 / self.options.answer_after_s)
+        after_s = self._random.expovariate(1 / self._answer_after_s)
         loop = asyncio.get_running_loop()
         self._answer_timer = loop.call_later(after_s, self._answer_late)
 
     def _answer_late(self) -> None:
         self._answer_timer = None
-        self._send_answer()
+        if self._answers:
+            self._send_answer()
         self._flush()
         if self._answers:
             self._plan_answer()

@@ -280,8 +280,9 @@ class SimulatedTransport(asyncio.Transport):
     # --- sending --------------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
-        if self._end_wanted:
-            raise RuntimeError("write after end of file")
+        if self._lost:
+            # uvloop raises here; asyncio's own transports let it pass.
+            raise RuntimeError("the connection is closed")
         if self._closing or not data:
             return
         self._buffer += data

@@ -241,9 +241,10 @@ class Connections:
         if was_accepted:
             self._outboxes.close(connection.handle)
         self._free.append(connection.handle)
-        if last_words:
-            connection.transport.write(last_words)
+        # uvloop raises where one writes to a socket that the peer has closed.
         if not connection.transport.is_closing():
+            if last_words:
+                connection.transport.write(last_words)
             self._closing[connection] = self._now_us()
             connection.transport.close()
 
