@@ -154,10 +154,11 @@ impl Archive {
         if position >= segment.end {
             return Ok(None);
         }
-        let on_disk = self.tail.first_position(number).unwrap_or(segment.end).min(segment.end);
-        let bytes = if position >= on_disk {
+        let start = self.tail.start();
+        let bytes = if (number, position) >= start {
             self.tail.slice(number, position).unwrap_or_default()
         } else {
+            let on_disk = if start.0 == number { start.1 } else { segment.end };
             self.blocks.record(segment.file.as_ref(), number, position, on_disk)?
         };
         let found = record::decode(bytes, self.salt);

@@ -10,6 +10,9 @@ use crate::disk::DiskFile;
 use crate::error::Result;
 use crate::ids::LogPosition;
 
+/// What has been set aside and not written yet, in pieces that are compared at once.
+const ZEROS: [u8; 4_096] = [0; 4_096];
+
 /// The bytes of a segment's file, and where its records may end.
 pub(super) struct Pages {
     bytes: Vec<u8>,
@@ -61,7 +64,15 @@ impl Pages {
 
     /// Where the bytes that are not zero end: what was written and is not to be used.
     pub fn used_end(&self) -> u32 {
-        narrow(self.bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1)))
+        let mut end = self.bytes.len();
+        for chunk in self.bytes.rchunks(ZEROS.len()) {
+            if ZEROS.get(..chunk.len()) != Some(chunk) {
+                let used = chunk.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+                return narrow(end.saturating_sub(chunk.len()).saturating_add(used));
+            }
+            end = end.saturating_sub(chunk.len());
+        }
+        0
     }
 
     /// The greatest log position that a marker behind `position` vouches for.
@@ -98,7 +109,9 @@ impl Pages {
     }
 
     fn next_whole(&self, from: u32, next_offset: u64) -> Option<u32> {
-        let rest = self.bytes.get(index(from)..)?;
+        // Most of a segment that is not full is zeros. A record may end in some.
+        let used = index(self.used_end()).saturating_add(record::HEADER_BYTES).min(self.bytes.len());
+        let rest = self.bytes.get(index(from)..used)?;
         // Records behind a hole have offsets beyond what came before it, but not by more than a few segments hold.
         let most = next_offset.saturating_add(u64::from(u32::MAX));
         for (skipped, window) in rest.windows(record::HEADER_BYTES).enumerate() {

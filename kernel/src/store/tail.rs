@@ -102,13 +102,12 @@ impl Tail {
         chunk.bytes.get(index(position.saturating_sub(chunk.start))..).filter(|rest| !rest.is_empty())
     }
 
-    /// Where in `segment` the memory starts: everything before is to be read from the disk.
-    pub fn first_position(&self, segment: u32) -> Option<u32> {
-        let first = self.chunks.partition_point(|chunk| chunk.segment < segment);
-        match self.chunks.get(first) {
-            Some(chunk) if chunk.segment == segment => Some(chunk.start),
-            _ if self.filling.segment == segment => Some(self.filling.start),
-            _ => None,
+    /// Where the memory starts (segment, position): everything before is to be read from the disk.
+    pub fn start(&self) -> (u32, u32) {
+        match self.chunks.front() {
+            Some(oldest) => (oldest.segment, oldest.start),
+            None if self.filling.bytes.is_empty() => (u32::MAX, 0),
+            None => (self.filling.segment, self.filling.start),
         }
     }
 }
