@@ -54,6 +54,11 @@ struct Run {
 }
 
 impl Run {
+    fn new() -> Run {
+        let (cursor, durable) = (Cursor::new(Offset(0)), RangeSet::new());
+        Run { cursor, outstanding: Vec::new(), end: 0, durable_mark: 0, durable }
+    }
+
     fn chosen(&self, choice: usize) -> Entry {
         let there = self.outstanding.len();
         if there == 0 {
@@ -137,8 +142,7 @@ impl Run {
 proptest! {
     #[test]
     fn a_cursor_keeps_its_invariants(operations in operations()) {
-        let mut run =
-            Run { cursor: Cursor::new(Offset(0)), outstanding: Vec::new(), end: 0, durable_mark: 0, durable: RangeSet::new() };
+        let mut run = Run::new();
         let mut mark = Offset(0);
         for operation in &operations {
             run.play(operation);

@@ -7,7 +7,7 @@ import pytest
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
 RUST_LINES_MAXIMUM = {"kernel/src": 10_000, "kernel-py/src": 1_800}
-"""Until Pulsar is spoken: lines of code. A comment is never too much (docs/adr/0007-rust-ceiling.md)."""
+"""Until Pulsar is spoken: lines of code. A comment is never too much (ADR 0007)."""
 
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
 """Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""
@@ -77,7 +77,6 @@ def test_rust_stays_small(folder: str) -> None:
     assert sum(sizes.values()) <= RUST_LINES_MAXIMUM[folder], sorted(
         sizes.items(), key=lambda item: -item[1]
     )
-
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -14,7 +14,10 @@ use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
 use super::Version;
 use crate::error::{Error, Result};
-use crate::flow::{Arrivals, Delivery, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Packet, Publish, Target};
+use crate::flow::{
+    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, Notice, NoticeKind, Outgoing,
+    Packet, Publish, Target,
+};
 use crate::ids::{Connection, Offset, Party, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
 use std::collections::BTreeMap;
@@ -176,8 +179,7 @@ impl Outboxes {
                     let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
                     let connection = acknowledgement.connection;
                     let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
-                    // Older versions have no reason codes: this would tell the publisher that its message was taken.
-                    if acknowledgement.reason_code >= 0x80 && outbox.version < Version::V5 {
+                    if is_refusal(&acknowledgement) && outbox.version < Version::V5 {
                         continue;
                     }
                     outbox.prepare(connection, listed, spare, spare_bytes);
@@ -384,6 +386,13 @@ impl Variants {
         });
         scratch.get(start..end).unwrap_or_default()
     }
+}
+
+/// True for what would read as "taken" without its reason code: older versions cannot be told that a message was
+/// refused. PUBCOMP ends its exchange whatever its reason code.
+fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
+    let answers_publish = matches!(acknowledgement.kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubrec);
+    answers_publish && acknowledgement.reason_code >= 0x80
 }
 
 fn drop_message(
