@@ -154,7 +154,8 @@ impl Archive {
         if position >= segment.end {
             return Ok(None);
         }
-        let start = self.tail.start();
+        // Carry segments have numbers among the others and are never in the tail.
+        let start = if segment.header.kind == SegmentKind::Log { self.tail.start() } else { (u32::MAX, 0) };
         let bytes = if (number, position) >= start {
             self.tail.slice(number, position).unwrap_or_default()
         } else {

@@ -9,12 +9,19 @@ use std::sync::Arc;
 
 pub const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Stored {
     pub topic: &'static str,
     pub qos: u8,
     pub retain: bool,
     pub payload: Vec<u8>,
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Stored { topic, qos, retain, payload } = self;
+        write!(formatter, "{topic} qos {qos} retain {retain} {} x {:?}", payload.len(), payload.first())
+    }
 }
 
 pub fn options() -> Options {
