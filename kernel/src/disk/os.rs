@@ -70,12 +70,7 @@ impl Disk for OsDisk {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = opened.map_err(|error| failure("create", name, &error))?;
         if reserved > 0 {
-            let set_aside = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, reserved);
-            let result = match set_aside {
-                Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(reserved),
-                other => other.map_err(std::io::Error::from),
-            };
-            if let Err(error) = result {
+            if let Err(error) = set_aside(&file, reserved) {
                 drop(std::fs::remove_file(&path));
                 return Err(failure("reserve", name, &error));
             }
@@ -143,7 +138,19 @@ impl DiskFile for OsFile {
     }
 
     fn truncate(&self, size: u64) -> Result<()> {
-        self.file.set_len(size).map_err(|error| failure("truncate", &self.name, &error))
+        let result = match self.file.metadata() {
+            Ok(metadata) if metadata.len() < size => set_aside(&self.file, size),
+            _ => self.file.set_len(size),
+        };
+        result.map_err(|error| failure("truncate", &self.name, &error))
+    }
+}
+
+/// Gives a file its full length, with the room for it where the file system can do that.
+fn set_aside(file: &File, size: u64) -> std::io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size),
+        other => other.map_err(std::io::Error::from),
     }
 }
 
