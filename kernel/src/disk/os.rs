@@ -139,7 +139,8 @@ impl DiskFile for OsFile {
 
     fn truncate(&self, size: u64) -> Result<()> {
         let result = match self.file.metadata() {
-            Ok(metadata) if metadata.len() < size => set_aside(&self.file, size),
+            // A full disk may refuse the room; what is there can still be read.
+            Ok(metadata) if metadata.len() < size => set_aside(&self.file, size).or_else(|_| self.file.set_len(size)),
             _ => self.file.set_len(size),
         };
         result.map_err(|error| failure("truncate", &self.name, &error))
