@@ -42,12 +42,16 @@ class Retention:
 
     def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
         """Removes what is past retention; `marks` are those of attached sessions, by party."""
-        return self._log.retain(
+        outcome = self._log.retain(
             maximum_age_us=self._config.retention_age_s * 1_000_000,
             maximum_bytes=self._config.retention_bytes,
             cursors=list(self._cursors(marks)),
             now_us=now_us,
         )
+        if outcome["unfinished"]:
+            # What it copied has to be committed first; the next sweep goes on.
+            self._age_at_us = now_us
+        return outcome
 
     def _cursors(self, marks: dict[int, int]) -> Iterator[dict[str, Any]]:
         for session_value, subscriptions_value in self._sessions():
