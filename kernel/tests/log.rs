@@ -32,6 +32,7 @@ enum Step {
     Commit,
     Checkpoint,
     StopAfter(u64),
+    FailSync,
     Crash,
     Reopen,
     Check(usize, u8),
@@ -46,8 +47,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
         1 => (0_u64..12).prop_map(Step::StopAfter),
+        1 => Just(Step::FailSync),
         1 => Just(Step::Crash),
-        1 => Just(Step::Reopen),
+        2 => Just(Step::Reopen),
         3 => (0..FILTERS.len(), any::<u8>()).prop_map(|(filter, from)| Step::Check(filter, from)),
     ]
 }
@@ -205,8 +207,17 @@ fn run(seed: u64, steps: Vec<Step>) {
             }
             Step::Commit => match log.commit() {
                 Ok(_) => model.committed(),
-                Err(error) => assert!(stopped, "{error}"),
+                Err(error) => assert!(stopped || error == Error::Poisoned, "{error}"),
             },
+            Step::FailSync => {
+                // Something has to be synced, or the fault would meet the next opening.
+                let number = log.next_control_number();
+                if log.append_control(5, &[9], b"", Timestamp(now)).is_ok() {
+                    model.controls.push((number, 9, Vec::new()));
+                    disk.fail_next_sync();
+                    assert!(log.commit().is_err());
+                }
+            }
             Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
             Step::StopAfter(writes) => {
                 disk.stop_after(writes);

@@ -50,6 +50,11 @@ impl Segment {
         Segment { header, name, file, index, end, marks: None }
     }
 
+    /// True if it ends in a footer.
+    pub fn is_sealed(&self) -> bool {
+        !matches!(self.index, Indexed::Open(_))
+    }
+
     /// What it holds, in numbers.
     pub fn summary(&self) -> Summary {
         match &self.index {

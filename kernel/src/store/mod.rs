@@ -25,6 +25,7 @@ mod reader;
 mod record;
 mod recovery;
 mod replay;
+mod resync;
 mod retained;
 mod retention;
 mod scan;

@@ -95,6 +95,7 @@ impl Log {
         let checkpoint = log.load_checkpoint(&names, |position| first.is_some_and(|first| first <= position))?;
         recovery.from_checkpoint = checkpoint.is_some();
         log.replay(checkpoint, &mut recovery)?;
+        log.make_durable(checkpoint.unwrap_or_default())?;
         log.ready(now)?;
         Ok((log, recovery))
     }
@@ -512,14 +513,13 @@ impl Log {
         Ok(())
     }
 
-    /// The log is whole: what was found is synced, and the next record has its place.
+    /// The log is whole and synced: the next record gets its place.
     fn ready(&mut self, now: Timestamp) -> Result<()> {
         self.advance(now);
         if let Some(last) = self.archive.segments.last().filter(|last| last.header.kind == SegmentKind::Log) {
             self.head.offset = self.head.offset.max(last.base_offset().0);
             self.head.control = self.head.control.max(last.header.base_control);
             self.head.position = last.log_position(last.end).0;
-            last.file.sync()?;
         } else if let Some(carry) = self.archive.segments.last() {
             self.head.position = self.head.position.max(carry.header.end_position.0);
         }

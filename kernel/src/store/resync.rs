@@ -1,0 +1,52 @@
+//! Making sure of what recovery found: whatever no sync is known to have covered is written and synced again.
+//!
+//! A process that ends, or whose sync failed, leaves bytes that every read sees and the medium may not have. A sync alone
+//! does not bring them there: after a failed one the operating system may hold such pages for clean. So they are
+//! written again first.
+
+use super::archive::Segment;
+use super::encoding::{index, index64, wide};
+use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
+use super::log::Log;
+use super::replay::Pages;
+use crate::error::Result;
+use crate::ids::LogPosition;
+use crate::limits::BLOCK_BYTES;
+
+impl Log {
+    /// Everything up to the log's end is on the medium afterwards. `known` is what a checkpoint stands on; above it, and
+    /// above the last place that a marker vouches for, the bytes are written anew.
+    pub(super) fn make_durable(&self, known: LogPosition) -> Result<()> {
+        for segment in self.archive.segments.iter().rev().filter(|segment| segment.header.kind == SegmentKind::Log) {
+            let base = segment.header.base_position;
+            let pages = Pages::read(segment.file.as_ref(), Some(segment.end), self.archive.salt)?;
+            let vouched = pages.vouched(SEGMENT_HEADER_BYTES, segment.header.base_offset.0);
+            let sure = vouched.unwrap_or_default().max(known);
+            rewrite(segment, sure)?;
+            segment.file.sync()?;
+            if sure > base {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a segment's bytes from the log position `sure` on once more: header, records and footer.
+fn rewrite(segment: &Segment, sure: LogPosition) -> Result<()> {
+    let size = segment.file.size()?.min(u64::from(u32::MAX));
+    let end = if segment.is_sealed() { size } else { u64::from(segment.end).min(size) };
+    let within = sure.0.saturating_sub(segment.header.base_position.0);
+    let mut position = if within == 0 { 0 } else { within.saturating_add(u64::from(SEGMENT_HEADER_BYTES)) };
+    let mut block = vec![0; index(BLOCK_BYTES)];
+    while position < end {
+        let wanted = block.len().min(index64(end.saturating_sub(position)));
+        let count = segment.file.read_at(position, block.get_mut(..wanted).unwrap_or_default())?;
+        if count == 0 {
+            break;
+        }
+        segment.file.write_at(position, block.get(..count).unwrap_or_default())?;
+        position = position.saturating_add(wide(count));
+    }
+    Ok(())
+}
