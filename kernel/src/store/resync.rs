@@ -1,8 +1,8 @@
 //! Making sure of what recovery found: whatever no sync is known to have covered is written and synced again.
 //!
-//! A process that ends, or whose sync failed, leaves bytes that every read sees and the medium may not have. A sync alone
-//! does not bring them there: after a failed one the operating system may hold such pages for clean. So they are
-//! written again first.
+//! A process that ends, or whose sync failed, leaves bytes that every read sees and the medium may not have. A sync
+//! alone does not bring them there: after a failed one the operating system may hold such pages for clean. So they
+//! are written again first.
 
 use super::archive::Segment;
 use super::encoding::{index, index64, wide};
@@ -14,8 +14,8 @@ use crate::ids::LogPosition;
 use crate::limits::BLOCK_BYTES;
 
 impl Log {
-    /// Everything up to the log's end is on the medium afterwards. `known` is what a checkpoint stands on; above it, and
-    /// above the last place that a marker vouches for, the bytes are written anew.
+    /// Everything up to the log's end is on the medium afterwards. `known` is what a checkpoint stands on; above it,
+    /// and above the last place that a marker vouches for, the bytes are written anew.
     pub(super) fn make_durable(&self, known: LogPosition) -> Result<()> {
         for segment in self.archive.segments.iter().rev().filter(|segment| segment.header.kind == SegmentKind::Log) {
             let base = segment.header.base_position;
