@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.macro.machine import ROOT
 from bench.macro.rows import Row
 
-START_SECONDS = 20
+START_SECONDS = 60
 STOP_SECONDS = 15
 LOG_CHARACTERS = 400
 
