@@ -120,7 +120,9 @@ impl Commit {
         }
         // A sealed segment and whatever a checkpoint stands on are synced even where messages are not.
         if self.sync || self.checkpoint.is_some() || !sealed.is_empty() {
-            files.push(&self.marker.0);
+            if !files.last().is_some_and(|file| Arc::ptr_eq(file, &self.marker.0)) {
+                files.push(&self.marker.0);
+            }
             for file in files {
                 file.sync()?;
             }
