@@ -1,16 +1,14 @@
 //! The binding of dispatch.
 
 use crate::error::to_python;
-use crate::flow::{Arrivals, Outgoing, Scans};
+use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
 use crate::store::Log;
 use holdfast_kernel::dispatch as kernel;
 use holdfast_kernel::flow::state::{Owed, Phase, State};
-use holdfast_kernel::flow::{Notice, NoticeKind, Subscription};
+use holdfast_kernel::flow::{Notice, NoticeKind};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use std::sync::Arc;
 
 /// Attached queues with their cursors, windows and what is in flight.
 #[pyclass(module = "holdfast._kernel")]
@@ -172,25 +170,6 @@ pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
         NoticeKind::Refused => "refused",
     };
     (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)
-}
-
-/// Subscriptions from the dicts that the stub describes.
-pub fn subscriptions_of(list: &Bound<'_, PyList>) -> PyResult<Arc<[Subscription]>> {
-    let mut subscriptions = Vec::with_capacity(list.len());
-    for item in list.iter() {
-        let dict = item.downcast_into::<PyDict>()?;
-        let get = |name: &str| dict.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()));
-        subscriptions.push(Subscription {
-            filter: get("topic_filter")?.extract::<Vec<u8>>()?,
-            qos: get("qos")?.extract()?,
-            no_local: get("no_local")?.extract()?,
-            retain_as_published: get("retain_as_published")?.extract()?,
-            identifier: get("identifier")?.extract()?,
-            from: Offset(get("from_offset")?.extract()?),
-            until: Offset(get("until_offset")?.extract()?),
-        });
-    }
-    Ok(subscriptions.into())
 }
 
 #[pyfunction]

@@ -1,8 +1,7 @@
 //! The binding of the log and of the simulated disk.
 
-use crate::dispatch::subscriptions_of;
 use crate::error::to_python;
-use crate::flow::{Arrivals, Scans};
+use crate::flow::{subscriptions_of, Arrivals, Scans};
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
