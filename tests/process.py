@@ -10,8 +10,8 @@ from pathlib import Path
 from holdfast import system
 
 HOST = "127.0.0.1"
-START_WITHIN_S = 20.0
-STOP_WITHIN_S = 20.0
+START_WITHIN_S = 120.0
+STOP_WITHIN_S = 120.0
 ASK_EVERY_S = 0.01
 
 

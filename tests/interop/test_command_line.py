@@ -15,7 +15,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
-WITHIN_S = 20
+WITHIN_S = 120
 LAST_LINE = "messages are kept"
 
 ANY_PORTS = ("--mqtt-port", "0", "--http-port", "0")
