@@ -30,7 +30,7 @@ class Pace:
     """The longest stay, and the longest absence, of those who come and go."""
     again_after_s: float = 0.02
     """How long a client waits after a connection failed."""
-    drained_within_s: float = 60.0
+    drained_within_s: float = 180.0
     """When the faults have stopped, everything has arrived after this time."""
     keep_alive_s: int = 30
 
