@@ -65,6 +65,7 @@ class BrokerProcess:
                 raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1):
                 return
+        self.kill()
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
 
     def stop(self) -> int:
