@@ -92,7 +92,7 @@ fn nothing_is_answered_or_sent_before_it_is_durable() {
     assert_eq!(allotted(&mut dispatch, 1, 1).len(), 1);
 }
 
-// accepts: S0.60 S0.61 S0.62
+// accepts: S0.60 S0.61
 #[test]
 fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
     let mut dispatch = Dispatch::default();

@@ -323,7 +323,7 @@ fn found(offset: u64, qos: u8, terms: Terms) -> Found {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
-    // accepts: S0.53 S0.54 S0.58
+    // accepts: S0.53 S0.58
     #[test]
     fn every_durable_message_arrives_and_qos_2_once(steps in steps()) {
         let mut world = World::new();

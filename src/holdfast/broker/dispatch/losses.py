@@ -62,7 +62,7 @@ class Losses:
         self._merged[key] = loss if known is None else _merge(known, loss)
 
     def write(self, now_us: int) -> None:
-        """Writes what was merged, oldest first, and removes rows beyond the ledger's bound."""
+        """Writes what was merged, oldest first, as many rows as one sweep may."""
         for key in list(self._merged)[:ROWS_PER_SWEEP_MAXIMUM]:
             value = format_loss(self._merged.pop(key))
             self._records.put(Table.LOSSES, self._next.to_bytes(8, "big"), value, now_us)
