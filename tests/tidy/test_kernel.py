@@ -6,7 +6,7 @@ import pytest
 
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
-RUST_LINES_MAXIMUM = {"kernel/src": 10_000, "kernel-py/src": 1_800}
+RUST_LINES_MAXIMUM = {"kernel/src": 11_500, "kernel-py/src": 2_100}
 """Until Pulsar is spoken: lines of code. A comment is never too much (ADR 0007)."""
 
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
