@@ -1,20 +1,16 @@
-"""The table of settings, and how the effective value of each is found.
+"""The table of settings, and the effective value of each.
 
-Owns: which settings exist, their defaults and reasons; the order of sources (default, then file,
-then environment, then command line; a later one wins); what contradicts what. Never: reads a file,
-the environment or the host; those are arguments.
+Owns: which settings exist, their defaults and reasons, which of them a running broker takes over
+(`reloadable`); what contradicts what. Never: reads a file, the environment or the host; those are
+arguments, and `sources` looks into them.
 
 Invariants:
-1. Every key that a file, a `HOLDFAST_` variable or an option names is known, or loading is refused
-   with the key and the place it stands in.
-2. Each effective value knows where it came from.
-3. A `Config` never changes.
+1. Each effective value knows where it came from.
+2. A `Config` never changes; a reload makes another one.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +33,7 @@ from holdfast.core.settings import (
     text,
     texts,
 )
+from holdfast.core.sources import Sources, parse
 
 KIB: Final = 2**10
 MIB: Final = 2**20
@@ -226,12 +223,6 @@ class Effective:
     """Key to place: `default`, `holdfast.toml`, `HOLDFAST_HOST`, `--host`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    written: object
-    place: str
-
-
 def load(
     *,
     file: tuple[str, str] | None = None,
@@ -244,8 +235,8 @@ def load(
     `file` is a name and its TOML text; `options` are those given on the command line, by key.
     `disk_bytes` tells the size of the disk that a directory lies on. Raises `ConfigurationError`.
     """
-    written = _from_file(file) | _from_environment(environment or {}) | _from_options(options or {})
-    values: dict[str, Any] = {key: _parse(SETTINGS[key], value) for key, value in written.items()}
+    written = Sources(SETTINGS).written(file, environment or {}, options or {})
+    values: dict[str, Any] = {key: parse(SETTINGS[key], item) for key, item in written.items()}
     config = Config(**values)
     origins = {key: written[key].place if key in written else "default" for key in SETTINGS}
     if not config.retention_bytes:
@@ -263,77 +254,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _from_file(file: tuple[str, str] | None) -> dict[str, _Value]:
-    if file is None:
-        return {}
-    name, content = file
-    try:
-        table = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{name} is not valid TOML: {error}") from error
-    names = _names()
-    found: dict[str, _Value] = {}
-    for written_key, value in _flatten(table).items():
-        key = names.get(written_key)
-        if key is None:
-            raise ConfigurationError(f'{name}: unknown key "{written_key}"{_nearest(written_key)}')
-        if key in found:
-            raise ConfigurationError(f'{name}: "{written_key}" is a second value of "{key}"')
-        found[key] = _Value(value, name if written_key == key else f"{name} ({written_key})")
-    return found
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, _Value]:
-    own = {row.environment_variable: key for key, row in SETTINGS.items()}
-    found: dict[str, _Value] = {}
-    for key, row in SETTINGS.items():
-        for alias in row.aliases:
-            if alias in environment:
-                found[key] = _Value(environment[alias], alias)
-    for variable in sorted(environment):
-        if not variable.startswith("HOLDFAST_"):
-            continue
-        if variable not in own:
-            nearest = _nearest(variable.removeprefix("HOLDFAST_").lower())
-            raise ConfigurationError(f'environment: unknown variable "{variable}"{nearest}')
-        found[own[variable]] = _Value(environment[variable], variable)
-    return found
-
-
-def _from_options(options: Mapping[str, object]) -> dict[str, _Value]:
-    return {key: _Value(value, SETTINGS[key].option) for key, value in options.items()}
-
-
-def _names() -> dict[str, str]:
-    names = {key: key for key in SETTINGS}
-    for key, row in SETTINGS.items():
-        names |= dict.fromkeys(row.aliases, key)
-    return names
-
-
-def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _nearest(written_key: str) -> str:
-    near = get_close_matches(written_key, list(SETTINGS), n=1)
-    return f' (did you mean "{near[0]}"?)' if near else ""
-
-
-def _parse(row: Setting, value: _Value) -> object:
-    try:
-        return row.kind.parse(value.written)
-    except ValueError as error:
-        sentence = f"{value.place}: {row.key}: expected {row.kind.expects}, but {error}"
-        raise ConfigurationError(sentence) from error
 
 
 def _check(config: Config, origins: Mapping[str, str]) -> None:
