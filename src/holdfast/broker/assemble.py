@@ -16,6 +16,7 @@ from aiohttp.web import AppRunner
 from holdfast import __version__, system
 from holdfast.broker import log_lines
 from holdfast.broker.admin import http
+from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
@@ -34,7 +35,7 @@ from holdfast.broker.store.view import View
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
 from holdfast.core.config import Config
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
 from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
@@ -102,22 +103,24 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     web = None
+    control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        if config.http_port is not None:
-            web = await _serve_http(config, config.http_port, server)
-        _announce(config, server, [] if web is None else web.addresses)
+        web = await _serve_http(config, server)
+        await control_socket.listen(web)
+        _announce(config, server, web.addresses)
         await server.wait_ended()
     except BaseException:
         server.abandon()
         raise
     finally:
+        control_socket.close()
         if web is not None:
             await web.cleanup()
     await server.stop()
 
 
-async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
+async def _serve_http(config: Config, server: Server) -> AppRunner:
     app = http.application(
         data_dir=str(config.data_dir / LOG_DIRECTORY),
         durable_offset=server.durable_offset,
@@ -125,10 +128,14 @@ async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
         statistics=server.statistics,
         retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
-    try:
-        return await http.start(app, config.host, port)
-    except OSError as error:
-        raise refused(config.host, port, error) from error
+    runner = await http.start(app)
+    if config.http_port is not None:
+        try:
+            await http.listen(runner, config.host, config.http_port)
+        except OSError as error:
+            await runner.cleanup()
+            raise refused(config.host, config.http_port, error) from error
+    return runner
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
