@@ -16,6 +16,7 @@ from aiohttp.web import AppRunner
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
 from holdfast.broker.admin import http
+from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
@@ -36,7 +37,7 @@ from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
 from holdfast.core.config import Config
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
 from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
@@ -112,11 +113,12 @@ async def _serve(config: Config, read: Callable[[], Config]) -> None:
 
     signals.listen(stop=server.request_stop, reload=on_hangup)
     web = None
+    control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        if config.http_port is not None:
-            web = await _serve_http(config, config.http_port, server)
-        _announce(config, server, [] if web is None else web.addresses)
+        web = await _serve_http(config, server)
+        await control_socket.listen(web)
+        _announce(config, server, web.addresses)
         supervisor.ready()
         await server.wait_ended()
         supervisor.stopping()
@@ -126,6 +128,7 @@ async def _serve(config: Config, read: Callable[[], Config]) -> None:
         raise
     finally:
         supervisor.close()
+        control_socket.close()
         if web is not None:
             await web.cleanup()
     await server.stop()
@@ -140,7 +143,7 @@ def _end_within(seconds: int) -> Timer:
     return system.end_process_within(seconds, EXIT_UNFINISHED, words)
 
 
-async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
+async def _serve_http(config: Config, server: Server) -> AppRunner:
     app = http.application(
         data_dir=str(config.data_dir / LOG_DIRECTORY),
         durable_offset=server.durable_offset,
@@ -148,10 +151,14 @@ async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
         statistics=server.statistics,
         retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
-    try:
-        return await http.start(app, config.host, port)
-    except OSError as error:
-        raise refused(config.host, port, error) from error
+    runner = await http.start(app)
+    if config.http_port is not None:
+        try:
+            await http.listen(runner, config.host, config.http_port)
+        except OSError as error:
+            await runner.cleanup()
+            raise refused(config.host, config.http_port, error) from error
+    return runner
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
