@@ -15,7 +15,7 @@ from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
-from holdfast.broker.admin import http
+from holdfast.broker.admin import http, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.losses import Losses
@@ -116,7 +116,7 @@ async def _serve(config: Config, read: Callable[[], Config]) -> None:
     control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        web = await _serve_http(config, server)
+        web = await _serve_http(config, server, reload)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
         supervisor.ready()
@@ -143,14 +143,15 @@ def _end_within(seconds: int) -> Timer:
     return system.end_process_within(seconds, EXIT_UNFINISHED, words)
 
 
-async def _serve_http(config: Config, server: Server) -> AppRunner:
+async def _serve_http(config: Config, server: Server, reload: Reload) -> AppRunner:
     app = http.application(
         data_dir=str(config.data_dir / LOG_DIRECTORY),
         durable_offset=server.durable_offset,
         ready=server.ready,
         statistics=server.statistics,
-        retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
+        retention=server.retention,
     )
+    reloading.add_to(app, reload.run)
     runner = await http.start(app)
     if config.http_port is not None:
         try:
