@@ -30,6 +30,7 @@ class BrokerProcess:
         """`settings` are those of the configuration, by their names; HTTP is off by default.
         `arguments` are further ones of the command line."""
         self._arguments = arguments
+        self.program = [str(Path(sys.executable).with_name("holdfast"))]
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
@@ -47,7 +48,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts it and does not wait."""
         command = [
-            str(Path(sys.executable).with_name("holdfast")),
+            *self.program,
             "serve",
             *("--data-dir", str(self.data_directory)),
             *("--host", HOST),
