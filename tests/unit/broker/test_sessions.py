@@ -3,12 +3,14 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.core.config import Config
+from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending
 from tests.unit.broker.test_turn_calls import NOW_US, StillWorld
@@ -31,11 +33,26 @@ OPENING = Opening(
 )
 
 
+class SlowDisk(StillWorld):
+    """A world in which nothing is durable before the test says so."""
+
+    def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
+        return Log.open(
+            str(config.data_dir),
+            segment_bytes=config.segment_bytes,
+            cache_bytes=config.cache_bytes,
+            reserve_bytes=config.reserve_bytes,
+            durability="os",
+            seed=7,
+            now_us=NOW_US,
+        )
+
+
 class Bench:
     """Sessions of a broker whose disk takes what it has when the test says so."""
 
     def __init__(self, directory: Path) -> None:
-        self.world = StillWorld()
+        self.world = SlowDisk()
         self.server = assemble(Config(data_dir=directory, retention_bytes=2**30), self.world)
 
     @property
@@ -44,7 +61,8 @@ class Bench:
 
     def commit(self) -> None:
         """All that was put is durable, and the view may have it."""
-        self.world.commits_made.commit()
+        while self.world.commits_made._log.commit():
+            pass
 
     def pass_by(self, opening: Opening, connection: int, now_us: int = NOW_US) -> None:
         """A client comes and goes."""
