@@ -18,6 +18,7 @@ from holdfast.broker import log_lines
 from holdfast.broker.admin import http
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
+from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
@@ -62,7 +63,8 @@ def assemble(config: Config, world: World) -> Server:
     commits = world.commits(kernel.log, schedule.committed)
 
     losses = Losses(records)
-    wills = Wills(kernel, counts)
+    loopback = Loopback(kernel, counts)
+    wills = Wills(loopback, counts)
     sessions = Sessions(config, kernel, records, losses, wills)
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
@@ -77,6 +79,7 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
+        loopback=loopback,
         wills=wills,
         losses=losses,
         commits=commits,

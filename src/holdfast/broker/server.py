@@ -131,7 +131,7 @@ class Server:
         self._turn.stages_in_order(now_us)
         stages.commits.stop()
         # The Wills of those who have just gone; each round makes room for the next.
-        while stages.wills.waiting():
+        while stages.loopback.waiting():
             stages.kernel.log.commit()
             self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)

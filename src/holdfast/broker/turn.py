@@ -12,15 +12,17 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
-from holdfast.broker.dispatch.wills import LOOPBACK, Wills
+from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.commit_times import CommitTimes
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
@@ -37,6 +39,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    loopback: Loopback
     wills: Wills
     losses: Losses
     commits: Commits
@@ -53,6 +56,11 @@ class Turn:
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.publishes = 0
+        """PUBLISH packets decoded, and what follows likewise."""
+        self.acknowledgements = 0
+        self.control_packets = 0
+        self.commit_times = CommitTimes()
         schedule.turn = self.run
 
     def run(self) -> None:
@@ -71,10 +79,13 @@ class Turn:
         if self._schedule.commit_ended:
             self._schedule.commit_ended = False
             stages.commits.collect()
+            self.commit_times.ended(now_us)
         stages.admission.durable(kernel.log.durable_position(), now_us)
-        stages.wills.feed(now_us)
+        stages.loopback.feed(now_us)
 
         control_packets = kernel.inbox.decode(arrivals)
+        self.publishes += arrivals.publishes
+        self.acknowledgements += arrivals.acknowledgements
         kernel.routes.route(arrivals)
         kernel.log.append(arrivals, self._store_all, now_us)
         kernel.inbox.settle(arrivals)
@@ -82,6 +93,7 @@ class Turn:
         kernel.dispatch.admit(arrivals, kernel.log.end_position())
         stages.wills.appended(stages.sessions.will_appended, now_us)
         if control_packets:
+            self.control_packets += len(control_packets)
             stages.control_packets.take(control_packets, now_us)
 
         durable_offset = kernel.log.durable_offset()
@@ -93,18 +105,18 @@ class Turn:
         kernel.dispatch.allot(outgoing, now_us)
         kernel.dispatch.remember(kernel.log, now_us)
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
-        stages.connections.write(kernel.outboxes.take())
+        leaving = kernel.outboxes.take()
+        stages.loopback.take_answers(leaving)
+        stages.connections.write(leaving)
 
         self._exceptions(now_us)
-        self._next_turn()
+        self._next_turn(now_us)
 
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
         kernel, stages = self._stages.kernel, self._stages
         for connection, count in kernel.dispatch.answered():
             kernel.inbox.settled(connection, count)
-            if connection == LOOPBACK:
-                stages.wills.answered(count)
         for connection, packet_identifier in kernel.outboxes.refused():
             kernel.dispatch.refuse(connection, packet_identifier)
         for connection, reason_code in kernel.dispatch.refused():
@@ -114,12 +126,13 @@ class Turn:
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)
 
-    def _next_turn(self) -> None:
+    def _next_turn(self, now_us: int) -> None:
         """Wakes the committer if somebody waits for the disk, and asks for another turn if a stage
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
         if kernel.dispatch.awaits_commit() or stages.admission.waits():
             stages.commits.wake()
-        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.wills.waiting():
+            self.commit_times.asked(now_us)
+        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.loopback.waiting():
             self._schedule.soon()

@@ -17,9 +17,10 @@ Flow: admission -> open -> (durable) -> attach -> ... -> close.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from holdfast.broker.dispatch.loopback import LOOPBACK_PARTY
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.queues import Cut, cut_to_limit, queue_at_rest
-from holdfast.broker.dispatch.wills import LOOPBACK_PARTY, DueWill, Wills
+from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
