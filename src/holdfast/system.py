@@ -42,6 +42,22 @@ def disk_bytes(directory: Path) -> int:
     return shutil.disk_usage(_nearest_existing(directory)).total
 
 
+def disk_free_bytes(directory: Path) -> int:
+    """What this user may still write to the disk on which `directory` lies."""
+    return shutil.disk_usage(_nearest_existing(directory)).free
+
+
+def cpu_s() -> float:
+    """The processor time that this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def open_files_limit() -> int:
+    """How many files and sockets this process may have open now."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_open_files_limit() -> int:
     """Let this process open as many files as it is allowed to; returns that number."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

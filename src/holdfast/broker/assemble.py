@@ -9,14 +9,16 @@ import logging
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines
-from holdfast.broker.admin import http
+from holdfast.broker.admin import http, interface
 from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.watch import Watch
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -36,7 +38,7 @@ from holdfast.broker.store.view import View
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
 from holdfast.core.config import Config
-from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
+from holdfast.core.layout import CONTROL_SOCKET
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
 from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
@@ -90,18 +92,19 @@ def assemble(config: Config, world: World) -> Server:
     return Server(config, world, stages, records, schedule, counts)
 
 
-def run(config: Config) -> int:
+def run(config: Config, origins: Mapping[str, str]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code. Raises `OperatingError`, and what the
     log raises, if it cannot start or cannot go on."""
-    log_lines.begin(config.log_level)
+    log_lines.begin(config.log_level, config.log_lines_maximum)
     system.raise_open_files_limit()
     with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, origins))
     return 0
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, origins: Mapping[str, str]) -> None:
     server = assemble(config, RealWorld())
+    watch = _watch(server)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
@@ -109,7 +112,7 @@ async def _serve(config: Config) -> None:
     control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        web = await _serve_http(config, server)
+        web = await _serve_http(config, server, watch, origins)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
         await server.wait_ended()
@@ -123,15 +126,23 @@ async def _serve(config: Config) -> None:
     await server.stop()
 
 
-async def _serve_http(config: Config, server: Server) -> AppRunner:
-    app = http.application(
-        data_dir=str(config.data_dir / LOG_DIRECTORY),
-        durable_offset=server.durable_offset,
-        ready=server.ready,
-        statistics=server.statistics,
-        retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
-    )
-    runner = await http.start(app)
+async def _serve_http(
+    config: Config, server: Server, watch: Watch, origins: Mapping[str, str]
+) -> AppRunner:
+    found: list[AppRunner] = []
+
+    def listeners() -> list[tuple[str, str]]:
+        web = [address for runner in found for address in runner.addresses]
+        return [
+            *(("mqtt", f"{host}:{port}") for host, port in server.addresses()),
+            *(("http", f"{host}:{port}") for host, port, *_ in web),
+        ]
+
+    view_path = RealWorld().view_path(config)
+    operations = interface.operations(server, watch, view_path, listeners, origins)
+    protection = Protection(config.host, metrics_public=config.metrics_public)
+    runner = await http.start(http.application(operations, protection))
+    found.append(runner)
     if config.http_port is not None:
         try:
             await http.listen(runner, config.host, config.http_port)
@@ -139,6 +150,13 @@ async def _serve_http(config: Config, server: Server) -> AppRunner:
             await runner.cleanup()
             raise refused(config.host, config.http_port, error) from error
     return runner
+
+
+def _watch(server: Server) -> Watch:
+    stages = server.stages
+    watch = Watch(stages.kernel, stages.sessions, stages.connections, server.counts)
+    server.sweep.observers.append(watch.look)
+    return watch
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

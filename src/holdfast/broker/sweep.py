@@ -6,6 +6,7 @@ is the unit of every interval in MQTT.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
@@ -42,6 +43,10 @@ class Sweep:
         self._now_us = world.now_us
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
+        self.segments_removed = 0
+        self.records_carried = 0
+        self.observers: list[Callable[[int], None]] = []
+        """Called at the end of each sweep, with the time."""
 
     def start(self) -> None:
         """Sweeps every second from now on."""
@@ -70,6 +75,8 @@ class Sweep:
         # Acknowledgement progress that nobody waits for is a second old at most.
         self._stages.commits.wake()
         self._schedule.soon()
+        for observe in self.observers:
+            observe(now_us)
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing
@@ -106,6 +113,8 @@ class Sweep:
             # What must be kept has to be copied first, and there is no room for that yet.
             log.warning("retention waits for room on the disk")
             return
+        self.segments_removed += outcome["removed"]
+        self.records_carried += outcome["carried"]
         if outcome["removed"]:
             fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
             log.info("segments removed", extra={"fields": fields})

@@ -24,4 +24,4 @@ def run(options: argparse.Namespace) -> int:
     # Imported here, since the other commands need neither the event loop nor the kernel's writer.
     from holdfast.broker import assemble
 
-    return assemble.run(settings.config)
+    return assemble.run(settings.config, settings.origins)

@@ -14,6 +14,7 @@ Invariants:
 Flow: admission -> open -> (durable) -> attach -> ... -> close.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,8 @@ from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, rest
 from holdfast.protocols.mqtt.subscribe import without_past
 from holdfast.protocols.mqtt.will import Ending, plan_will
+
+log = logging.getLogger(__name__)
 
 PARTY_BLOCK = 1_024
 """Party numbers set aside by one control record, so that a new session costs one record, not
@@ -98,6 +101,8 @@ class Sessions:
         self._next_party = int(records.get(Table.COUNTERS, PARTY_COUNTER) or b"1")
         self._party_block_end = self._next_party
         self._transient_parties = _transient_parties()
+        self.expired = 0
+        """How many sessions have been cleared away because their time was over."""
 
     def of(self, connection: int) -> Attached | None:
         """The session that a connection holds."""
@@ -251,13 +256,25 @@ class Sessions:
         for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
             self._publish_if_due(parse_session(value), now_us)
         for value in view.expired(now_us, SWEEP_SESSIONS_MAXIMUM):
-            self.end(parse_session(value), now_us)
+            session = parse_session(value)
+            self.end(session, now_us)
+            self.expired += 1
+            fields = {"client_identifier": session.client_identifier}
+            log.info("session expired", extra={"fields": fields})
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off its session's record, unless that has changed."""
         known = self._known(client_identifier)
         if known is not None and known.will_due_at_us == due_at_us:
             self._put(replace(known, will=None, will_due_at_us=None), now_us)
+
+    def attached(self, client_identifier: str) -> Attached | None:
+        """The session of a client that is connected."""
+        return self._by_client.get(client_identifier)
+
+    def recorded(self, client_identifier: str) -> Session | None:
+        """The session of a client as it is on record; none if it ends with its connection."""
+        return self._known(client_identifier)
 
     def all_attached(self) -> list[Attached]:
         """Every attached session."""

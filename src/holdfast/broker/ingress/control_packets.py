@@ -8,6 +8,7 @@ of one client take effect in the order in which they were sent.
 Flow: Inbox.decode -> here -> admission, sessions, answers.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -23,9 +24,11 @@ from holdfast.broker.store.durability import Answers
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
+
+log = logging.getLogger(__name__)
 
 
 class ControlPackets:
@@ -49,6 +52,7 @@ class ControlPackets:
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
+        self._counts = counts
         self._inbox = kernel.inbox
         self._log = kernel.log
 
@@ -100,6 +104,20 @@ class ControlPackets:
         data = encode_packet("suback", answer, protocol_version=version)
         self._answers.answer(attached.connection, data, position)
         self._retained.send(queue, outcome.retained)
+        self._note_refused(attached, fields["subscriptions"], outcome.reason_codes)
+
+    def _note_refused(
+        self, attached: Attached, asked: Iterable[dict[str, Any]], reason_codes: Iterable[int]
+    ) -> None:
+        for subscription, reason_code in zip(asked, reason_codes, strict=True):
+            if reason_code >= ReasonCode.UNSPECIFIED_ERROR:
+                self._counts[f"subscriptions_refused_{reason_code:#04x}"] += 1
+                told = {
+                    "client_identifier": attached.session.client_identifier,
+                    "topic_filter": subscription["topic_filter"],
+                    "reason": reason_name(reason_code),
+                }
+                log.info("subscription refused", extra={"fields": told})
 
     def _unsubscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
         version = attached.opening.protocol_version
@@ -129,7 +147,9 @@ class ControlPackets:
         self._sessions.keep_for(attached, expiry_s)
         # Anything but a normal end leaves the Will standing [MQTT-3.14.4-3].
         normal = fields["reason_code"] == ReasonCode.SUCCESS
-        self._closing.end(connection, Ending.NORMAL if normal else Ending.ABNORMAL, now_us)
+        reason = "client_disconnected" if normal else f"client_{fields['reason_code']:#04x}"
+        ending = Ending.NORMAL if normal else Ending.ABNORMAL
+        self._closing.end(connection, ending, now_us, reason)
 
     def _fault(self, connection: Connection, fields: dict[str, Any], now_us: int) -> None:
         reason_code = fields["reason_code"]

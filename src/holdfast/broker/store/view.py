@@ -122,6 +122,10 @@ class View:
         """How many sessions are recorded."""
         return self._one("SELECT count(*) FROM sessions")
 
+    def connected_count(self) -> int:
+        """How many sessions are recorded as connected."""
+        return self._one("SELECT count(*) FROM sessions WHERE connected")
+
     def connected(self, after: bytes, limit: int) -> list[bytes]:
         """Sessions (their values) that are recorded as connected, in the order of their keys."""
         return self._values(
