@@ -18,6 +18,8 @@ from holdfast.broker import log_lines
 from holdfast.broker.admin import http, interface
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.snapshot import take
+from holdfast.broker.admin.system_values import SystemValues
 from holdfast.broker.admin.watch import Watch
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.loopback import Loopback
@@ -29,6 +31,7 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.listener import refused
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
@@ -68,11 +71,12 @@ def assemble(config: Config, world: World) -> Server:
     loopback = Loopback(kernel, counts)
     wills = Wills(loopback, counts)
     sessions = Sessions(config, kernel, records, losses, wills)
+    system_topics = SystemTopics()
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
     admission = Admission(offer, world, kernel, connections, closing, sessions, counts)
     control_packets = ControlPackets(
-        offer, kernel, connections, admission, closing, sessions, counts
+        offer, kernel, connections, admission, closing, sessions, counts, system_topics
     )
     stages = Stages(
         kernel=kernel,
@@ -82,6 +86,7 @@ def assemble(config: Config, world: World) -> Server:
         closing=closing,
         sessions=sessions,
         loopback=loopback,
+        system_topics=system_topics,
         wills=wills,
         losses=losses,
         commits=commits,
@@ -104,7 +109,7 @@ def run(config: Config, origins: Mapping[str, str]) -> int:
 
 async def _serve(config: Config, origins: Mapping[str, str]) -> None:
     server = assemble(config, RealWorld())
-    watch = _watch(server)
+    watch = _observe(server)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
@@ -152,10 +157,20 @@ async def _serve_http(
     return runner
 
 
-def _watch(server: Server) -> Watch:
+def _observe(server: Server) -> Watch:
     stages = server.stages
     watch = Watch(stages.kernel, stages.sessions, stages.connections, server.counts)
     server.sweep.observers.append(watch.look)
+    interval_s = server.config.sys_interval_s
+    if interval_s:
+        values = SystemValues(
+            stages.system_topics,
+            stages.loopback,
+            stages.kernel,
+            lambda: take(server, watch),
+            interval_s,
+        )
+        server.sweep.observers.append(values.tick)
     return watch
 
 

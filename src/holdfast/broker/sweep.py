@@ -74,9 +74,9 @@ class Sweep:
         self._store(now_us)
         # Acknowledgement progress that nobody waits for is a second old at most.
         self._stages.commits.wake()
-        self._schedule.soon()
         for observe in self.observers:
             observe(now_us)
+        self._schedule.soon()
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing

@@ -20,6 +20,7 @@ from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.commit_times import CommitTimes
@@ -40,6 +41,7 @@ class Stages:
     closing: Closing
     sessions: Sessions
     loopback: Loopback
+    system_topics: SystemTopics
     wills: Wills
     losses: Losses
     commits: Commits

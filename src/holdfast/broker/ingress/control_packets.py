@@ -19,6 +19,7 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
 from holdfast.kernel import Packet, encode_packet
@@ -43,6 +44,7 @@ class ControlPackets:
         closing: Closing,
         sessions: Sessions,
         counts: Counter[str],
+        system_topics: SystemTopics,
     ) -> None:
         self._offer = offer
         self._connections = connections
@@ -52,6 +54,7 @@ class ControlPackets:
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
+        self._system_topics = system_topics
         self._counts = counts
         self._inbox = kernel.inbox
         self._log = kernel.log
@@ -102,6 +105,11 @@ class ControlPackets:
             "properties": {},
         }
         data = encode_packet("suback", answer, protocol_version=version)
+        data += self._system_topics.retained(
+            outcome.retained,
+            protocol_version=version,
+            packet_bytes=attached.opening.maximum_packet_size_bytes,
+        )
         self._answers.answer(attached.connection, data, position)
         self._retained.send(queue, outcome.retained)
         self._note_refused(attached, fields["subscriptions"], outcome.reason_codes)
