@@ -76,6 +76,11 @@ def begin(level: str, lines_maximum: int) -> None:
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
 
 
+def set_level(level: str) -> None:
+    """Logs what is at least this severe from here on."""
+    logging.getLogger().setLevel(level.upper())
+
+
 def _quoted(value: object) -> str:
     text = str(value)
     if len(text) > FIELD_CHARACTERS_MAXIMUM:

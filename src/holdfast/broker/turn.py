@@ -12,6 +12,7 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
@@ -40,6 +41,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    groups: Groups
     loopback: Loopback
     system_topics: SystemTopics
     wills: Wills
@@ -53,7 +55,6 @@ class Turn:
     def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
         self._stages = stages
         self._schedule = schedule
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
         self._now_us = world.now_us
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
@@ -63,7 +64,12 @@ class Turn:
         self.acknowledgements = 0
         self.control_packets = 0
         self.commit_times = CommitTimes()
+        self.reconfigure(config)
         schedule.turn = self.run
+
+    def reconfigure(self, config: Config) -> None:
+        """Stores what these settings ask for from now on."""
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
@@ -85,7 +91,7 @@ class Turn:
         stages.admission.durable(kernel.log.durable_position(), now_us)
         stages.loopback.feed(now_us)
 
-        control_packets = kernel.inbox.decode(arrivals)
+        control_packets = kernel.inbox.decode(arrivals, now_us)
         self.publishes += arrivals.publishes
         self.acknowledgements += arrivals.acknowledgements
         kernel.routes.route(arrivals)
@@ -119,6 +125,8 @@ class Turn:
         kernel, stages = self._stages.kernel, self._stages
         for connection, count in kernel.dispatch.answered():
             kernel.inbox.settled(connection, count)
+        for connection, count in kernel.routes.denied():
+            stages.closing.denied(connection, count)
         for connection, packet_identifier in kernel.outboxes.refused():
             kernel.dispatch.refuse(connection, packet_identifier)
         for connection, reason_code in kernel.dispatch.refused():
@@ -138,3 +146,6 @@ class Turn:
             self.commit_times.asked(now_us)
         if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.loopback.waiting():
             self._schedule.soon()
+        next_at_us = kernel.inbox.next_at_us()
+        if next_at_us is not None:
+            self._schedule.later(max(next_at_us - now_us, 0) / 1_000_000)

@@ -183,7 +183,7 @@ class SessionsView:
         client_identifier = session.client_identifier
         if attached is not None:
             self._expel(attached)
-        recorded = self._sessions.recorded(client_identifier)
+        recorded = self._sessions.on_record(client_identifier)
         if recorded is not None:
             self._sessions.end(recorded, self._server.now_us())
             self._server.ask_turn()
@@ -200,7 +200,7 @@ class SessionsView:
     def _find(self, asked: Asked) -> tuple[Session, Attached | None]:
         client_identifier = asked.path["client_identifier"]
         attached = self._sessions.attached(client_identifier)
-        session = self._sessions.recorded(client_identifier) if attached is None else None
+        session = self._sessions.on_record(client_identifier) if attached is None else None
         if attached is None and session is None:
             sentence = f"no session has the client identifier {client_identifier!r}"
             raise ProblemError(404, "no_such_session", sentence)

@@ -22,6 +22,7 @@ class Snapshot:
     """Messages lost, by reason."""
     dispatch: Mapping[str, int]
     egress: Mapping[str, int]
+    routes: Mapping[str, int]
     log: Mapping[str, int]
     accepted: Mapping[tuple[str, int], int]
     """Connections that have a session, by transport and protocol version."""
@@ -31,6 +32,7 @@ class Snapshot:
     sessions_recorded_attached: int
     sessions_expired: int
     subscriptions: int
+    groups: int
     publishes_received: int
     acknowledgements_received: int
     control_packets_received: int
@@ -74,14 +76,16 @@ def take(server: Server, watch: Watch) -> Snapshot:
         losses=dict(stages.losses.by_reason),
         dispatch=kernel.dispatch.counters(),
         egress=kernel.outboxes.counters(),
+        routes=kernel.routes.counters(),
         log=kernel.log.statistics(),
         accepted=dict(stages.connections.accepted),
         connections=len(stages.connections),
         sessions_attached=stages.sessions.count(),
-        sessions_recorded=view.session_count(),
+        sessions_recorded=stages.sessions.recorded(),
         sessions_recorded_attached=view.connected_count(),
         sessions_expired=stages.sessions.expired,
         subscriptions=len(kernel.routes),
+        groups=len(stages.groups),
         publishes_received=turn.publishes - stages.loopback.published,
         acknowledgements_received=turn.acknowledgements,
         control_packets_received=turn.control_packets,
@@ -93,7 +97,8 @@ def take(server: Server, watch: Watch) -> Snapshot:
         end_offset=kernel.log.end_offset(),
         durable_offset=kernel.log.durable_offset(),
         retained=kernel.log.retained_count(),
-        loss_rows=view.loss_count(),
+        # Rows go in the order in which they came, so that none between has to be counted.
+        loss_rows=view.last_loss() - view.first_loss() + 1 if view.first_loss() else 0,
         segments_removed=sweep.segments_removed,
         records_carried=sweep.records_carried,
         turns=turn.count,

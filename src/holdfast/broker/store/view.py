@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -40,12 +40,16 @@ CREATE TABLE losses (
 CREATE TABLE counters (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE groups (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
     Table.SUBSCRIPTIONS: "subscriptions",
     Table.LOSSES: "losses",
     Table.COUNTERS: "counters",
+    Table.GROUPS: "groups",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
@@ -112,6 +116,20 @@ class View:
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
 
+    def groups(self) -> list[bytes]:
+        """Every group of a shared subscription."""
+        return self._values("SELECT value FROM groups")
+
+    def sharing_sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """The value of each session that subscribes to a group, and that of its subscriptions."""
+        query = (
+            "SELECT sessions.value, subscriptions.value"
+            " FROM sessions JOIN subscriptions USING (key)"
+            """ WHERE subscriptions.value LIKE '%"$share/%'"""
+        )
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
     def client_of(self, party: int) -> str:
         """The client identifier of a party; empty if it has no session."""
         query = "SELECT key FROM sessions WHERE party = ?"
@@ -160,6 +178,11 @@ class View:
             "SELECT key, value FROM losses ORDER BY key LIMIT ?", (limit,)
         )
         return [(key, value.encode()) for key, value in rows]
+
+    def first_loss(self) -> int:
+        """The lowest number a row of the loss ledger has; 0 if there is none."""
+        key = self._database.execute("SELECT min(key) FROM losses").fetchone()[0]
+        return 0 if key is None else int.from_bytes(key, "big")
 
     def last_loss(self) -> int:
         """The highest number a row of the loss ledger has; 0 if there is none."""
