@@ -167,6 +167,8 @@ METRICS: Final = (
            lambda seen: seen.sessions_expired),
     Metric("holdfast_subscriptions", "gauge", "Subscriptions of connected sessions.",
            lambda seen: seen.subscriptions),
+    Metric("holdfast_shared_groups", "gauge", "Groups of shared subscriptions.",
+           lambda seen: seen.groups),
     Metric("holdfast_subscriptions_refused", "counter",
            "Topic filters that were refused, by the reason that SUBACK gives.",
            _by_reason(SUBSCRIPTIONS_REFUSED), ("reason",)),
@@ -183,6 +185,12 @@ METRICS: Final = (
     Metric("holdfast_publishes_refused", "counter",
            "Times that messages of a client were refused, once a client and turn, by reason.",
            _by_reason(PUBLISHES_REFUSED), ("reason",)),
+    Metric("holdfast_publishes_denied", "counter",
+           "Messages to topics that their publisher may not publish to.",
+           lambda seen: seen.routes["publishes_denied"]),
+    Metric("holdfast_topics_withheld", "counter",
+           "Topics kept from a queue that subscribes to them but may not receive them; each counts"
+           " when it is looked up.", lambda seen: seen.routes["topics_withheld"]),
     Metric("holdfast_own_publishes", "counter",
            "Messages that the broker has published: Wills, $SYS, administrators'.",
            lambda seen: seen.published_by_broker),
@@ -296,6 +304,7 @@ def values(seen: Snapshot) -> dict[str, float]:
                 f'{name}="{word}"' for name, word in zip(metric.labels, labels, strict=True)
             )
             found[f"{metric.name}{{{told}}}" if told else metric.name] = value
+    found["holdfast_commit_seconds_sum"] = seen.commit_sum_s
     return found
 
 

@@ -27,8 +27,9 @@ from holdfast.broker.dispatch.queues import queue_at_rest
 from holdfast.broker.dispatch.sessions import Attached, is_durable
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
+from holdfast.kernel import describe_state
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.session import Session, Subscription
+from holdfast.protocols.mqtt.session import Session, Subscription, own_of
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ DETAIL: Schema = {
             "description": "Matching messages from the mark on: waiting and in flight.",
         },
         "in_flight": {
-            "type": ["integer", "null"],
-            "description": "Sent and not acknowledged; null while the session is at rest.",
+            "type": "integer",
+            "description": "Sent and not acknowledged; at rest: to be sent again first.",
         },
         "mark": {"type": "integer", "description": "Everything below it is acknowledged."},
         "subscriptions": {"type": "array", "items": SUBSCRIPTION},
@@ -158,8 +159,11 @@ class SessionsView:
         if attached is not None and attached.queue is not None:
             mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
         else:
-            mark, in_flight = queue_at_rest(log, session, subscriptions).mark, None
-        tables = [item.table() for item in subscriptions]
+            queue = queue_at_rest(log, session, subscriptions)
+            mark = queue.mark
+            in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
+        # What a group has is the group's.
+        tables = [item.table() for item in own_of(subscriptions)]
         end = log.durable_offset()
         return self._row(session) | {
             "queue_messages": log.count(tables, session.party, mark, end) if tables else 0,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.stages import KernelStages
+from holdfast.protocols.mqtt.session import own_of
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Watch:
         end = self._log.durable_offset()
         if mark >= end:
             return 0
-        tables = [item.table() for item in attached.subscriptions]
+        tables = [item.table() for item in own_of(attached.subscriptions)]
         if not tables:
             return 0
         party = attached.session.party
