@@ -40,6 +40,7 @@ from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.store.view import View
 from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.turn import Stages
@@ -72,6 +73,7 @@ def assemble(config: Config, world: World) -> Server:
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
 
+    promises = Promises(schedule.soon)
     losses = Losses(records)
     loopback = Loopback(kernel, counts)
     wills = Wills(loopback, counts)
@@ -97,6 +99,7 @@ def assemble(config: Config, world: World) -> Server:
         system_topics=system_topics,
         wills=wills,
         losses=losses,
+        promises=promises,
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())

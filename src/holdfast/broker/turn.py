@@ -25,6 +25,7 @@ from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.commit_times import CommitTimes
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
@@ -46,6 +47,7 @@ class Stages:
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
+    promises: Promises
     commits: Commits
 
 
@@ -89,6 +91,7 @@ class Turn:
             stages.commits.collect()
             self.commit_times.ended(now_us)
         stages.admission.durable(kernel.log.durable_position(), now_us)
+        stages.promises.durable(kernel.log.durable_position())
         stages.loopback.feed(now_us)
 
         control_packets = kernel.inbox.decode(arrivals, now_us)
@@ -141,7 +144,8 @@ class Turn:
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
-        if kernel.dispatch.awaits_commit() or stages.admission.waits():
+        promised = stages.admission.waits() or stages.promises.waits()
+        if promised or kernel.dispatch.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
         if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.loopback.waiting():

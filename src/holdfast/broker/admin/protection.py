@@ -31,8 +31,8 @@ class Administrators(Protocol):
     def required(self) -> bool:
         """True once any are set up."""
 
-    async def check_administrator(self, user_name: str, password: str) -> bool:
-        """True if these are an administrator's."""
+    async def check_administrator(self, user_name: str, password: str, peer: str) -> bool:
+        """True if these are an administrator's; `peer` is who asks."""
 
 
 class Protection:
@@ -58,7 +58,8 @@ class Protection:
         administrators = self._administrators
         if administrators is not None and administrators.required:
             given = _basic(request.headers.get("Authorization", ""))
-            if given is None or not await administrators.check_administrator(*given):
+            peer = request.remote or "unknown"
+            if given is None or not await administrators.check_administrator(*given, peer):
                 detail = "an administrator's user name and password are needed (HTTP Basic)"
                 raise ProblemError(401, "unauthorized", detail)
         elif not self._is_loopback:

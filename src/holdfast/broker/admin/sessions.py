@@ -182,7 +182,7 @@ class SessionsView:
         return {"client_identifier": session.client_identifier, "done": "disconnected"}
 
     async def remove(self, asked: Asked) -> dict[str, Any]:
-        """Ends the connection, and removes the session."""
+        """Ends the connection, and removes the session; it is gone for good when answered."""
         session, attached = self._find(asked)
         client_identifier = session.client_identifier
         if attached is not None:
@@ -190,7 +190,8 @@ class SessionsView:
         recorded = self._sessions.on_record(client_identifier)
         if recorded is not None:
             self._sessions.end(recorded, self._server.now_us())
-            self._server.ask_turn()
+            stages = self._server.stages
+            await stages.promises.wait_durable(stages.kernel.log.end_position())
         log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
         return {"client_identifier": client_identifier, "done": "removed"}
 
