@@ -154,3 +154,4 @@ target/bench-peers/.installed: requirements-bench.lock
 docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.limits_page --write
 	$(BIN)/python -m tests.tidy.settings_page --write
+	$(BIN)/python -m tests.tidy.metrics_page --write

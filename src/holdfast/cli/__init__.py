@@ -1,4 +1,4 @@
-"""The command line: `holdfast serve`, `holdfast config show`, `holdfast log`.
+"""The command line: `holdfast serve`, and commands that look at its files or ask it.
 
 Owns: what an operator types and reads. Never: decides anything about messages; it finds the
 settings, calls one part, and says in one sentence what went wrong.
@@ -18,8 +18,12 @@ from holdfast.cli import (
     backup_command,
     config_command,
     log_command,
+    losses_command,
     reload_command,
+    retained_command,
     serve_command,
+    session_command,
+    top_command,
 )
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
@@ -66,4 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     config_command.add_to(commands)
     log_command.add_to(commands)
     backup_command.add_to(commands)
+    session_command.add_to(commands)
+    retained_command.add_to(commands)
+    losses_command.add_to(commands)
+    top_command.add_to(commands)
     return parser
