@@ -24,7 +24,7 @@ the broker. No label has a value that a client chooses, so the number of series 
 | what | because |
 |---|---|
 | `up == 0`, or `/health/ready` is not 200 | the broker is not there |
-| `holdfast_messages_lost_total` grows | messages will not reach somebody; `holdfast losses` says whom |
+| `holdfast_messages_lost_total` grows | somebody will miss them; `holdfast losses` says who |
 | `holdfast_publishes_refused_total` grows | the disk is full, or rules deny what devices do |
 | `holdfast_commit_seconds` shifts upwards | every acknowledgement waits that long |
 
