@@ -37,6 +37,12 @@ pub const TABLE_RULES_MAXIMUM: usize = 1_024;
 /// bytes and the topic name each.
 pub const GRANT_MEMORY_TOPICS_MAXIMUM: usize = 131_072;
 
+/// Topic aliases that one client is sent, whatever more it would take, and ...
+pub const ALIASES_SENT_MAXIMUM: u16 = 64;
+
+/// ... the longest topic that gets one: together they bound what a connection holds for them to 16 KiB.
+pub const ALIAS_TOPIC_BYTES_MAXIMUM: usize = 256;
+
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 
