@@ -99,7 +99,7 @@ fn outboxes(maximum: u16, packet_bytes_maximum: u32) -> Outboxes {
 fn passed(outboxes: &mut Outboxes, number: u32) {
     let name = topic(number);
     let span = |start: usize, size: usize| Span { start: start as u32, size_bytes: size as u32 };
-    let target = Target { queue: Queue(1), connection: HERE, terms: Terms::default(), except: Party(0) };
+    let target = Target { queue: Queue(1), connection: HERE, terms: Terms::default(), own: None };
     let publish = Publish {
         connection: Connection(9),
         publisher: Party(5),

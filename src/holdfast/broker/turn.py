@@ -12,6 +12,7 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import LOOPBACK, Wills
@@ -37,6 +38,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    groups: Groups
     wills: Wills
     losses: Losses
     commits: Commits
@@ -48,12 +50,16 @@ class Turn:
     def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
         self._stages = stages
         self._schedule = schedule
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
         self._now_us = world.now_us
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.reconfigure(config)
         schedule.turn = self.run
+
+    def reconfigure(self, config: Config) -> None:
+        """Stores what these settings ask for from now on."""
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
