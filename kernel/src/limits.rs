@@ -13,6 +13,10 @@ pub const CONNECT_BYTES_MAXIMUM: usize = 262_144;
 /// User properties of one packet: more are refused, because each costs an allocation at the receiver.
 pub const USER_PROPERTIES_MAXIMUM: usize = 1_024;
 
+/// Topic filters of one SUBSCRIBE or UNSUBSCRIBE: as many as a session may have. A megabyte of the shortest would be a
+/// quarter of a million.
+pub const FILTERS_PER_PACKET_MAXIMUM: usize = 10_000;
+
 /// Levels of a topic: bounds the trie's depth and so the work of one look-up.
 pub const TOPIC_LEVELS_MAXIMUM: usize = 128;
 
