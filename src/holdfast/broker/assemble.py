@@ -8,14 +8,14 @@ import asyncio
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Timer
 
 from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
-from holdfast.broker.admin import http, interface
+from holdfast.broker.admin import http, interface, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.protection import Protection
 from holdfast.broker.admin.snapshot import take
@@ -138,7 +138,7 @@ async def _serve(settings: Effective, read: Callable[[], Config]) -> None:
     control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        web = await _serve_http(config, server, watch, settings.origins)
+        web = await _serve_http(settings, server, watch, reload)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
         supervisor.ready()
@@ -166,8 +166,9 @@ def _end_within(seconds: int) -> Timer:
 
 
 async def _serve_http(
-    config: Config, server: Server, watch: Watch, origins: Mapping[str, str]
+    settings: Effective, server: Server, watch: Watch, reload: Reload
 ) -> AppRunner:
+    config = settings.config
     found: list[AppRunner] = []
 
     def listeners() -> list[tuple[str, str]]:
@@ -178,7 +179,8 @@ async def _serve_http(
         ]
 
     view_path = RealWorld().view_path(config)
-    operations = interface.operations(server, watch, view_path, listeners, origins)
+    operations = interface.operations(server, watch, view_path, listeners, settings.origins)
+    operations.append(reloading.operation(reload.run))
     protection = Protection(config.host, metrics_public=config.metrics_public)
     runner = await http.start(http.application(operations, protection))
     found.append(runner)

@@ -45,6 +45,9 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
+        self.retention: dict[str, int] = {}
+        """How long and how much is kept, as the read interface tells it."""
+        self._tell_retention(config)
         self._began_us = world.now_us()
 
     async def start(self) -> None:
@@ -126,8 +129,10 @@ class Server:
         stages.admission.reconfigure(config)
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
+        stages.groups.reconfigure(config)
         self._turn.reconfigure(config)
         self._sweep.reconfigure(config)
+        self._tell_retention(config)
 
     async def stop(self) -> None:
         """Stops listening, answers what has arrived, tells everybody, brings sessions to rest and
@@ -160,6 +165,9 @@ class Server:
         self._sweep.stop()
         for connection in self._stages.connections.all():
             connection.transport.abort()
+
+    def _tell_retention(self, config: Config) -> None:
+        self.retention |= {"age_s": config.retention_age_s, "bytes": config.retention_bytes}
 
     def _rest(self, now_us: int) -> None:
         stages = self._stages

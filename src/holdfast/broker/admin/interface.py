@@ -36,7 +36,6 @@ def operations(
 
     config = server.config
     readers = LogReaders(str(config.data_dir / LOG_DIRECTORY), server.durable_offset)
-    retention = {"age_s": config.retention_age_s, "bytes": config.retention_bytes}
     view = ViewReader(Path(view_path), server.records)
     publishing = Publishing(server)
     return [
@@ -47,5 +46,5 @@ def operations(
         *Topics(server, readers, publishing).operations(),
         *LossesView(view).operations(),
         *publishing.operations(),
-        *Reading(readers, retention).operations(),
+        *Reading(readers, server.retention).operations(),
     ]

@@ -80,6 +80,10 @@ class Groups:
         self._emptied: set[str] = set()
         """Groups that are open without a member, or end some time."""
 
+    def reconfigure(self, config: Config) -> None:
+        """Holds to these limits whatever opens or empties from now on."""
+        self._config = config
+
     def __len__(self) -> int:
         return len(self._groups)
 
