@@ -157,7 +157,7 @@ def test_subscriptions_are_found_by_what_they_match(broker: Seen) -> None:
 def test_a_retained_message_is_listed_shown_and_removed(broker: Seen) -> None:
     payload = bytes(range(256))
     body = {
-        "topic_name": "$strange/or not/ü" if False else "plant/or not/ü",
+        "topic_name": "plant/or not/ü",
         "payload_base64": base64.b64encode(payload).decode(),
         "retain": True,
         "qos": 2,

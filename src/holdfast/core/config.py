@@ -100,7 +100,7 @@ class Config:
         1_000,
         """Lines of one kind of event in a second; further ones are left out, and the next line of
         the kind says how many. A fleet that reconnects makes thousands of lines a second, and each
-        costs about ten microseconds.""",
+        costs some twenty microseconds.""",
     )
     sys_interval_s: int = setting(
         duration(0, 86_400),

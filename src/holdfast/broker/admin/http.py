@@ -8,6 +8,7 @@ Invariants:
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
@@ -38,7 +39,9 @@ def application(operations: Iterable[Operation], protection: Protection) -> web.
         client_max_size=BODY_BYTES_MAXIMUM,
     )
     for operation in known:
-        app.router.add_route(operation.method, operation.path, operation.handle)
+        # A client identifier may have braces, which stand for nothing in a request's path.
+        pattern = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", operation.path)
+        app.router.add_route(operation.method, pattern, operation.handle)
     return app
 
 
@@ -73,3 +76,8 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
     except (UnreadableLogError, DamagedError, OSError) as problem:
         log.error("cannot read the log for %s: %s", request.path, problem)
         return web.json_response({"error": "unreadable", "detail": str(problem)}, status=500)
+    except Exception:
+        # The boundary: one request's failure is the broker's log line, not its end.
+        log.exception("request failed", extra={"fields": {"path": request.path}})
+        detail = "the broker has met an error of its own; its log says which"
+        return web.json_response({"error": "internal", "detail": detail}, status=500)

@@ -48,7 +48,6 @@ CONNECTIONS_TURNED_AWAY: Final = "connections_turned_away_"
 CONNECTIONS_ENDED: Final = "connections_ended_"
 SUBSCRIPTIONS_REFUSED: Final = "subscriptions_refused_"
 PUBLISHES_REFUSED: Final = "publishes_refused_"
-BEFORE_CONNECT: Final = "connections_ended_before_connect"
 _PREFIXES: Final = (
     CONNECTIONS_REFUSED,
     CONNECTIONS_TURNED_AWAY,
@@ -63,6 +62,8 @@ _NAMED: Final = {
     "retained_cut_off",
     "wills_published",
     "own_publishes_refused",
+    "sessions_refused",
+    "connections_ended_before_connect",
 }
 """Counts that have a metric of their own."""
 LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
@@ -75,7 +76,7 @@ def _count(name: str) -> Callable[[Snapshot], float]:
 def _by_reason(prefix: str) -> Callable[[Snapshot], Labelled]:
     def read(seen: Snapshot) -> Labelled:
         for name, count in seen.counts.items():
-            if name.startswith(prefix) and name != BEFORE_CONNECT:
+            if name.startswith(prefix) and name not in _NAMED:
                 yield (_reason(name.removeprefix(prefix)),), count
 
     return read
@@ -87,7 +88,7 @@ def _reason(written: str) -> str:
 
 def _others(seen: Snapshot) -> Labelled:
     for name, count in seen.counts.items():
-        if name not in _NAMED and (name == BEFORE_CONNECT or not name.startswith(_PREFIXES)):
+        if name not in _NAMED and not name.startswith(_PREFIXES):
             yield (name,), count
 
 
@@ -156,6 +157,12 @@ METRICS: Final = (
     Metric("holdfast_connections_ended_by_broker", "counter",
            "Connections that the broker has ended, by the reason that DISCONNECT gives.",
            _by_reason(CONNECTIONS_ENDED), ("reason",)),
+    Metric("holdfast_connections_ended_before_connect", "counter",
+           "Connections that ended, by whomever, before a CONNECT was accepted or refused.",
+           _count("connections_ended_before_connect")),
+    Metric("holdfast_sessions_refused", "counter",
+           "CONNECTs refused because as many sessions are kept as may be.",
+           _count("sessions_refused")),
     Metric("holdfast_sessions_taken_over", "counter",
            "Connections ended because their session passed to another one.",
            _count("sessions_taken_over")),

@@ -12,7 +12,11 @@ from holdfast import __version__
 from holdfast.broker.admin.operation import PROBLEM, Answered, Asked, Operation
 
 VERSION: Final = "3.1.0"
-ANY: Final = {400: "The request cannot be right.", 500: "The log cannot be read."}
+ANY: Final = {
+    400: "The request cannot be right.",
+    500: "The log cannot be read, or the broker has met an error of its own.",
+    503: "Not now: the broker is busy, or its disk does not answer.",
+}
 PROTECTED: Final = {401: "An administrator has to ask.", 403: "Not from there."}
 WITH_BODY: Final = {413: "The body is too large.", 415: "The body is not JSON."}
 

@@ -143,8 +143,8 @@ class SessionsView:
                 item.session.client_identifier: item.session
                 for item in self._transient(after, search, limit)
             }
-        # The view's order is that of the encoded identifiers.
-        page = heapq.nsmallest(limit, found.values(), key=_key)
+        # Text in UTF-8 has the same order as bytes, in the view, and as characters, here.
+        page = [found[name] for name in sorted(found)[:limit]]
         more = len(page) == limit
         return {
             "sessions": [self._row(session) for session in page],
@@ -215,14 +215,14 @@ class SessionsView:
         return session, None
 
     def _transient(self, after: str, search: str, limit: int) -> Iterable[Attached]:
-        wanted = (
-            item
+        wanted = {
+            item.session.client_identifier: item
             for item in self._sessions.all_attached()
             if not is_durable(item.session)
+            and item.session.client_identifier > after
             and search in item.session.client_identifier
-            and _key(item.session) > after.encode()
-        )
-        return heapq.nsmallest(limit, wanted, key=lambda item: _key(item.session))
+        }
+        return [wanted[name] for name in heapq.nsmallest(limit, wanted)]
 
     def _subscriptions(
         self, session: Session, attached: Attached | None
@@ -260,7 +260,3 @@ def shown(subscription: Subscription) -> dict[str, Any]:
         "retain_as_published": subscription.retain_as_published,
         "identifier": subscription.identifier,
     }
-
-
-def _key(session: Session) -> bytes:
-    return session.client_identifier.encode()

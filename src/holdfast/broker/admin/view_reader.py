@@ -10,7 +10,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from holdfast.broker.admin.operation import ProblemError
 from holdfast.broker.store.control_records import ControlRecords
+
+LOCKED_FOR_S = 30
+"""How long the view may be locked, as it is while a disk that stalls takes a checkpoint of it."""
 
 
 class ViewReader:
@@ -23,10 +27,13 @@ class ViewReader:
     async def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows; the query bounds their number."""
         self._records.refresh()
-        return await asyncio.to_thread(self._rows, query, arguments)
+        try:
+            return await asyncio.to_thread(self._rows, query, arguments)
+        except sqlite3.OperationalError as error:
+            raise ProblemError(503, "busy", f"the view cannot be read now: {error}") from error
 
     def _rows(self, query: str, arguments: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        database = sqlite3.connect(self._address, uri=True)
+        database = sqlite3.connect(self._address, timeout=LOCKED_FOR_S, uri=True)
         try:
             return database.execute(query, arguments).fetchall()
         finally:
