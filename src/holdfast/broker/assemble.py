@@ -15,7 +15,8 @@ from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines
-from holdfast.broker.admin import http
+from holdfast.broker.access.access import Access
+from holdfast.broker.admin import http, users
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.losses import Losses
@@ -26,15 +27,18 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.listener import refused
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.store.view import View
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
-from holdfast.core.config import Config
+from holdfast.core.config import Config, is_loopback
+from holdfast.core.errors import ConfigurationError
 from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
@@ -61,14 +65,31 @@ def assemble(config: Config, world: World) -> Server:
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
 
+    access = Access(config, world, records, counts)
+    promises = Promises(schedule.soon)
     losses = Losses(records)
     wills = Wills(kernel, counts)
     sessions = Sessions(config, kernel, records, losses, wills)
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
-    admission = Admission(offer, world, kernel, connections, closing, sessions, counts)
+    permissions = Permissions(
+        config, world, kernel, schedule, access, connections, closing, sessions, counts
+    )
+    admission = Admission(
+        config,
+        offer,
+        world,
+        kernel,
+        schedule,
+        access,
+        permissions,
+        connections,
+        closing,
+        sessions,
+        counts,
+    )
     control_packets = ControlPackets(
-        offer, kernel, connections, admission, closing, sessions, counts
+        offer, kernel, connections, admission, permissions, closing, sessions, counts
     )
     stages = Stages(
         kernel=kernel,
@@ -79,6 +100,8 @@ def assemble(config: Config, world: World) -> Server:
         sessions=sessions,
         wills=wills,
         losses=losses,
+        access=access,
+        promises=promises,
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())
@@ -99,6 +122,11 @@ def run(config: Config) -> int:
 
 async def _serve(config: Config) -> None:
     server = assemble(config, RealWorld())
+    try:
+        _check_exposure(config, server)
+    except BaseException:
+        server.abandon()
+        raise
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
@@ -128,6 +156,7 @@ async def _serve_http(config: Config, server: Server) -> AppRunner:
         statistics=server.statistics,
         retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
+    app.add_routes(users.routes(*server.users()))
     runner = await http.start(app)
     if config.http_port is not None:
         try:
@@ -155,6 +184,16 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
         outboxes=Outboxes(),
     )
     return stages, records
+
+
+def _check_exposure(config: Config, server: Server) -> None:
+    if is_loopback(config.host) or config.anonymous or server.requires_credentials():
+        return
+    raise ConfigurationError(
+        f"host: {config.host} can be reached from other machines, and no credentials are set up;"
+        f" set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
+        " --anonymous (or anonymous = true) if everybody may connect"
+    )
 
 
 def _offer(config: Config) -> Offer:

@@ -12,6 +12,7 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.access.access import Access
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import LOOPBACK, Wills
@@ -21,6 +22,7 @@ from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
@@ -39,6 +41,8 @@ class Stages:
     sessions: Sessions
     wills: Wills
     losses: Losses
+    access: Access
+    promises: Promises
     commits: Commits
 
 
@@ -71,7 +75,9 @@ class Turn:
         if self._schedule.commit_ended:
             self._schedule.commit_ended = False
             stages.commits.collect()
+        stages.admission.decide(now_us)
         stages.admission.durable(kernel.log.durable_position(), now_us)
+        stages.promises.durable(kernel.log.durable_position())
         stages.wills.feed(now_us)
 
         control_packets = kernel.inbox.decode(arrivals)
@@ -119,7 +125,8 @@ class Turn:
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
-        if kernel.dispatch.awaits_commit() or stages.admission.waits():
+        promised = stages.admission.waits() or stages.promises.waits()
+        if promised or kernel.dispatch.awaits_commit():
             stages.commits.wake()
         if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.wills.waiting():
             self._schedule.soon()

@@ -1,4 +1,4 @@
-"""The command line: `holdfast serve`, `holdfast config show`, `holdfast log`.
+"""The command line: `holdfast serve`, `holdfast config show`, `holdfast log`, `holdfast user`.
 
 Owns: what an operator types and reads. Never: decides anything about messages; it finds the
 settings, calls one part, and says in one sentence what went wrong.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
-from holdfast.cli import config_command, log_command, serve_command
+from holdfast.cli import config_command, log_command, serve_command, user_command
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
 
@@ -57,4 +57,5 @@ def _parser() -> argparse.ArgumentParser:
     serve_command.add_to(commands)
     config_command.add_to(commands)
     log_command.add_to(commands)
+    user_command.add_to(commands)
     return parser

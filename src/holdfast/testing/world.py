@@ -13,15 +13,19 @@ Invariants:
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from holdfast.core.config import Config
 from holdfast.kernel import Log, SimulatedDisk
 from holdfast.testing.clock import SimulatedClock
 from holdfast.testing.loop import Machine, VirtualLoop
 
+T = TypeVar("T")
+
 DISK_BYTES = 1 << 30
 """Much more than any run writes."""
+WORK_US_MAXIMUM = 100_000
+"""How long a worker takes at most."""
 
 
 class SimulatedWorld:
@@ -67,6 +71,34 @@ class SimulatedWorld:
     def commits(self, log: Log, ended: Callable[[], None]) -> "SimulatedCommits":
         """Commits that take virtual time."""
         return SimulatedCommits(self._loop, log, ended)
+
+    def workers(self, count: int) -> "SimulatedWorkers":
+        """Workers who take virtual time."""
+        return SimulatedWorkers(self._loop, count)
+
+
+class SimulatedWorkers:
+    """Work that is done on the loop, one thing after another."""
+
+    def __init__(self, loop: VirtualLoop, count: int) -> None:
+        self._loop = loop
+        self._free_at_us: list[int] = [0] * count
+        self._stopped = False
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Does `work`, and lets as much virtual time pass as a worker would need."""
+        began_us = max(self._loop.time_us, min(self._free_at_us))
+        at_us = began_us + self._loop.random.randrange(WORK_US_MAXIMUM)
+        self._free_at_us[self._free_at_us.index(min(self._free_at_us))] = at_us
+        self._loop.call_later((at_us - self._loop.time_us) / 1_000_000, self._end, work, done)
+
+    def stop(self) -> None:
+        """What is not done is left."""
+        self._stopped = True
+
+    def _end(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        if not self._stopped:
+            done(work())
 
 
 class SimulatedCommits:

@@ -37,6 +37,7 @@ class Phase(Enum):
     """How far a connection has come."""
 
     NEW = "its CONNECT is not here yet"
+    AUTHENTICATING = "its CONNECT is here, and its password is being checked, or was wrong"
     ADMITTING = "its CONNECT was taken, and CONNACK waits for the disk"
     ACCEPTED = "it has a session"
     CLOSED = "its session is gone and its handle is free; the transport may still be writing"
@@ -48,8 +49,10 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_connections",
+        "certificate_name",
         "handle",
         "opened_at_us",
+        "peer",
         "phase",
         "protocol_version",
         "transport",
@@ -59,6 +62,10 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: "Connections", buffer: bytearray) -> None:
         self._connections = connections
         self._buffer = buffer
+        self.peer = ""
+        """Where it comes from: `host:port`."""
+        self.certificate_name: str | None = None
+        """The common name of the client's certificate, if it has shown one that was verified."""
         self.handle = 0
         self.opened_at_us = 0
         self.protocol_version = 0
@@ -151,6 +158,7 @@ class Connections:
         if connection.handle == self._next_handle:
             self._next_handle += 1
         connection.opened_at_us = self._now_us()
+        connection.peer = _peer_of(connection.transport)
         connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = None
@@ -159,7 +167,9 @@ class Connections:
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
         connection.phase = phase
-        self._pending.pop(connection, None)
+        # Whoever has not shown who it is stays among those that have little time.
+        if phase is not Phase.AUTHENTICATING:
+            self._pending.pop(connection, None)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
@@ -221,7 +231,7 @@ class Connections:
         finished = []
         for connection in self._ended:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
-            if connection.phase is Phase.ADMITTING:
+            if connection.phase in (Phase.AUTHENTICATING, Phase.ADMITTING):
                 continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
@@ -279,3 +289,8 @@ class Connections:
         if connection.phase is Phase.ACCEPTED:
             return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
         return READ_AHEAD_BYTES_MAXIMUM
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""

@@ -10,12 +10,14 @@ Flow: Inbox.decode -> here -> admission, sessions, answers.
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
@@ -37,6 +39,7 @@ class ControlPackets:
         kernel: KernelStages,
         connections: Connections,
         admission: Admission,
+        permissions: Permissions,
         closing: Closing,
         sessions: Sessions,
         counts: Counter[str],
@@ -44,6 +47,7 @@ class ControlPackets:
         self._offer = offer
         self._connections = connections
         self._admission = admission
+        self._permissions = permissions
         self._closing = closing
         self._sessions = sessions
         self._subscriptions = Subscriptions(kernel)
@@ -89,6 +93,7 @@ class ControlPackets:
             attached.subscriptions,
             offset=self._log.end_offset(),
             protocol_version=version,
+            is_allowed=partial(self._permissions.may_subscribe, attached),
         )
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
         self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)

@@ -9,7 +9,7 @@ Invariants:
    was stored before is delivered on the terms that held then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,8 +52,10 @@ def plan_subscribe(
     *,
     offset: int,
     protocol_version: int,
+    is_allowed: Callable[[str], bool],
 ) -> Subscribed:
-    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on."""
+    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on; `is_allowed` knows which
+    filters the client may use."""
     in_force = {item.topic_filter: item for item in current if item.in_force}
     past = [item for item in current if not item.in_force]
     reason_codes: list[int] = []
@@ -61,6 +63,8 @@ def plan_subscribe(
     retained: dict[str, Subscription] = {}
     for request in requests:
         reason_code = _refusal(request, len(in_force) + len(past), request.topic_filter in in_force)
+        if reason_code is None and not is_allowed(request.topic_filter):
+            reason_code = ReasonCode.NOT_AUTHORIZED
         if reason_code is not None:
             # 3.1.1 knows one failure [MQTT-3.9.3-2].
             reason_codes.append(reason_code if protocol_version == 5 else 0x80)
