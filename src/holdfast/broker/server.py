@@ -106,6 +106,7 @@ class Server:
             "ingress": dict(self._counts),
             "dispatch": stages.kernel.dispatch.counters(),
             "egress": stages.kernel.outboxes.counters(),
+            "routes": stages.kernel.routes.counters(),
             "log": stages.kernel.log.statistics(),
             "dropped": dict(stages.losses.by_reason),
         }

@@ -42,6 +42,16 @@ class InlineCommits:
         self._log.commit()
 
 
+class InlineWorkers:
+    """Does everything here and now."""
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        done(work())
+
+    def stop(self) -> None:
+        pass
+
+
 class StillWorld:
     """A world in which no time passes."""
 
@@ -73,6 +83,9 @@ class StillWorld:
     def commits(self, log: Log, ended: Callable[[], None]) -> InlineCommits:
         self.commits_made = InlineCommits(log, ended)
         return self.commits_made
+
+    def workers(self, count: int) -> InlineWorkers:
+        return InlineWorkers()
 
 
 class Wire(asyncio.Transport):

@@ -8,7 +8,8 @@ Invariants:
    given out again in the order in which they were freed, the longest unused first.
 2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
 3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting,
-   or while the disk is far behind; so what is not decoded and not committed is bounded.
+   while the disk is far behind, or while all together send faster than they are read; so what is
+   not decoded and not committed is bounded.
 """
 
 import asyncio
@@ -57,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "protocol_version",
         "transport",
         "waiting_bytes",
+        "was_denied",
     )
 
     def __init__(self, connections: "Connections", buffer: bytearray) -> None:
@@ -70,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self.opened_at_us = 0
         self.protocol_version = 0
         self.phase = Phase.NEW
+        self.was_denied = False
+        """A message of it was denied, and the log said so."""
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
@@ -117,6 +121,7 @@ class Connections:
         self._inbox = kernel.inbox
         self._outboxes = kernel.outboxes
         self._dispatch = kernel.dispatch
+        self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
         self._read_buffer = kernel.read_buffer
         self._now_us = world.now_us
@@ -212,7 +217,8 @@ class Connections:
 
     def resume(self) -> None:
         """After a turn: reads on from whoever was paused and need not be any longer."""
-        self._congested = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        behind = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        self._congested = behind or self._inbox.next_at_us() is not None
         if self._congested or not self._paused:
             return
         now_us = self._now_us()
@@ -233,6 +239,9 @@ class Connections:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
             if connection.phase in (Phase.AUTHENTICATING, Phase.ADMITTING):
                 continue
+            # What waits for the limit of all is decoded later, however long it stays the same.
+            if self._inbox.next_at_us() is not None:
+                continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
             else:
@@ -248,6 +257,8 @@ class Connections:
         self._ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
         self._inbox.close(connection.handle)
+        # Whoever gets the handle next may not inherit what this one was granted.
+        self._ungrant(connection.handle)
         if was_accepted:
             self._outboxes.close(connection.handle)
         self._free.append(connection.handle)
