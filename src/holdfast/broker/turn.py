@@ -20,6 +20,7 @@ from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Promises
@@ -42,6 +43,7 @@ class Stages:
     wills: Wills
     losses: Losses
     access: Access
+    permissions: Permissions
     promises: Promises
     commits: Commits
 
@@ -52,12 +54,16 @@ class Turn:
     def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
         self._stages = stages
         self._schedule = schedule
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
         self._now_us = world.now_us
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.reconfigure(config)
         schedule.turn = self.run
+
+    def reconfigure(self, config: Config) -> None:
+        """Stores what these settings ask for from now on."""
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and

@@ -5,7 +5,8 @@ tells the kernel; who watches does.
 
 Invariants:
 1. As soon as one credential or rule is there, what no rule allows is denied. A broker without
-   either is open, and listens on loopback alone unless `anonymous` is set.
+   either is open if it listens on loopback alone or `anonymous` is set; elsewhere it lets nobody
+   in, so that removing the last user does not open it.
 2. A login that fails costs an unknown user as much time as a known one.
 3. What has changed is in force for every login from then on, and whoever watches is told at once.
 
@@ -33,7 +34,7 @@ from holdfast.broker.access.login_failures import LoginFailures
 from holdfast.broker.access.passwords import Passwords
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
-from holdfast.core.config import Config
+from holdfast.core.config import Config, is_loopback
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Access:
         it concerns everybody."""
         self._failures = LoginFailures(config)
         self._anonymous = config.anonymous
+        self._is_open = config.anonymous or is_loopback(config.host)
         self._now_us = world.now_us
         self._counts = counts
 
@@ -116,7 +118,7 @@ class Access:
         """The decision. `None`: the password has to be checked first, and `later` is called with
         the decision, on the loop's thread."""
         name = login.user_name
-        if not self.required:
+        if not self.required and self._is_open:
             return NOBODY
         if name is not None:
             return self._by_name(name, login, later)
@@ -149,7 +151,8 @@ class Access:
     def renewed(self, identity: Identity, client_identifier: str) -> Identity | None:
         """The identity as it is now; `None` if whoever has it would have to log in again."""
         if identity.user_name is None:
-            return identity if not self.required or self._anonymous else None
+            is_open = self._anonymous if self.required else self._is_open
+            return identity if is_open else None
         credential = self.book.credential(identity.user_name)
         if credential is None or not _may_use(credential, client_identifier):
             return None

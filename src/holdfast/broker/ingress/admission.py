@@ -57,7 +57,6 @@ class Admission:
     def __init__(
         self,
         config: Config,
-        offer: Offer,
         world: World,
         kernel: KernelStages,
         schedule: Schedule,
@@ -68,7 +67,6 @@ class Admission:
         sessions: Sessions,
         counts: Counter[str],
     ) -> None:
-        self._offer = offer
         self._access = access
         self._permissions = permissions
         self._soon = schedule.soon
@@ -87,7 +85,8 @@ class Admission:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Another rate of connections, and another delay, hold from now on."""
+        """Grants this to clients that connect from now on."""
+        self._offer = Offer.of(config)
         self._rate = Rate(config.connections_per_second)
         self._delay_us = config.login_delay_s * SECOND_US
 
@@ -157,6 +156,9 @@ class Admission:
 
     def _terms(self, opening: Opening, identity: Identity) -> Opening | Refusal:
         """The opening as this identity may have it."""
+        if not self._sessions.has_room_for(opening):
+            self._counts["sessions_refused"] += 1
+            return Refusal(ReasonCode.QUOTA_EXCEEDED)
         if not self._access.restricts:
             return opening
         client_identifier, will = opening.client_identifier, opening.will

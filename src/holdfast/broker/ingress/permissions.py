@@ -60,17 +60,13 @@ class Permissions:
         self._schedule = schedule
         self._counts = counts
         self._waiting: deque[Attached] = deque()
-        self.reconfigure(config)
+        self._set_rates(config)
         access.watch = self.renew
 
     def reconfigure(self, config: Config) -> None:
-        """Other rates hold for whoever connects from now on."""
-        self._messages_per_second = config.client_messages_per_second
-        self._bytes_per_second = config.client_bytes_per_second
-        self._inbox.limit_all(
-            messages_per_second=config.broker_messages_per_second,
-            bytes_per_second=config.broker_bytes_per_second,
-        )
+        """Other rates hold from now on."""
+        self._set_rates(config)
+        self.renew(None)
 
     def admit(self, attached: Attached, now_us: int) -> None:
         """The session has just been attached: what it may do holds from its first packet on."""
@@ -90,6 +86,14 @@ class Permissions:
         """True if the client may subscribe to this filter."""
         client_identifier = attached.session.client_identifier
         return self._access.may_subscribe(attached.identity, client_identifier, topic_filter)
+
+    def _set_rates(self, config: Config) -> None:
+        self._messages_per_second = config.client_messages_per_second
+        self._bytes_per_second = config.client_bytes_per_second
+        self._inbox.limit_all(
+            messages_per_second=config.broker_messages_per_second,
+            bytes_per_second=config.broker_bytes_per_second,
+        )
 
     def _renew_some(self) -> None:
         now_us = self._now_us()
