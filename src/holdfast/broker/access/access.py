@@ -185,30 +185,36 @@ class Access:
 
     def put(self, credential: Credential, now_us: int) -> int:
         """Adds or replaces a credential; returns the log position at which that is durable."""
+        before = self._presence()
         position = self.book.put(credential, now_us)
-        self._changed(credential.name)
+        self._changed(credential.name, before)
         return position
 
     def remove(self, name: str, now_us: int) -> int:
         """Removes a credential with its rules; returns as `put` does."""
+        before = self._presence()
         position = self.book.remove(name, now_us)
-        self._changed(name)
+        self._changed(name, before)
         return position
 
     def put_rules(self, owner: str, rules: tuple[Rule, ...], now_us: int) -> int:
         """Replaces the rules of a user, of `everyone` or of `anonymous`; returns as `put` does."""
+        before = self._presence()
         position = self.book.put_rules(owner, rules, now_us)
-        self._changed(owner)
+        self._changed(owner, before)
         return position
 
     def close(self) -> None:
         """Decides nothing more."""
         self.passwords.close()
 
-    def _changed(self, owner: str) -> None:
+    def _presence(self) -> tuple[bool, bool]:
+        return self.book.credentials > 0, self.book.owners > 0
+
+    def _changed(self, owner: str, before: tuple[bool, bool]) -> None:
         self.passwords.forget(owner)
-        first_or_last = self.book.credentials <= 1 or self.book.owners <= 1
-        everybody = owner in (EVERYONE, ANONYMOUS) or first_or_last
+        # The first credential or rule concerns everybody, and so does the end of the last.
+        everybody = owner in (EVERYONE, ANONYMOUS) or before != self._presence()
         self.watch(None if everybody else owner)
 
     def _without_name(self, login: Login) -> Identity | Denial:
