@@ -24,8 +24,6 @@ T = TypeVar("T")
 
 DISK_BYTES = 1 << 30
 """Much more than any run writes."""
-WORK_US_MAXIMUM = 100_000
-"""How long a worker takes at most."""
 
 
 class SimulatedWorld:
@@ -77,24 +75,23 @@ class SimulatedWorld:
         return SimulatedCommits(self._loop, log, ended)
 
     def workers(self, count: int) -> "SimulatedWorkers":
-        """Workers who take virtual time."""
-        return SimulatedWorkers(self._loop, count)
+        """Workers who take virtual time, however many."""
+        del count
+        return SimulatedWorkers(self._loop)
 
 
 class SimulatedWorkers:
-    """Work that is done on the loop, one thing after another."""
+    """Work that is done on the loop, after the time that a thread takes."""
 
-    def __init__(self, loop: VirtualLoop, count: int) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        self._free_at_us: list[int] = [0] * count
         self._stopped = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Does `work`, and lets as much virtual time pass as a worker would need."""
-        began_us = max(self._loop.time_us, min(self._free_at_us))
-        at_us = began_us + self._loop.random.randrange(WORK_US_MAXIMUM)
-        self._free_at_us[self._free_at_us.index(min(self._free_at_us))] = at_us
-        self._loop.call_later((at_us - self._loop.time_us) / 1_000_000, self._end, work, done)
+        """Does `work` later."""
+        mean_s = self._loop.hardships.executor_latency_s
+        delay_s = self._loop.random.expovariate(1 / mean_s) if mean_s else 0
+        self._loop.call_later(delay_s, self._end, work, done)
 
     def stop(self) -> None:
         """What is not done is left."""
