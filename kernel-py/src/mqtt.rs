@@ -7,11 +7,12 @@ use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::NoticeKind;
-use holdfast_kernel::ids::{Connection, Party, Timestamp};
+use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
 use holdfast_kernel::mqtt::reception::Acceptance;
+use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::{inbox, outbox, Version};
 use holdfast_kernel::{limits, topic};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
@@ -32,6 +33,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_valid_topic_name, module)?)?;
     module.add_function(wrap_pyfunction!(is_valid_topic_filter, module)?)?;
     module.add("LIMITS", limits_by_name(module.py())?)?;
+    module.add("GROUP_CONNECTION", Connection::GROUP.0)?;
     module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)
 }
 
@@ -224,6 +226,15 @@ impl Outboxes {
         self.inner.set_writable(Connection(connection), writable);
     }
 
+    fn share(&mut self, queue: u32, party: u32, members: Vec<(u32, bool, Option<u32>)>) {
+        let members = members.into_iter().map(|(connection, retain_as_published, identifier)| {
+            let identifiers = identifier.map(|identifier| [identifier].into());
+            let terms = Terms { qos: 0, retain_as_published, identifiers };
+            Member { connection: Connection(connection), terms }
+        });
+        self.inner.share(Queue(queue), Party(party), members.collect());
+    }
+
     fn pass_through(&mut self, arrivals: &Arrivals) {
         self.inner.pass_through(&arrivals.inner);
     }
@@ -278,5 +289,6 @@ fn reason(kind: NoticeKind) -> &'static str {
         NoticeKind::Retention => "retention",
         NoticeKind::Refused => "refused",
         NoticeKind::Denied => "denied",
+        NoticeKind::SessionEnded => "session_ended",
     }
 }

@@ -1,6 +1,7 @@
 //! `Routes`: filters of attached queues.
 
 use crate::flow::Arrivals;
+use holdfast_kernel::flow;
 use holdfast_kernel::ids::{Connection, Party, Queue};
 use holdfast_kernel::route;
 use pyo3::exceptions::PyValueError;
@@ -89,14 +90,13 @@ impl Routes {
         targets.iter().flat_map(|targets| targets.iter()).map(|target| (target.queue.0, target.terms.qos)).collect()
     }
 
-    /// All that a target says: (queue, connection, qos, retain_as_published, identifiers, except).
-    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, u8, bool, Vec<u32>, u32)> {
+    /// All that a target says: queue, connection, terms for others, and the owner with the terms for its own messages.
+    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, Terms, Option<(u32, Option<Terms>)>)> {
         let targets = self.inner.targets(topic_name);
         let all = targets.iter().flat_map(|targets| targets.iter());
         all.map(|target| {
-            let terms = &target.terms;
-            let identifiers = terms.identifiers.as_deref().unwrap_or_default().to_vec();
-            (target.queue.0, target.connection.0, terms.qos, terms.retain_as_published, identifiers, target.except.0)
+            let own = target.own.as_deref().map(|(owner, own)| (owner.0, own.as_ref().map(plain)));
+            (target.queue.0, target.connection.0, plain(&target.terms), own)
         })
         .collect()
     }
@@ -104,6 +104,13 @@ impl Routes {
     fn __len__(&self) -> usize {
         self.inner.len()
     }
+}
+
+/// QoS, Retain As Published, identifiers.
+type Terms = (u8, bool, Vec<u32>);
+
+fn plain(terms: &flow::Terms) -> Terms {
+    (terms.qos, terms.retain_as_published, terms.identifiers.as_deref().unwrap_or_default().to_vec())
 }
 
 /// Adds the class to the module.

@@ -113,12 +113,24 @@ pub struct Stored {
 pub struct Target {
     /// The queue.
     pub queue: Queue,
-    /// The connection that holds the queue: messages of QoS 0 pass straight to it.
+    /// The connection that holds the queue: messages of QoS 0 pass straight to it. [`Connection::GROUP`] for a group.
     pub connection: Connection,
     /// On which terms.
     pub terms: Terms,
-    /// A party whose own messages are not delivered here (No Local on every matching subscription), or 0.
-    pub except: Party,
+    /// Where a matching subscription has No Local: whose own messages go by the others alone, and on which terms;
+    /// `None` there if there is no other.
+    pub own: Option<Arc<(Party, Option<Terms>)>>,
+}
+
+impl Target {
+    /// The terms for a message of `publisher`; `None` if the queue does not get it.
+    #[inline]
+    pub fn terms_for(&self, publisher: Party) -> Option<&Terms> {
+        match self.own.as_deref() {
+            Some((owner, terms)) if *owner == publisher => terms.as_ref(),
+            _ => Some(&self.terms),
+        }
+    }
 }
 
 /// The terms on which a queue gets a message: the best of its matching subscriptions.
@@ -220,7 +232,7 @@ pub struct Scan {
     pub receive: Option<Table>,
     /// The first offset to look at.
     pub from: Offset,
-    /// Besides, these single records are looked up: retained messages that the queue is owed.
+    /// Besides, these single records are looked up: what the queue is owed, or has to give out again.
     pub owed: Vec<Offset>,
     /// At most this many records are found, ...
     pub records_maximum: u32,
@@ -352,4 +364,6 @@ pub enum NoticeKind {
     Refused,
     /// It was in flight, and the queue may not have it any more.
     Denied,
+    /// A group's message of QoS 2 was sent to a member whose session has ended: nobody else may get it [MQTT-4.8.2-5].
+    SessionEnded,
 }

@@ -89,7 +89,7 @@ fn pass_speed(targets: u32) {
         queue: Queue(connection),
         connection: Connection(connection),
         terms: Terms::default(),
-        except: Party(0),
+        own: None,
     };
     let targets: Arc<[Target]> = (0..targets).map(target).collect();
     let mut arrivals = Arrivals::default();

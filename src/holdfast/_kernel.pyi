@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
+GROUP_CONNECTION: Final[int]
+"""In place of a connection: the queue is a group's."""
 LIMITS: Final[dict[str, int]]
 """Every maximum of the kernel by its name in lower case."""
 
@@ -167,6 +169,9 @@ class Outboxes:
         """Appends encoded bytes (CONNACK and the like)."""
     def set_writable(self, connection: int, writable: bool) -> None:
         """While a connection is not writable `take` leaves its bytes here, up to LIMITS["outbox_bytes_maximum"]."""
+    def share(self, queue: int, party: int, members: Sequence[tuple[int, bool, int | None]]) -> None:
+        """Messages of QoS 0 for this group's queue go to these in turn (connection, retain_as_published, identifier),
+        past those that do not keep up; if none does they are dropped and counted for `party`."""
     def pass_through(self, arrivals: Arrivals) -> None:
         """Encodes messages of this turn to targets that get them at QoS 0, and PINGRESP. A full outbox drops the
         message and counts it."""
@@ -204,7 +209,7 @@ class Routes:
         retain_as_published: bool,
         identifier: int | None,
     ) -> None:
-        """Adds or replaces the queue's subscription to this filter."""
+        """Adds or replaces the queue's subscription to this filter. `connection` is GROUP_CONNECTION for a group."""
     def unsubscribe(self, queue: int, topic_filter: bytes) -> bool: ...
     def remove(self, queue: int) -> None:
         """Removes all subscriptions of the queue (it is detached)."""
@@ -231,9 +236,12 @@ class Routes:
         """Denies what may not be published, and gives each accepted PUBLISH its targets."""
     def match(self, topic_name: bytes) -> list[tuple[int, int]]:
         """(queue, qos) for a topic; for tools and tests."""
-    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
-        """All of a topic's targets in queue order: (queue, connection, qos, retain_as_published, identifiers in the
-        order of subscribing, except: the owner if every matching subscription has No Local, else 0)."""
+    def targets(
+        self, topic_name: bytes
+    ) -> list[tuple[int, int, tuple[int, bool, list[int]], tuple[int, tuple[int, bool, list[int]] | None] | None]]:
+        """All of a topic's targets in queue order: (queue, connection, terms, own). Terms are (qos, retain_as_published,
+        identifiers in the order of subscribing). `own` is None unless a matching subscription has No Local: then the
+        owner, and the terms of the others for its own messages, None if there are no others."""
     def __len__(self) -> int: ...
 
 # --- store ------------------------------------------------------------------------------------------------------------
@@ -402,6 +410,23 @@ class Dispatch:
     def detach(self, connection: int, received: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `received` is what `Inbox.received` says."""
+    def open_group(
+        self, *, party: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
+    ) -> int:
+        """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
+        the group's own."""
+    def close_group(self, queue: int) -> bytes:
+        """The group is detached; returns its delivery state. What members have in flight at QoS 1 is not acknowledged in
+        it."""
+    def join(
+        self, queue: int, connection: int, *, qos: int, retain_as_published: bool, identifier: int | None
+    ) -> None:
+        """The session on this connection takes its turn in the group, on these terms; they replace those it had."""
+    def leave(self, queue: int, connection: int) -> None:
+        """The session gets nothing more from the group; what it has in flight it completes. `detach` leaves every group
+        and gives back what was in flight at QoS 1."""
+    def backlog(self, queue: int) -> tuple[int, int]:
+        """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
     def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
@@ -439,11 +464,12 @@ class Dispatch:
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def mark(self, queue: int) -> int: ...
-    def in_flight(self, queue: int) -> int: ...
+    def in_flight(self, queue: int) -> int:
+        """Messages in flight to the queue's session; of a group's queue those at QoS 1."""
     def party_state(self, connection: int, received: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
-        """(party, queue, connection) of all attached queues."""
+        """(party, queue, connection) of all sessions' queues."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What will not be delivered: (party, reason, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
@@ -546,9 +572,12 @@ def key_slot(key: bytes) -> int:
     """The slot of a key: its hash modulo 65 536."""
 def received(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
+def new_state(mark: int) -> bytes:
+    """The delivery state of a party that wants nothing below `mark`."""
 def state_mark(state: bytes) -> int:
     """The mark of a delivery state: everything below is acknowledged."""
 def state_skip(state: bytes, mark: int) -> bytes:
     """The state with its mark moved up to `mark` (a queue at rest was cut to its limit)."""
 def describe_state(state: bytes) -> dict[str, Any]:
-    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, phase), received, owed: for people."""
+    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
+    group it came from), received, owed."""

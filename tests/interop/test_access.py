@@ -234,6 +234,24 @@ def test_a_new_rule_holds_for_who_is_connected(
     assert payloads([changing.receive()]) == [b"seven"]
 
 
+def test_a_group_is_for_those_who_may_have_all_of_it(
+    guarded_device: MakeDevice, users: Users, prefix: str
+) -> None:
+    users.add(prefix, "word", "--allow", f"{prefix}/a/#")
+    operator = guarded_device(f"{prefix}o", user=OPERATOR, clean_start=True)
+    member = guarded_device(f"{prefix}m", user=(prefix, "word"), clean_start=True)
+    assert member.subscribe(f"$share/g/{prefix}/#", 1) == [NOT_AUTHORIZED]
+    assert member.subscribe(f"$share/g/{prefix}/a/#", 1) == [1]
+    operator.publish(f"{prefix}/a/1", b"one", 1)
+    assert payloads([member.receive()]) == [b"one"]
+    users("rules", prefix, "--remove", "1")
+    users("allow", prefix, "all", "other/#")
+    operator.publish(f"{prefix}/a/2", b"two", 1)
+    member.subscribe("other/1", 1)
+    member.publish("other/1", b"three", 1)
+    assert payloads([member.receive()]) == [b"three"]
+
+
 @pytest.mark.parametrize("change", ["remove", "disable", "password"])
 def test_who_may_not_stay_is_disconnected_and_leaves_no_will(
     guarded_device: MakeDevice, users: Users, prefix: str, version: int, change: str

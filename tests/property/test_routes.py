@@ -111,7 +111,9 @@ class RoutesMachine(RuleBasedStateMachine):
         for name in sorted(self.asked):
             targets = self.compiled.targets(name)
             assert targets == self.twin.targets(name), name
-            assert self.compiled.match(name) == [(queue, qos) for queue, _, qos, *_ in targets]
+            assert self.compiled.match(name) == [
+                (queue, terms[0]) for queue, _, terms, _ in targets
+            ]
 
 
 TestRoutes = RoutesMachine.TestCase

@@ -25,6 +25,7 @@ pub mod reader;
 pub mod reason_code;
 pub mod receiver;
 pub mod reception;
+pub mod sharing;
 
 /// A version of the protocol, as CONNECT carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,6 +17,7 @@ use crate::ids::{Connection, Party, Queue};
 use crate::{limits, topic};
 use ahash::RandomState;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// A subscription of an attached queue, without its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,21 +233,28 @@ fn check(filter: &[u8], subscription: &Subscription) -> Result<()> {
     }
 }
 
-/// The one target of a queue's matching subscriptions: highest QoS, all identifiers in the order of subscribing; the
-/// owner's own messages are left out only if every one of them has No Local.
+/// The one target of a queue's matching subscriptions. The owner's own messages go by those without No Local.
 fn merge(subscribers: &[Subscriber]) -> Option<Target> {
     let newest = subscribers.last()?.subscription;
     let subscriptions = || subscribers.iter().map(|subscriber| &subscriber.subscription);
-    let identified = subscriptions().any(|subscription| subscription.identifier.is_some());
+    let has_no_local = newest.owner != Party(0) && subscriptions().any(|subscription| subscription.no_local);
+    let own = || (newest.owner, best(subscriptions().filter(|subscription| !subscription.no_local)));
     Some(Target {
         queue: newest.queue,
         connection: newest.connection,
-        terms: Terms {
-            qos: subscriptions().map(|subscription| subscription.qos).max().unwrap_or_default(),
-            retain_as_published: subscriptions().any(|subscription| subscription.retain_as_published),
-            identifiers: identified
-                .then(|| subscriptions().filter_map(|subscription| subscription.identifier).collect()),
-        },
-        except: if subscriptions().all(|subscription| subscription.no_local) { newest.owner } else { Party::default() },
+        terms: best(subscriptions())?,
+        own: has_no_local.then(|| Arc::new(own())),
+    })
+}
+
+/// The terms that several subscriptions come to: highest QoS, all identifiers in the order of subscribing.
+fn best<'a>(subscriptions: impl Iterator<Item = &'a Subscription> + Clone) -> Option<Terms> {
+    let identified = subscriptions.clone().any(|subscription| subscription.identifier.is_some());
+    let retain_as_published = subscriptions.clone().any(|subscription| subscription.retain_as_published);
+    let identifiers = subscriptions.clone().filter_map(|subscription| subscription.identifier);
+    Some(Terms {
+        qos: subscriptions.map(|subscription| subscription.qos).max()?,
+        retain_as_published,
+        identifiers: identified.then(|| identifiers.collect()),
     })
 }

@@ -19,7 +19,9 @@ from holdfast.broker.access.access import Access
 from holdfast.broker.admin import http, users
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
@@ -72,7 +74,9 @@ def assemble(config: Config, world: World) -> Server:
     promises = Promises(schedule.soon)
     losses = Losses(records)
     wills = Wills(kernel, counts)
-    sessions = Sessions(config, kernel, records, losses, wills)
+    parties = Parties(records)
+    groups = Groups(config, kernel, records, losses, parties)
+    sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
     permissions = Permissions(
@@ -91,7 +95,7 @@ def assemble(config: Config, world: World) -> Server:
         counts,
     )
     control_packets = ControlPackets(
-        config, kernel, connections, admission, permissions, closing, sessions, counts
+        config, kernel, connections, admission, permissions, closing, sessions, groups, counts
     )
     stages = Stages(
         kernel=kernel,
@@ -100,6 +104,7 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
+        groups=groups,
         wills=wills,
         losses=losses,
         access=access,
@@ -108,6 +113,7 @@ def assemble(config: Config, world: World) -> Server:
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())
+    groups.recover(world.now_us())
     if orphaned:
         log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
     return Server(config, world, stages, records, schedule, counts)

@@ -95,6 +95,7 @@ class Server:
             "sessions_attached": stages.sessions.count(),
             "sessions_recorded": stages.sessions.recorded(),
             "subscriptions": len(stages.kernel.routes),
+            "shared_groups": len(stages.groups),
             "turns": self._turn.count,
             "retained": stages.kernel.log.retained_count(),
             "uncommitted_bytes": stages.kernel.log.uncommitted_bytes(),

@@ -13,6 +13,7 @@ for each connection that has something to send.
 from dataclasses import dataclass
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import LOOPBACK, Wills
@@ -40,6 +41,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    groups: Groups
     wills: Wills
     losses: Losses
     access: Access

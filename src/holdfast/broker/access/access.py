@@ -36,6 +36,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
 from holdfast.core.config import Config, is_loopback
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.shared import is_shared, parse_shared
 
 log = logging.getLogger(__name__)
 
@@ -174,14 +175,14 @@ class Access:
     def may_subscribe(self, identity: Identity, client_identifier: str, topic_filter: str) -> bool:
         """True if it may subscribe to this filter, shared or not."""
         table = self._table(identity, client_identifier, tables.SUBSCRIBE)
-        shared = tables.shared_filter(topic_filter)
-        if shared is None:
+        if not is_shared(topic_filter):
             return tables.allows_filter(table, topic_filter)
-        if not shared:
-            return table is None
+        shared = parse_shared(topic_filter)
+        if shared is None:
+            return False
         # What a group has is given to any of its members, so each must be allowed all of it.
         receive = self.receive_table(identity, client_identifier)
-        return tables.allows_filter(table, shared) and tables.allows_filter(receive, shared)
+        return all(tables.allows_filter(item, shared.topic_filter) for item in (table, receive))
 
     def put(self, credential: Credential, now_us: int) -> int:
         """Adds or replaces a credential; returns the log position at which that is durable."""

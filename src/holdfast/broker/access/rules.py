@@ -28,7 +28,6 @@ Table = Sequence[tuple[bytes, bool]]
 PUBLISH: Final = frozenset({"publish", "all"})
 SUBSCRIBE: Final = frozenset({"subscribe", "all"})
 RECEIVE: Final = frozenset({"receive", "subscribe", "all"})
-SHARED_PREFIX: Final = "$share/"
 
 _PLACEHOLDER: Final = re.compile("%[cu]")
 _UNSAFE: Final = re.compile(r"[+#/\0]")
@@ -71,13 +70,6 @@ def allows_filter(table: Table | None, topic_filter: str) -> bool:
         if not allowed and overlap(rule_filter, topic_filter):
             return False
     return False
-
-
-def shared_filter(topic_filter: str) -> str | None:
-    """The filter that a shared subscription is to; `None` if it is not shared [MQTT-4.8.2-1]."""
-    if not topic_filter.startswith(SHARED_PREFIX):
-        return None
-    return topic_filter.removeprefix(SHARED_PREFIX).partition("/")[2]
 
 
 def _substitute(rule: Rule, names: dict[str, str]) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
@@ -27,6 +28,7 @@ from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import own_of
 from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
 
@@ -43,6 +45,7 @@ class ControlPackets:
         permissions: Permissions,
         closing: Closing,
         sessions: Sessions,
+        groups: Groups,
         counts: Counter[str],
     ) -> None:
         self.reconfigure(config)
@@ -51,6 +54,7 @@ class ControlPackets:
         self._permissions = permissions
         self._closing = closing
         self._sessions = sessions
+        self._groups = groups
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
@@ -99,9 +103,13 @@ class ControlPackets:
             offset=self._log.end_offset(),
             protocol_version=version,
             is_allowed=partial(self._permissions.may_subscribe, attached),
+            has_room=lambda name, others: self._groups.has_room(
+                name, attached.session.party, others
+            ),
         )
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
-        self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)
+        own = own_of(outcome.granted)
+        self._subscriptions.add(queue, attached.connection, attached.session.party, own)
         answer = {
             "packet_identifier": fields["packet_identifier"],
             "reason_codes": list(outcome.reason_codes),

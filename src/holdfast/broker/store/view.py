@@ -48,6 +48,9 @@ CREATE INDEX credentials_by_identifier ON credentials (key) WHERE proof = 'ident
 CREATE TABLE rules (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE groups (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -56,6 +59,7 @@ _NAMES = {
     Table.COUNTERS: "counters",
     Table.CREDENTIALS: "credentials",
     Table.RULES: "rules",
+    Table.GROUPS: "groups",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
@@ -138,6 +142,20 @@ class View:
         query = (
             "SELECT sessions.value, coalesce(subscriptions.value, '')"
             " FROM sessions LEFT JOIN subscriptions USING (key)"
+        )
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
+    def groups(self) -> list[bytes]:
+        """Every group of a shared subscription."""
+        return self._values("SELECT value FROM groups")
+
+    def sharing_sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """The value of each session that subscribes to a group, and that of its subscriptions."""
+        query = (
+            "SELECT sessions.value, subscriptions.value"
+            " FROM sessions JOIN subscriptions USING (key)"
+            """ WHERE subscriptions.value LIKE '%"$share/%'"""
         )
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()

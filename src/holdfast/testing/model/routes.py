@@ -21,6 +21,22 @@ class Subscription:
     identifier: int | None
 
 
+Terms = tuple[int, bool, list[int]]
+"""QoS, Retain As Published, identifiers."""
+Target = tuple[int, int, Terms | None, tuple[int, Terms | None] | None]
+"""Queue, connection, terms; owner and the terms for its own messages, where there is No Local."""
+
+
+def _best(subscriptions: list[Subscription]) -> Terms | None:
+    if not subscriptions:
+        return None
+    return (
+        max(one.qos for one in subscriptions),
+        any(one.retain_as_published for one in subscriptions),
+        [one.identifier for one in subscriptions if one.identifier is not None],
+    )
+
+
 def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
     """MQTT 5 section 4.7, by its sentences."""
     filter_levels, levels = topic_filter.split(b"/"), topic_name.split(b"/")
@@ -77,8 +93,8 @@ class Routes:
         for key in [key for key in self.subscriptions if key[0] == queue]:
             del self.subscriptions[key]
 
-    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
-        """(queue, connection, qos, retain_as_published, identifiers, except) in queue order."""
+    def targets(self, topic_name: bytes) -> list[Target]:
+        """In queue order."""
         matching: dict[int, list[Subscription]] = {}
         for (queue, topic_filter), subscription in self.subscriptions.items():
             if filter_matches(topic_filter, topic_name):
@@ -87,10 +103,10 @@ class Routes:
             (
                 queue,
                 all_of[-1].connection,
-                max(one.qos for one in all_of),
-                any(one.retain_as_published for one in all_of),
-                [one.identifier for one in all_of if one.identifier is not None],
-                all_of[-1].owner if all(one.no_local for one in all_of) else 0,
+                _best(all_of),
+                (all_of[-1].owner, _best([one for one in all_of if not one.no_local]))
+                if all_of[-1].owner and any(one.no_local for one in all_of)
+                else None,
             )
             for queue, all_of in sorted(matching.items())
             if self.may_receive(all_of[-1].connection, topic_name)

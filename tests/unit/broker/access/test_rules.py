@@ -12,7 +12,6 @@ from holdfast.broker.access.rules import (
     allows_filter,
     allows_topic,
     compile_table,
-    shared_filter,
 )
 from holdfast.kernel import topic_matches
 from tests.unit.broker.access.test_filters import topic_filters, topic_names
@@ -145,11 +144,3 @@ def test_a_rule_reaches_no_further_than_one_level_whatever_the_name(name: str, t
     if allows_topic(found, topic):
         levels = topic.split("/")
         assert levels == ["own", name, "x"]
-
-
-@pytest.mark.parametrize(
-    ("topic_filter", "expected"),
-    [("a/b", None), ("$share/g/a/b", "a/b"), ("$share/g", ""), ("$share/g/#", "#")],
-)
-def test_a_shared_subscription_is_to_a_filter(topic_filter: str, expected: str | None) -> None:
-    assert shared_filter(topic_filter) == expected
