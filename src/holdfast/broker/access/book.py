@@ -1,12 +1,14 @@
 """Credentials and rules as the log has them.
 
-Owns: how many there are, and the few that every login is compared with. Never: holds all of them in
-memory; who is away costs nothing, and who connects is looked up in the view.
+Owns: how many there are, the few that every login is compared with, and those looked up lately.
+Never: holds all of them in memory; who connects is looked up in the view.
 
 Invariant: what was put last is found, whether or not it is durable yet.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 from holdfast.broker.access.credential import (
     Credential,
@@ -20,12 +22,18 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Table
 from holdfast.core.limits import USER_NAME_BYTES_MAXIMUM
 
+LOOKED_UP_MAXIMUM: Final = 10_000
+"""Credentials, and lists of rules, that are kept at hand, some 10 MB: looking one up in the view
+and reading its JSON costs as much as the rest of a CONNECT. Any change empties both."""
+
 
 class Book:
     """Looks up and writes credentials and rules."""
 
     def __init__(self, records: ControlRecords) -> None:
         self._records = records
+        self._credential = lru_cache(LOOKED_UP_MAXIMUM)(self._look_up_credential)
+        self._rules = lru_cache(LOOKED_UP_MAXIMUM)(self._look_up_rules)
         view = records.refresh()
         self.credentials = view.count(Table.CREDENTIALS)
         """How many there are."""
@@ -39,11 +47,7 @@ class Book:
 
     def credential(self, name: str) -> Credential | None:
         """The credential of this name."""
-        key = name.encode()
-        if len(key) > USER_NAME_BYTES_MAXIMUM:
-            return None
-        value = self._records.get(Table.CREDENTIALS, key)
-        return parse_credential(value) if value else None
+        return self._credential(name) if len(name) <= USER_NAME_BYTES_MAXIMUM else None
 
     def put(self, credential: Credential, now_us: int) -> int:
         """Adds or replaces a credential; returns the log position at which that is durable."""
@@ -52,8 +56,7 @@ class Book:
             self.by_identifier[credential.name] = credential
         else:
             self.by_identifier.pop(credential.name, None)
-        key, value = credential.name.encode(), format_credential(credential)
-        return self._records.put(Table.CREDENTIALS, key, value, now_us)
+        return self._put(Table.CREDENTIALS, credential.name, format_credential(credential), now_us)
 
     def remove(self, name: str, now_us: int) -> int:
         """Removes a credential that is there, and its rules; returns as `put` does."""
@@ -61,16 +64,16 @@ class Book:
         self.by_identifier.pop(name, None)
         if self.rules(name):
             self.put_rules(name, (), now_us)
-        return self._records.put(Table.CREDENTIALS, name.encode(), b"", now_us)
+        return self._put(Table.CREDENTIALS, name, b"", now_us)
 
     def rules(self, owner: str) -> tuple[Rule, ...]:
         """The rules of a user, of `everyone` or of `anonymous`."""
-        return parse_rules(self._records.get(Table.RULES, owner.encode())) if self.owners else ()
+        return self._rules(owner) if self.owners else ()
 
     def put_rules(self, owner: str, rules: tuple[Rule, ...], now_us: int) -> int:
         """Replaces an owner's rules; returns as `put` does."""
         self.owners += bool(rules) - bool(self.rules(owner))
-        return self._records.put(Table.RULES, owner.encode(), format_rules(rules), now_us)
+        return self._put(Table.RULES, owner, format_rules(rules), now_us)
 
     def page(self, after: str, limit: int) -> Iterator[Credential]:
         """Credentials in the order of their names, those that are durable."""
@@ -81,3 +84,16 @@ class Book:
         """Owners with their rules in the order of their names, those that are durable."""
         for key, value in self._records.refresh().rows(Table.RULES, after.encode(), limit):
             yield key.decode(), parse_rules(value)
+
+    def _put(self, table: Table, name: str, value: bytes, now_us: int) -> int:
+        position = self._records.put(table, name.encode(), value, now_us)
+        self._credential.cache_clear()
+        self._rules.cache_clear()
+        return position
+
+    def _look_up_credential(self, name: str) -> Credential | None:
+        value = self._records.get(Table.CREDENTIALS, name.encode())
+        return parse_credential(value) if value else None
+
+    def _look_up_rules(self, owner: str) -> tuple[Rule, ...]:
+        return parse_rules(self._records.get(Table.RULES, owner.encode()))

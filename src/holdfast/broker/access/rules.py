@@ -73,6 +73,8 @@ def allows_filter(table: Table | None, topic_filter: str) -> bool:
 
 
 def _substitute(rule: Rule, names: dict[str, str]) -> str | None:
+    if "%" not in rule.topic_filter:
+        return rule.topic_filter
     used = _PLACEHOLDER.findall(rule.topic_filter)
     if all(_is_level(names[placeholder], rule.allowed) for placeholder in used):
         # In one pass: a client identifier may well contain "%u".
