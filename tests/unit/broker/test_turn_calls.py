@@ -1,6 +1,7 @@
 """The boundary's price: a turn makes as many calls for ten thousand messages as for ten."""
 
 import asyncio
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -42,6 +43,16 @@ class InlineCommits:
         self._log.commit()
 
 
+class InlineWorkers:
+    """Does everything here and now."""
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        done(work())
+
+    def stop(self) -> None:
+        pass
+
+
 class StillWorld:
     """A world in which no time passes."""
 
@@ -76,6 +87,9 @@ class StillWorld:
     def commits(self, log: Log, ended: Callable[[], None]) -> InlineCommits:
         self.commits_made = InlineCommits(log, ended)
         return self.commits_made
+
+    def workers(self, count: int) -> InlineWorkers:
+        return InlineWorkers()
 
 
 class Wire(asyncio.Transport):
@@ -128,11 +142,14 @@ def counted(turns: list[Counter[str]], run: Callable[..., None]) -> Callable[...
                 calls[argument.__qualname__] += 1
 
         turns.append(calls)
+        # What earlier tests left behind must not be finalised in the middle of a turn.
+        gc.disable()
         sys.setprofile(note)
         try:
             run(*arguments)
         finally:
             sys.setprofile(None)
+            gc.enable()
 
     return profiled
 
