@@ -100,6 +100,11 @@ ROWS = (
         (throughput("fan-in 100 to 1 persistent, QoS 1", Target(at_least=3)),),
     ),
     Row(
+        "shared",
+        ("shared", "--publishers", "10", "--subscribers", "4", "--qos", "1", "--window", "20"),
+        (throughput("10 to a group of 4, QoS 1"),),
+    ),
+    Row(
         "latency",
         ("latency", "--rate", "1000", "--qos", "1"),
         tuple(

@@ -71,21 +71,27 @@ pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
     }
 }
 
-/// Everything a queue with one subscription finds, in several scans.
-pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
-    let mut scan = Scan {
+/// A request that asks for nothing.
+pub fn scan() -> Scan {
+    Scan {
         queue: Queue(3),
         owner: Party(3),
-        subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
-        from: Offset(from),
+        subscriptions: Arc::from([]),
+        from: Offset(0),
         owed: Vec::new(),
-        records_maximum: page,
+        records_maximum: 0,
         bytes_maximum: 5_000,
         found: Vec::new(),
         found_owed: Vec::new(),
         reached: Offset(0),
         missing: None,
-    };
+    }
+}
+
+/// Everything a queue with one subscription finds, in several scans.
+pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
+    let subscriptions = vec![subscription(filter, 0, u64::MAX)].into();
+    let mut scan = Scan { subscriptions, from: Offset(from), records_maximum: page, ..scan() };
     let mut all = Vec::new();
     loop {
         log.scan(std::slice::from_mut(&mut scan)).unwrap();
