@@ -110,6 +110,11 @@ impl Dispatch {
         self.inner.set_subscriptions(Queue(queue), subscriptions_of(subscriptions)?).map_err(to_python)
     }
 
+    #[pyo3(signature = (queue, receive))]
+    fn grant(&mut self, queue: u32, receive: Option<Vec<(Vec<u8>, bool)>>) -> PyResult<()> {
+        self.inner.grant(Queue(queue), receive.as_deref()).map_err(to_python)
+    }
+
     #[pyo3(signature = (queue, offsets, *, qos, identifier))]
     fn owe(&mut self, queue: u32, offsets: Vec<u64>, qos: u8, identifier: Option<u32>) -> PyResult<()> {
         let owed = offsets.into_iter().map(|offset| Owed { offset: Offset(offset), qos, identifier }).collect();
@@ -214,6 +219,7 @@ pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
         NoticeKind::TooLarge => "too_large",
         NoticeKind::Retention => "retention",
         NoticeKind::Refused => "refused",
+        NoticeKind::Denied => "denied",
         NoticeKind::SessionEnded => "session_ended",
     };
     (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)

@@ -6,6 +6,9 @@ use holdfast_kernel::ids::{Connection, Party, Queue};
 use holdfast_kernel::route;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+type Rules = Vec<(Vec<u8>, bool)>;
 
 /// Filters of attached queues, and the memory of what each topic matched.
 #[pyclass(module = "holdfast._kernel")]
@@ -52,6 +55,30 @@ impl Routes {
 
     fn remove(&mut self, queue: u32) {
         self.inner.remove(Queue(queue));
+    }
+
+    #[pyo3(signature = (connection, publish, receive))]
+    fn grant(&mut self, connection: u32, publish: Option<Rules>, receive: Option<Rules>) -> PyResult<()> {
+        let done = self.inner.grant(Connection(connection), publish.as_deref(), receive.as_deref());
+        done.map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn ungrant(&mut self, connection: u32) {
+        // Nothing can be wrong with no rules.
+        let _granted = self.inner.grant::<Vec<u8>>(Connection(connection), None, None);
+    }
+
+    fn denied(&mut self) -> Vec<(u32, u64)> {
+        let denied = self.inner.grants.take_denied().into_iter();
+        denied.map(|(connection, count)| (connection.0, count)).collect()
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.inner.grants.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("publishes_denied", counters.publishes_denied)?;
+        dict.set_item("topics_withheld", counters.topics_withheld)?;
+        Ok(dict)
     }
 
     fn route(&mut self, arrivals: &mut Arrivals) {

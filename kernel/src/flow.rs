@@ -7,6 +7,7 @@ pub mod state;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use crate::topic::table::Table;
 use std::sync::Arc;
 
 /// A range of bytes in an [`Arrivals`] arena.
@@ -88,6 +89,8 @@ pub enum Fate {
     Duplicate,
     /// Not taken; an MQTT 5 publisher is told this reason code.
     Refused(u8),
+    /// Its publisher may not publish to this topic. Set by route.
+    Denied,
 }
 
 /// Where and when a message was stored.
@@ -225,6 +228,8 @@ pub struct Scan {
     pub owner: Party,
     /// The queue's subscriptions, past ones included while their range is not yet read.
     pub subscriptions: Arc<[Subscription]>,
+    /// What the queue may get of that; `None` for everything.
+    pub receive: Option<Table>,
     /// The first offset to look at.
     pub from: Offset,
     /// Besides, these single records are looked up: what the queue is owed, or has to give out again.
@@ -235,7 +240,8 @@ pub struct Scan {
     pub bytes_maximum: u64,
     /// Result: what the queue wants, in offset order. Only durable records.
     pub found: Vec<Found>,
-    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it. Terms are empty.
+    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it or `receive`
+    /// denies it. Terms are empty.
     pub found_owed: Vec<Option<Found>>,
     /// Result: everything below this offset has been looked at.
     pub reached: Offset,
@@ -356,6 +362,8 @@ pub enum NoticeKind {
     Retention,
     /// The receiver refused it (PUBACK or PUBREC with a reason code of 0x80 or more).
     Refused,
+    /// It was in flight, and the queue may not have it any more.
+    Denied,
     /// A group's message of QoS 2 was sent to a member whose session has ended: nobody else may get it [MQTT-4.8.2-5].
     SessionEnded,
 }

@@ -14,8 +14,8 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
-use holdfast_kernel::flow::Fate;
-use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::flow::{Fate, Scan};
+use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Log, Options};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
@@ -401,4 +401,42 @@ fn a_message_that_a_group_has_handed_over_is_the_groups_no_more() {
     let (mut log, _) = open(&disk, options());
     assert_eq!(mark(&mut log), Offset(1));
     assert!(State::decode(&log.delivery_state(member).unwrap()).unwrap().flights.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn single_messages_are_found_in_whatever_order_they_are_asked_for(
+        wanted in proptest::collection::vec(0_u64..320, 1..80),
+        sorted in any::<bool>(),
+    ) {
+        let disk = FakeDisk::new(1, 1 << 30);
+        let (mut log, _) = open(&disk, options());
+        for number in 0..300_u16 {
+            let payload = vec![number.to_le_bytes()[0]; 200];
+            log.append(&mut arrivals(&[message("a", &payload)]), &[""; 0], Timestamp(5)).unwrap();
+        }
+        log.commit().unwrap();
+        let mut wanted = wanted;
+        if sorted {
+            wanted.sort_unstable();
+        }
+        let mut scan = Scan {
+            queue: Queue(1),
+            owner: Party(1),
+            subscriptions: Arc::from([]),
+            receive: None,
+            from: Offset(0),
+            owed: wanted.iter().copied().map(Offset).collect(),
+            records_maximum: 0,
+            bytes_maximum: 0,
+            found: Vec::new(),
+            found_owed: Vec::new(),
+            reached: Offset(0),
+            missing: None,
+        };
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        let found: Vec<Option<u64>> = scan.found_owed.iter().map(|found| found.as_ref().map(|f| f.offset.0)).collect();
+        let expected: Vec<Option<u64>> = wanted.iter().map(|offset| (*offset < 300).then_some(*offset)).collect();
+        prop_assert_eq!(found, expected);
+    }
 }

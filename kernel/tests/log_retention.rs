@@ -322,7 +322,7 @@ fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
     while log.retain(u64::MAX, 0, &[], Timestamp(100)).unwrap().unfinished {
         log.commit().unwrap();
     }
-    let mut scan = Scan { owed: vec![Offset(3), Offset(4)], ..log_support::scan() };
+    let mut scan = Scan { owed: vec![Offset(3), Offset(4)], ..log_support::scan_of("nobody", 0) };
     log.scan(std::slice::from_mut(&mut scan)).unwrap();
     assert_eq!(scan.found_owed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }

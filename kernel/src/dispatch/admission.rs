@@ -9,6 +9,9 @@ use crate::flow::{
 };
 use crate::ids::{Connection, KeySlot, LogPosition, Offset, Timestamp};
 
+/// MQTT 5 Not authorized: what a publisher is told of a message that it may not publish.
+const NOT_AUTHORIZED: u8 = 0x87;
+
 impl Dispatch {
     /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
     /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that.
@@ -25,6 +28,7 @@ impl Dispatch {
                     self.refused.insert(publish.connection, reason_code);
                     self.answer(publish, LogPosition(0), reason_code);
                 }
+                (Fate::Denied, _) => self.answer(publish, LogPosition(0), NOT_AUTHORIZED),
             }
         }
     }

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
+use crate::topic::table::Tables;
 use group::Membership;
 use notices::Notices;
 use queue::Queue;
@@ -50,6 +51,7 @@ pub struct Dispatch {
     answered: BTreeMap<Connection, u32>,
     refused: BTreeMap<Connection, u8>,
     notices: Notices,
+    tables: Tables,
     durable: Offset,
     serial: u32,
     counters: Counters,
@@ -197,6 +199,14 @@ impl Dispatch {
         Ok(())
     }
 
+    /// Replaces what the queue may get (topic filter, allowed, in order); `None` for everything.
+    pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
+        let receive = receive.map(|rules| self.tables.table(rules)).transpose()?;
+        self.queue_mut(handle)?.grant(receive);
+        self.make_ready(handle);
+        Ok(())
+    }
+
     /// The queue gets these retained messages, with RETAIN set, before new ones.
     pub fn owe(&mut self, handle: ids::Queue, owed: Vec<Owed>) -> Result<()> {
         let queue = self.queue_mut(handle)?;
@@ -248,12 +258,13 @@ impl Dispatch {
             let Ok(queue) = self.queue_mut(scan.queue) else { continue };
             let (party, connection) = (queue.party, queue.connection);
             let gone = queue.feed(&mut scan);
+            let because = queue.gone_because();
             if let Some((first, end)) = scan.missing {
                 let count = end.0.saturating_sub(first.0);
                 self.notices.add(Notice { party, kind: crate::flow::NoticeKind::Retention, first, end, count });
             }
             for (identifier, offset) in gone {
-                self.give_up(connection, identifier, offset, crate::flow::NoticeKind::Retention);
+                self.give_up(connection, identifier, offset, because);
             }
             self.make_ready(scan.queue);
         }

@@ -9,9 +9,10 @@
 use super::cursor::{Cursor, Entry};
 use super::group::Group;
 use crate::flow::state::{Owed, Phase, Source, State};
-use crate::flow::{Found, Scan, Subscription};
+use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
+use crate::topic::table::Table;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ pub struct Queue {
     /// True while the dispatcher has it on its list.
     pub is_ready: bool,
     subscriptions: Arc<[Subscription]>,
+    receive: Option<Table>,
     listed: Offset,
     behind_until: Offset,
     entries_maximum: usize,
@@ -108,6 +110,7 @@ impl Queue {
             group: None,
             is_ready: false,
             subscriptions,
+            receive: None,
             listed: state.mark,
             behind_until: end.max(state.mark),
             entries_maximum: if entries_maximum == 0 { limits::QUEUE_ENTRIES_MAXIMUM } else { entries_maximum },
@@ -118,6 +121,29 @@ impl Queue {
     /// Replaces the subscriptions that reading the log goes by.
     pub fn set_subscriptions(&mut self, subscriptions: Arc<[Subscription]>) {
         self.subscriptions = subscriptions;
+    }
+
+    /// Replaces what the queue may get; what is at hand and not sent is read again by that.
+    pub fn grant(&mut self, receive: Option<Table>) {
+        self.receive = receive;
+        if let Some(first) = self.entries.front().map(|found| found.offset) {
+            self.behind_until = self.behind_until.max(self.listed);
+            self.listed = first;
+            self.entries.clear();
+            self.resumed.values_mut().for_each(|resumed| resumed.is_found = false);
+        }
+        for (_, owed) in self.owed_entries.drain(..).rev() {
+            self.owed.push_front(owed);
+        }
+    }
+
+    /// Why a message that was in flight is not in the log: its table tells, where there is one.
+    pub fn gone_because(&self) -> NoticeKind {
+        if self.receive.is_some() {
+            NoticeKind::Denied
+        } else {
+            NoticeKind::Retention
+        }
     }
 
     /// A record that has become durable and that a subscription wants.
@@ -157,6 +183,7 @@ impl Queue {
             queue: handle,
             owner: self.party,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
+            receive: self.receive.clone(),
             from: self.listed,
             owed: self.singles(),
             records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },

@@ -20,6 +20,7 @@ pub mod outbox;
 pub mod packet;
 pub mod property;
 pub mod publish;
+pub mod rate;
 pub mod reader;
 pub mod reason_code;
 pub mod receiver;

@@ -12,6 +12,7 @@
 
 use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
+use super::reason_code::NOT_AUTHORIZED;
 use super::sharing::{Member, Sharing};
 use super::Version;
 use crate::error::{Error, Result};
@@ -403,11 +404,12 @@ impl Variants {
     }
 }
 
-/// True for what would read as "taken" without its reason code: older versions cannot be told that a message was
-/// refused. PUBCOMP ends its exchange whatever its reason code.
+/// True for what would read as "taken" without its reason code: older versions cannot be told that the log has no
+/// room, and may send again to one that has. What they may not publish is acknowledged all the same ([MQTT-3.3.5-2] of
+/// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
 fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
     let answers_publish = matches!(acknowledgement.kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubrec);
-    answers_publish && acknowledgement.reason_code >= 0x80
+    answers_publish && acknowledgement.reason_code >= 0x80 && acknowledgement.reason_code != NOT_AUTHORIZED
 }
 
 fn drop_message(

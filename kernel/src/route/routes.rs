@@ -6,7 +6,9 @@
 //! Invariants:
 //! 1. A queue has at most one subscription per filter, and at most one target per message.
 //! 2. Removing a queue costs its own subscriptions, whatever else there is.
+//! 3. All subscriptions of a queue are on one connection at a time.
 
+use super::grants::{Grants, Rules};
 use super::memory::{Memory, Targets};
 use super::trie::{Place, Trie, Walk};
 use crate::error::{Error, Result};
@@ -14,7 +16,7 @@ use crate::flow::{Arrivals, Fate, Publish, Target, Terms};
 use crate::ids::{Connection, Party, Queue};
 use crate::{limits, topic};
 use ahash::RandomState;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A subscription of an attached queue, without its filter.
@@ -53,6 +55,10 @@ pub struct Routes {
     positions: HashMap<(Queue, Place), usize, RandomState>,
     /// The places of each queue, in no particular order.
     queues: HashMap<Queue, Vec<Place>, RandomState>,
+    /// Which queues a connection holds, to find what a changed table concerns.
+    holders: BTreeSet<(Connection, Queue)>,
+    /// Who may publish and be sent what.
+    pub grants: Grants,
     memory: Memory,
     walk: Walk,
     matching: Vec<Subscriber>,
@@ -68,6 +74,8 @@ impl Routes {
             subscribers: Vec::new(),
             positions: HashMap::with_hasher(hashing.clone()),
             queues: HashMap::with_hasher(hashing.clone()),
+            holders: BTreeSet::new(),
+            grants: Grants::new(hashing.clone()),
             memory: Memory::new(hashing),
             walk: Walk::default(),
             matching: Vec::new(),
@@ -86,6 +94,7 @@ impl Routes {
         let Some(subscribers) = self.subscribers.get_mut(place.index()) else { return Ok(()) };
         let position = self.positions.get(&(queue, place));
         if let Some(subscriber) = position.and_then(|position| subscribers.get_mut(*position)) {
+            self.holders.remove(&(subscriber.subscription.connection, queue));
             subscriber.subscription = subscription;
         } else {
             // Most filters have one subscriber, and a vector that grows by itself starts with room for four.
@@ -97,7 +106,25 @@ impl Routes {
             self.queues.entry(queue).or_default().push(place);
             self.subscriptions_ever += 1;
         }
+        self.holders.insert((subscription.connection, queue));
         self.memory.change(filter);
+        Ok(())
+    }
+
+    /// Replaces what a connection may publish and be sent. Topics that its subscriptions match are looked up again
+    /// only if it may be sent something else than before.
+    pub fn grant<Filter: AsRef<[u8]>>(
+        &mut self,
+        connection: Connection,
+        publish: Rules<'_, Filter>,
+        receive: Rules<'_, Filter>,
+    ) -> Result<()> {
+        if self.grants.grant(connection, publish, receive)? {
+            let held = self.holders.range((connection, Queue(0))..=(connection, Queue(u32::MAX)));
+            for place in held.filter_map(|(_, queue)| self.queues.get(queue)).flatten() {
+                self.memory.change(&self.trie.filter(*place));
+            }
+        }
         Ok(())
     }
 
@@ -133,8 +160,9 @@ impl Routes {
         self.positions.is_empty()
     }
 
-    /// Gives each accepted PUBLISH its targets.
+    /// Denies what may not be published, and gives each accepted PUBLISH its targets.
     pub fn route(&mut self, arrivals: &mut Arrivals) {
+        self.grants.refuse(arrivals);
         let mut publishes = std::mem::take(&mut arrivals.publishes);
         // A publisher often sends to the same topic again: the second time is not even hashed.
         let mut last: Option<&Publish> = None;
@@ -165,7 +193,8 @@ impl Routes {
             return None;
         }
         let same_queue = |one: &Subscriber, other: &Subscriber| one.subscription.queue == other.subscription.queue;
-        let targets: Targets = Some(self.matching.chunk_by(same_queue).filter_map(merge).collect());
+        let merged = self.matching.chunk_by(same_queue).filter_map(merge);
+        let targets: Targets = Some(merged.filter(|target| self.grants.receives(target.connection, name)).collect());
         self.memory.remember(name, targets.clone());
         targets
     }
@@ -177,7 +206,10 @@ impl Routes {
         let Some(position) = self.positions.remove(&(queue, place)).filter(|at| *at < subscribers.len()) else {
             return;
         };
-        subscribers.swap_remove(position);
+        let removed = subscribers.swap_remove(position).subscription;
+        if self.queues.get(&queue).is_none_or(|places| places.len() <= 1) {
+            self.holders.remove(&(removed.connection, queue));
+        }
         if let Some(moved) = subscribers.get(position) {
             self.positions.insert((moved.subscription.queue, place), position);
         }

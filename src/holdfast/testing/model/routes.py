@@ -1,9 +1,11 @@
 """The twin of the kernel's `Routes`: a list of subscriptions, each compared with the topic.
 
-Owns: the subscriptions in the order in which they were made. Never: fast, and remembers nothing.
+Owns: the subscriptions in the order in which they were made, and the tables of connections. Never:
+fast, and remembers nothing.
 Invariant: a queue has one subscription per filter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -48,11 +50,35 @@ def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
     )
 
 
+Table = Sequence[tuple[bytes, bool]] | None
+"""Rules in order (topic filter, allowed); None allows everything."""
+
+
+def allows(table: Table, topic_name: bytes) -> bool:
+    """The first filter that matches decides; none that matches denies."""
+    if table is None:
+        return True
+    return next((allowed for rule, allowed in table if filter_matches(rule, topic_name)), False)
+
+
 class Routes:
     """Subscriptions of queues by (queue, filter)."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[tuple[int, bytes], Subscription] = {}
+        self.tables: dict[int, tuple[Table, Table]] = {}
+
+    def grant(self, connection: int, publish: Table, receive: Table) -> None:
+        """Replaces what the connection may publish and be sent."""
+        self.tables[connection] = (publish, receive)
+
+    def may_publish(self, connection: int, topic_name: bytes) -> bool:
+        """What its table says."""
+        return allows(self.tables.get(connection, (None, None))[0], topic_name)
+
+    def may_receive(self, connection: int, topic_name: bytes) -> bool:
+        """What its table says."""
+        return allows(self.tables.get(connection, (None, None))[1], topic_name)
 
     def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
         """Adds or replaces; what is replaced keeps its place."""
@@ -83,6 +109,7 @@ class Routes:
                 else None,
             )
             for queue, all_of in sorted(matching.items())
+            if self.may_receive(all_of[-1].connection, topic_name)
         ]
 
     def __len__(self) -> int:
