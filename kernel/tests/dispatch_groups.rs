@@ -1,6 +1,6 @@
-//! A group against a log in memory: whatever is published, acknowledged, cut and crashed in whatever order, while members
-//! come and go, every message reaches somebody; at QoS 2 once; what was acknowledged or handed over goes to nobody else;
-//! what came back goes out first; and no window is exceeded.
+//! A group against a log in memory: whatever is published, acknowledged, cut and crashed in whatever order, while
+//! members come and go, every message reaches somebody; at QoS 2 once; what was acknowledged or handed over goes to
+//! nobody else; what came back goes out first; and no window is exceeded.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
@@ -477,7 +477,8 @@ proptest! {
         }
         world.drain();
         for (offset, ..) in world.messages() {
-            prop_assert!(world.sent.contains(&offset) || world.excused.contains(&offset), "message {} was lost", offset);
+            let arrived = world.sent.contains(&offset) || world.excused.contains(&offset);
+            prop_assert!(arrived, "message {} was lost", offset);
         }
         let group = world.group.unwrap();
         prop_assert_eq!(world.dispatch.mark(group).unwrap(), Offset(world.published));

@@ -31,8 +31,9 @@ impl Parties {
         Parties { states: HashMap::with_hasher(RandomState::with_seeds(seed, 31, 32, 33)) }
     }
 
-    /// Takes over a record of table 0. A value that is not a state is an error; what was known stays. Where it says that
-    /// a group has handed a message over, the group has it no more: a crash may leave this record without the group's.
+    /// Takes over a record of table 0. A value that is not a state is an error; what was known stays. Where it says
+    /// that a group has handed a message over, the group has it no more: a crash may leave this record without the
+    /// group's.
     pub fn apply(&mut self, party: Party, number: u64, value: &[u8]) -> Result<()> {
         if value.first() == Some(&REMOVED) {
             self.states.remove(&party.0);

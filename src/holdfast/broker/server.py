@@ -107,6 +107,7 @@ class Server:
         stages.admission.reconfigure(config)
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
+        stages.groups.reconfigure(config)
         self._turn.reconfigure(config)
         self._sweep.reconfigure(config)
 

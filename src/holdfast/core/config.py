@@ -194,6 +194,7 @@ class Config:
         """How long a group of shared subscriptions that no session subscribes to any more keeps its
         queue. 0: it ends with its last subscription. Workers that come under new names each time
         need more, or what was published while none was there is not kept.""",
+        reloadable=True,
     )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),
