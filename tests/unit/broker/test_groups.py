@@ -64,7 +64,7 @@ class Broker:
             assert attached is not None
             return attached.session.client_identifier
 
-        return self.groups.overview(client_of)
+        return [self.groups.describe(name, client_of) for name in self.groups.names()]
 
 
 def run(test: Callable[[], Any]) -> None:

@@ -84,10 +84,6 @@ class Groups:
         """Holds to these limits whatever rests or is attached from now on."""
         self._config = config
 
-    def reconfigure(self, config: Config) -> None:
-        """Holds to these limits whatever opens or empties from now on."""
-        self._config = config
-
     def __len__(self) -> int:
         return len(self._groups)
 
