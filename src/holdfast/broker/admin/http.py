@@ -14,7 +14,7 @@ Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,12 +69,14 @@ def application(
     return app
 
 
-async def start(app: web.Application, host: str, port: int) -> web.AppRunner:
-    """Listens. `runner.addresses` says where, `await runner.cleanup()` ends it."""
+async def start(app: web.Application, host: str | Sequence[str], port: int) -> web.AppRunner:
+    """Listens on one address or several. `runner.addresses` says where, `await runner.cleanup()`
+    ends it."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        for each in [host] if isinstance(host, str) else host:
+            await web.TCPSite(runner, each, port).start()
     except OSError:
         await runner.cleanup()
         raise
