@@ -502,10 +502,13 @@ impl Log {
     /// Retained messages may have been copied to a carry segment after the checkpoint was written.
     fn relocate_retained(&mut self) -> Result<()> {
         let archive = &self.archive;
-        let lost: Vec<Retained> =
+        let mut lost: Vec<Retained> =
             self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
+        lost.sort_unstable_by_key(|retained| retained.offset);
+        let mut last = None;
         for retained in lost {
-            if let Some(location) = self.archive.find_message(retained.offset)? {
+            if let Some(location) = self.archive.find_message(retained.offset, last)? {
+                last = Some(location);
                 let name = self.dictionary.name(retained.topic).to_vec();
                 self.retained.relocate(&name, retained.offset, location);
             }

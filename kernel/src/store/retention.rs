@@ -263,9 +263,11 @@ impl Log {
         let mut written = 0_u64;
         let mut end = SEGMENT_HEADER_BYTES;
         let mut index = SegmentIndex::new(header.base_offset, range.end_control, self.options.seed);
+        let mut last = None;
         for offset in needed.iter().copied() {
             let salt = self.archive.salt;
-            let Some(old) = self.archive.find_message(offset)? else { continue };
+            let Some(old) = self.archive.find_message(offset, last)? else { continue };
+            last = Some(old);
             let Some(record) = self.archive.record_at(old)?.filter(|record| record.kind == Kind::Message) else {
                 continue;
             };

@@ -83,9 +83,14 @@ impl Log {
     /// Single records that a queue is owed, retained messages, wherever they are by now.
     fn look_up_owed(&mut self, scan: &mut Scan) -> Result<()> {
         scan.found_owed.clear();
+        let durable = self.durable_offset();
+        let mut last: Option<(Offset, Location)> = None;
         for offset in scan.owed.iter().copied() {
-            let found = match self.locate(offset)? {
+            let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
+            let location = if offset < durable { self.archive.find_message(offset, near)? } else { None };
+            let found = match location {
                 Some(location) => {
+                    last = Some((offset, location));
                     let record = self.archive.record_at(location)?;
                     record.map(|record| found(&record, location, Terms::default()))
                 }

@@ -43,6 +43,11 @@ class Sweep:
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
 
+    def reconfigure(self, config: Config) -> None:
+        """Writes checkpoints and retains by this from now on."""
+        self._config = config
+        self._retention.reconfigure(config)
+
     def start(self) -> None:
         """Sweeps every second from now on."""
         self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)

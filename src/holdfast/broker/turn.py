@@ -48,12 +48,16 @@ class Turn:
     def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
         self._stages = stages
         self._schedule = schedule
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
         self._now_us = world.now_us
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.reconfigure(config)
         schedule.turn = self.run
+
+    def reconfigure(self, config: Config) -> None:
+        """Stores what these settings ask for from now on."""
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and

@@ -14,7 +14,7 @@ Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,18 +69,16 @@ def application(
     return app
 
 
-async def start(app: web.Application, host: str | Sequence[str], port: int) -> web.AppRunner:
-    """Listens on one address or several. `runner.addresses` says where, `await runner.cleanup()`
-    ends it."""
+async def start(app: web.Application) -> web.AppRunner:
+    """Makes it ready to be listened for; `await runner.cleanup()` ends it and every listener."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    try:
-        for each in [host] if isinstance(host, str) else host:
-            await web.TCPSite(runner, each, port).start()
-    except OSError:
-        await runner.cleanup()
-        raise
     return runner
+
+
+async def listen(runner: web.AppRunner, host: str, port: int) -> None:
+    """Listens over TCP; `runner.addresses` says where. Raises `OSError`."""
+    await web.TCPSite(runner, host, port).start()
 
 
 class LogReaders:

@@ -39,7 +39,7 @@ from holdfast.kernel import TRANSIENT_PARTY, received
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, rest
 from holdfast.protocols.mqtt.subscribe import without_past
-from holdfast.protocols.mqtt.will import Ending, plan_will
+from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
 PARTY_BLOCK = 1_024
 """Party numbers set aside by one control record, so that a new session costs one record, not
@@ -83,7 +83,6 @@ class Sessions:
         losses: Losses,
         wills: Wills,
     ) -> None:
-        self._config = config
         self._records = records
         self._log = kernel.log
         self._inbox = kernel.inbox
@@ -97,6 +96,12 @@ class Sessions:
         self._next_party = int(records.get(Table.COUNTERS, PARTY_COUNTER) or b"1")
         self._party_block_end = self._next_party
         self._transient_parties = _transient_parties()
+        self._recorded = records.refresh().session_count()
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Holds to these limits whatever attaches from now on."""
+        self._config = config
 
     def of(self, connection: int) -> Attached | None:
         """The session that a connection holds."""
@@ -105,6 +110,16 @@ class Sessions:
     def count(self) -> int:
         """How many sessions are attached."""
         return len(self._by_client)
+
+    def recorded(self) -> int:
+        """How many sessions are on record: those that are kept, attached or at rest."""
+        return self._recorded
+
+    def has_room_for(self, opening: Opening) -> bool:
+        """False if it would be one more session than are kept."""
+        if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
+            return True
+        return self._known(opening.client_identifier) is not None
 
     def name_of(self, party: int) -> str:
         """The client identifier of a party; empty for one that has gone."""
@@ -127,6 +142,7 @@ class Sessions:
             known = None
         if known is None:
             session = self._new_session(opening, now_us)
+            self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, now_us)
         attached = Attached(session, self._subscriptions_of(session), connection, opening)
@@ -206,6 +222,9 @@ class Sessions:
             state = self._dispatch.detach(attached.connection, not_released)
             if is_durable(session):
                 self._records.put_delivery_state(party_key(session.party), state, now_us)
+        if waits_for_restart(session, ending):
+            # Its record goes on saying that it is connected, and `recover` does the rest.
+            return
         will_due_at_us = plan_will(session, ending, now_us)
         if not is_durable(session):
             if session.will is not None and will_due_at_us is not None:
@@ -228,7 +247,9 @@ class Sessions:
         if self._records.get(Table.SUBSCRIPTIONS, key):
             self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
         self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
-        self._records.put(Table.SESSIONS, key, b"", now_us)
+        if self._records.get(Table.SESSIONS, key):
+            self._recorded -= 1
+            self._records.put(Table.SESSIONS, key, b"", now_us)
 
     def recover(self, now_us: int) -> int:
         """Sessions that were connected when the broker ended, which ended their connections;
@@ -250,7 +271,10 @@ class Sessions:
         for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
             self._publish_if_due(parse_session(value), now_us)
         for value in view.expired(now_us, SWEEP_SESSIONS_MAXIMUM):
-            self.end(parse_session(value), now_us)
+            # The view may be behind: its client may have come back in the meantime.
+            known = self._known(parse_session(value).client_identifier)
+            if known is not None and known.expired(now_us):
+                self.end(known, now_us)
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off its session's record, unless that has changed."""

@@ -27,9 +27,16 @@ class Closing:
         self._connections.close(connection)
 
     def expel(self, connection: Connection, reason_code: int, now_us: int) -> None:
-        """We end it: a fault, silence, or the end of the broker."""
+        """We end it: a fault, or silence."""
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
         self._rest(connection, Ending.ABNORMAL, now_us)
+        self._connections.close(connection, _last_words(connection, reason_code))
+
+    def shut_down(self, connection: Connection, now_us: int) -> None:
+        """The broker ends, and with it the connection [MQTT 5 section 4.13.1]."""
+        reason_code = ReasonCode.SERVER_SHUTTING_DOWN
+        self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        self._rest(connection, Ending.SHUT_DOWN, now_us)
         self._connections.close(connection, _last_words(connection, reason_code))
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:

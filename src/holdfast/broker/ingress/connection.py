@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import cast
 
+from holdfast.broker.open_files import connections_possible
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
@@ -142,8 +143,8 @@ class Connections:
         self.read_buffer = kernel.read_buffer
         self._now_us = world.now_us
         self._schedule = schedule.soon
-        self._connections_maximum = config.connections_maximum
         self._per_address_maximum = config.connections_per_address_maximum
+        self._open_files = world.open_files()
         self._packet_bytes_maximum = config.maximum_packet_size_bytes
         self._counts = counts
         self._by_handle: dict[int, Connection] = {}
@@ -156,6 +157,11 @@ class Connections:
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Takes this many connections from now on; those that are there stay."""
+        self._connections_maximum = connections_possible(config, self._open_files)
 
     def make(self, transport_name: str = "tcp") -> Connection:
         """A protocol for a socket that was accepted."""

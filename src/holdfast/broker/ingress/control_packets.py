@@ -20,6 +20,7 @@ from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
+from holdfast.core.config import Config
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
@@ -33,7 +34,7 @@ class ControlPackets:
 
     def __init__(
         self,
-        offer: Offer,
+        config: Config,
         kernel: KernelStages,
         connections: Connections,
         admission: Admission,
@@ -41,7 +42,7 @@ class ControlPackets:
         sessions: Sessions,
         counts: Counter[str],
     ) -> None:
-        self._offer = offer
+        self.reconfigure(config)
         self._connections = connections
         self._admission = admission
         self._closing = closing
@@ -51,6 +52,10 @@ class ControlPackets:
         self._answers = Answers(kernel)
         self._inbox = kernel.inbox
         self._log = kernel.log
+
+    def reconfigure(self, config: Config) -> None:
+        """Judges what clients ask for by this from now on."""
+        self._offer = Offer.of(config)
 
     def take(self, packets: Iterable[tuple[int, Packet]], now_us: int) -> None:
         """Handles what this turn decoded."""

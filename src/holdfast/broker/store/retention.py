@@ -30,6 +30,11 @@ class Retention:
         self._age_at_us = now_us + AGE_PERIOD_US
         self._size_at_us = now_us + SIZE_PERIOD_US
 
+    def reconfigure(self, config: Config) -> None:
+        """Keeps for this long, and this much, from now on; the next sweep looks at both."""
+        self._config = config
+        self._age_at_us = self._size_at_us = 0
+
     def due(self, now_us: int) -> bool:
         """True if it is time for `run`."""
         if now_us >= self._age_at_us:
