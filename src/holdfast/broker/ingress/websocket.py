@@ -260,7 +260,7 @@ class _Handshake:
         except StopIteration as stop:
             request: Request = stop.value
             return request
-        except (SecurityError, ValueError, NotImplementedError) as error:
+        except (SecurityError, ValueError, NotImplementedError, EOFError) as error:
             raise _BadRequestError(str(error)) from error
         if self._taken_bytes > WEBSOCKET_REQUEST_BYTES_MAXIMUM:
             raise _BadRequestError("the request is too long")
