@@ -389,6 +389,7 @@ proptest! {
             queue: Queue(1),
             owner: Party(1),
             subscriptions: Arc::from([]),
+            receive: None,
             from: Offset(0),
             owed: wanted.iter().copied().map(Offset).collect(),
             records_maximum: 0,

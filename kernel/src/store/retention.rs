@@ -198,6 +198,8 @@ impl Log {
         let inside = |offset: Offset| range.base.base_offset <= offset && offset < range.end_offset;
         let mut needed: BTreeSet<Offset> =
             self.retained.iter().map(|kept| kept.offset).filter(|offset| inside(*offset)).collect();
+        needed
+            .extend(self.parties.handed_over().into_iter().map(|(offset, _)| offset).filter(|offset| inside(*offset)));
         for cursor in cursors.iter().filter(|cursor| cursor.mark < range.end_offset) {
             let newest =
                 self.offset_of_newest(&cursor.subscriptions, cursor.party, cursor.mark, cursor.messages_maximum)?;

@@ -18,7 +18,9 @@ from holdfast.broker import log_lines, open_files, signals
 from holdfast.broker.admin import http
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
@@ -73,12 +75,14 @@ def assemble(config: Config, world: World) -> Server:
 
     losses = Losses(records)
     wills = Wills(kernel, counts)
-    sessions = Sessions(config, kernel, records, losses, wills)
+    parties = Parties(records)
+    groups = Groups(config, kernel, records, losses, parties)
+    sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
     admission = Admission(config, world, kernel, connections, closing, sessions, counts)
     control_packets = ControlPackets(
-        config, kernel, connections, admission, closing, sessions, counts
+        config, kernel, connections, admission, closing, sessions, groups, counts
     )
     stages = Stages(
         kernel=kernel,
@@ -87,11 +91,13 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
+        groups=groups,
         wills=wills,
         losses=losses,
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())
+    groups.recover(world.now_us())
     if orphaned:
         log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
     return Server(config, world, stages, records, schedule, counts)

@@ -83,6 +83,7 @@ class Server:
             "sessions_attached": stages.sessions.count(),
             "sessions_recorded": stages.sessions.recorded(),
             "subscriptions": len(stages.kernel.routes),
+            "shared_groups": len(stages.groups),
             "turns": self._turn.count,
             "retained": stages.kernel.log.retained_count(),
             "uncommitted_bytes": stages.kernel.log.uncommitted_bytes(),
@@ -92,6 +93,7 @@ class Server:
             "ingress": dict(self._counts),
             "dispatch": stages.kernel.dispatch.counters(),
             "egress": stages.kernel.outboxes.counters(),
+            "routes": stages.kernel.routes.counters(),
             "log": stages.kernel.log.statistics(),
             "dropped": dict(stages.losses.by_reason),
         }

@@ -69,6 +69,7 @@ class Sweep:
         """One sweep."""
         self._connections(now_us)
         self._stages.sessions.sweep(now_us)
+        self._stages.groups.sweep(now_us)
         self._stages.losses.write(now_us)
         self._stages.losses.trim(now_us)
         self._store(now_us)
@@ -104,7 +105,7 @@ class Sweep:
         )
         marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
         try:
-            outcome = self._retention.run(marks, now_us)
+            outcome = self._retention.run(marks, self._stages.groups.cursors(), now_us)
         except DiskError as error:
             if not error.full:
                 raise

@@ -281,6 +281,13 @@ class Config:
         0x97. Each costs about a kilobyte of disk, for as long as it is kept.""",
         reloadable=True,
     )
+    shared_group_expiry_s: int = setting(
+        duration(0, 10 * 365 * 86_400),
+        "0s",
+        """How long a group of shared subscriptions that no session subscribes to any more keeps its
+        queue. 0: it ends with its last subscription. Workers that come under new names each time
+        need more, or what was published while none was there is not kept.""",
+    )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),
         10_000,

@@ -8,7 +8,8 @@ Invariants:
    given out again in the order in which they were freed, the longest unused first.
 2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
 3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting,
-   or while the disk is far behind; so what is not decoded and not committed is bounded.
+   while the disk is far behind, or while all together send faster than they are read; so what is
+   not decoded and not committed is bounded.
 """
 
 import asyncio
@@ -77,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         "transport",
         "transport_name",
         "waiting_bytes",
+        "was_denied",
     )
 
     def __init__(self, connections: "Connections", buffer: bytearray, transport_name: str) -> None:
@@ -92,6 +94,8 @@ class Connection(asyncio.BufferedProtocol):
         self.opened_at_us = 0
         self.protocol_version = 0
         self.phase = Phase.NEW
+        self.was_denied = False
+        """A message of it was denied, and the log said so."""
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
@@ -139,6 +143,7 @@ class Connections:
         self._inbox = kernel.inbox
         self._outboxes = kernel.outboxes
         self._dispatch = kernel.dispatch
+        self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
         self.read_buffer = kernel.read_buffer
         self._now_us = world.now_us
@@ -250,7 +255,8 @@ class Connections:
 
     def resume(self) -> None:
         """After a turn: reads on from whoever was paused and need not be any longer."""
-        self._congested = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        behind = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        self._congested = behind or self._inbox.next_at_us() is not None
         if self._congested or not self._paused:
             return
         now_us = self._now_us()
@@ -269,7 +275,8 @@ class Connections:
         finished = []
         for connection in self._ended:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
-            if connection.phase is Phase.ADMITTING:
+            # What waits for the limit of all is decoded later, however long it stays the same.
+            if connection.phase is Phase.ADMITTING or self._inbox.next_at_us() is not None:
                 continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
@@ -288,6 +295,8 @@ class Connections:
         if self._per_address_maximum:
             self._leave(address_of(connection.peer))
         self._inbox.close(connection.handle)
+        # Whoever gets the handle next may not inherit what this one was granted.
+        self._ungrant(connection.handle)
         if was_accepted:
             self._outboxes.close(connection.handle)
         self._free.append(connection.handle)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
@@ -25,6 +26,7 @@ from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import own_of
 from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
 
@@ -40,6 +42,7 @@ class ControlPackets:
         admission: Admission,
         closing: Closing,
         sessions: Sessions,
+        groups: Groups,
         counts: Counter[str],
     ) -> None:
         self.reconfigure(config)
@@ -47,6 +50,7 @@ class ControlPackets:
         self._admission = admission
         self._closing = closing
         self._sessions = sessions
+        self._groups = groups
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
@@ -94,9 +98,13 @@ class ControlPackets:
             attached.subscriptions,
             offset=self._log.end_offset(),
             protocol_version=version,
+            has_room=lambda name, others: self._groups.has_room(
+                name, attached.session.party, others
+            ),
         )
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
-        self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)
+        own = own_of(outcome.granted)
+        self._subscriptions.add(queue, attached.connection, attached.session.party, own)
         answer = {
             "packet_identifier": fields["packet_identifier"],
             "reason_codes": list(outcome.reason_codes),

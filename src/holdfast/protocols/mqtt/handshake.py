@@ -113,7 +113,7 @@ def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | 
 
 def connack(opening: Opening, offer: Offer, *, session_present: bool) -> dict[str, Any]:
     """The fields of the CONNACK that accepts `opening`; says nothing that is the default anyway."""
-    properties: dict[str, Any] = {"shared_subscription_available": 0}
+    properties: dict[str, Any] = {}
     if opening.identifier_assigned:
         properties["assigned_client_identifier"] = opening.client_identifier
     expiry_s = SESSION_EXPIRY_NEVER if opening.expiry_s is None else opening.expiry_s
