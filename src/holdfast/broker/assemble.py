@@ -132,6 +132,7 @@ async def _serve(config: Config, read: Callable[[], Config]) -> None:
         web = await _serve_http(config, server)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
+        system.calm_garbage_collector()
         supervisor.ready()
         await server.wait_ended()
         supervisor.stopping()

@@ -144,7 +144,8 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, now_us)
-        attached = Attached(session, self._subscriptions_of(session), connection, opening)
+        subscriptions = () if known is None else self._subscriptions_of(session)
+        attached = Attached(session, subscriptions, connection, opening)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached

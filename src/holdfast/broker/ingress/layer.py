@@ -12,6 +12,7 @@ Invariants:
    connections and the deadline for CONNECT cover handshakes that never end.
 2. All layers read into the one read buffer: what comes up has replaced what it was made of.
 3. A layer without its handshake is counted as unfinished when its socket goes.
+4. A layer whose socket is gone refers to nothing above it.
 """
 
 import asyncio
@@ -67,6 +68,9 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._is_ready:
             self._end_handshake("handshakes_unfinished")
         self._upper.connection_lost(error)
+        # The connection still knows its transport: a circle, which only the garbage collector
+        # would find, with all that TLS keeps for it.
+        del self._upper
 
     # --- the transport of what is above ---------------------------------------------------------
 

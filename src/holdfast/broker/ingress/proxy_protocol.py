@@ -105,6 +105,11 @@ class ProxyLayer(Layer):
         except ProxyHeaderError as error:
             self._refuse(str(error))
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        del self._connection
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Nobody writes before the header is here."""
         raise AssertionError("a connection that has not been identified was written to")

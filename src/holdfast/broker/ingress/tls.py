@@ -58,6 +58,11 @@ class TlsLayer(Layer):
         if self._outgoing.pending:
             self._answer(self._outgoing.read())
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        del self._connection
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypts and sends."""
         if self._is_finished or not self._is_ready or self.transport.is_closing():

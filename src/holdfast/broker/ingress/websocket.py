@@ -116,6 +116,12 @@ class WebSocketLayer(Layer):
         self._is_slow = False
         super().resume_writing()
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        # The library's parser refers to itself.
+        self._framing.parser.close()
+
     # --- the transport of what is above ---------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
