@@ -128,7 +128,11 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self.transport.is_closing():
             self.transport.write_eof()
             self.transport.resume_reading()
-        self._upper.connection_lost(None)
+        # Layers between here and the connection learn it when the socket goes.
+        upper: asyncio.BufferedProtocol = self
+        while isinstance(upper, Layer):
+            upper = upper._upper
+        upper.connection_lost(None)
 
     def _answer(self, data: bytes) -> None:
         """Writes what this layer itself has to say."""

@@ -122,7 +122,8 @@ class TlsLayer(Layer):
         """What came is not TLS, or not what the context accepts; the peer is told in an alert."""
         self._end_handshake("connections_broken" if self._is_ready else "handshakes_refused")
         fields = {"peer": self._connection.peer, "reason": error.reason}
-        log.info("TLS refused", extra={"fields": fields})
+        # Not more: whoever reaches the port can cause it, as often as he likes.
+        log.debug("TLS refused", extra={"fields": fields})
         if self._outgoing.pending:
             self._answer(self._outgoing.read())
         self._finish()
