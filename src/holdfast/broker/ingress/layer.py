@@ -51,9 +51,9 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self._upper.connection_made(self)
 
-    def get_buffer(self, _size_hint: int) -> bytearray | memoryview:
-        """The one buffer that everybody reads into."""
-        return self._buffer
+    def get_buffer(self, size_hint: int) -> bytearray | memoryview:
+        """The one buffer that everybody reads into, or what of it the layer above wants filled."""
+        return cast(bytearray, self._upper.get_buffer(size_hint))
 
     def pause_writing(self) -> None:
         """The peer does not read as fast as we write."""
