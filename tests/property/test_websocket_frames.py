@@ -23,7 +23,7 @@ from tests.builders.websocket import (
 )
 
 FRAME_BYTES_MAXIMUM = 5_000
-RULES = WebSocketRules((), FRAME_BYTES_MAXIMUM)
+RULES = WebSocketRules((), True, FRAME_BYTES_MAXIMUM)
 
 
 class Socket(asyncio.Transport):

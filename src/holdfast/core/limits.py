@@ -1,7 +1,7 @@
 """Every maximum on the Python side that an operator may not change, with its reason.
 
 What an operator may change is a setting (`config`); what the kernel bounds is in
-`kernel/src/limits.rs`. `docs/limits.md` is generated from all three.
+`kernel/src/limits.rs`. `docs/limits.md` is generated from this file and that one.
 """
 
 from typing import Final
@@ -29,6 +29,10 @@ worst, to ask each of them."""
 SHARED_PER_SESSION_MAXIMUM: Final = 100
 """Groups that one session is a member of: an acknowledgement of it wakes each of them, and its
 window is divided among them."""
+
+SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
+"""All topic filters of one session together: they are written as one control record, in which a
+character may take six bytes, and the kernel's largest is 16 MiB."""
 
 CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
 """Connections that have not been accepted by CONNECT yet: each may hold a partial CONNECT in
