@@ -34,7 +34,7 @@ class BrokerProcess:
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
-        chosen = {"http_port": "off", **settings}
+        chosen = {"host": HOST, "http_port": "off", **settings}
         self._settings = {f"HOLDFAST_{name.upper()}": str(chosen[name]) for name in chosen}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +51,6 @@ class BrokerProcess:
             *self.program,
             "serve",
             *("--data-dir", str(self.data_directory)),
-            *("--host", HOST),
             *("--mqtt-port", str(self.port)),
             *self._arguments,
         ]
@@ -91,6 +90,8 @@ class BrokerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 assert self._process is not None
                 self._process.wait(ASK_EVERY_S)
+                written = self.log_file.read_text(errors="replace").count(words)
+                assert written >= times, f"it ended without {words!r}:\n{self.log()}"
 
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""

@@ -31,9 +31,9 @@ from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connections
+from holdfast.broker.ingress.connection import Connections, show_address
 from holdfast.broker.ingress.control_packets import ControlPackets
-from holdfast.broker.ingress.listener import refused
+from holdfast.broker.ingress.listeners import refused
 from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.reload import Reload
 from holdfast.broker.route.system_topics import SystemTopics
@@ -59,6 +59,13 @@ log = logging.getLogger(__name__)
 DURABILITY_WARNINGS = {
     "os": "durability is os: what is acknowledged does not survive the loss of power",
     "memory": "durability is memory: what is acknowledged does not survive the end of the broker",
+}
+PLACES = {
+    "mqtt": "MQTT",
+    "mqtts": "MQTT with TLS",
+    "ws": "MQTT over WebSocket",
+    "wss": "MQTT over WebSocket with TLS",
+    "unix": "MQTT",
 }
 
 
@@ -175,6 +182,7 @@ async def _serve(settings: Effective, read: Callable[[], Config]) -> None:
         web = await _serve_http(settings, server, watch, reload)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
+        system.calm_garbage_collector()
         supervisor.ready()
         await server.wait_ended()
         supervisor.stopping()
@@ -206,10 +214,11 @@ async def _serve_http(
     found: list[AppRunner] = []
 
     def listeners() -> list[tuple[str, str]]:
+        places = server.listeners.places()
         web = [address for runner in found for address in runner.addresses]
         return [
-            *(("mqtt", f"{host}:{port}") for host, port in server.addresses()),
-            *(("http", f"{host}:{port}") for host, port, *_ in web),
+            *((name, place) for name in places for place in places[name]),
+            *(("http", show_address(*address[:2])) for address in web),
         ]
 
     view_path = RealWorld().view_path(config)
@@ -220,14 +229,17 @@ async def _serve_http(
     )
     app = http.application(operations, protection)
     app.add_routes(users.routes(*server.users()))
+    app.add_routes([server.websocket_route()])
     runner = await http.start(app)
     found.append(runner)
-    if config.http_port is not None:
+    port = config.http_port
+    for host in config.hosts:
         try:
-            await http.listen(runner, config.host, config.http_port)
+            if port is not None:
+                await http.listen(runner, host, port)
         except OSError as error:
             await runner.cleanup()
-            raise refused(config.host, config.http_port, error) from error
+            raise refused(host, port or 0, error) from error
     return runner
 
 
@@ -288,8 +300,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) -> None:
     """Says to people what runs, and where."""
     lines = [f"holdfast {__version__}"]
-    lines += [f"MQTT on {host}:{port}" for host, port in server.addresses()]
-    lines += [f"HTTP on http://{host}:{port}" for host, port in web]
+    places = server.listeners.places()
+    http_places = [show_address(*address[:2]) for address in web]
+    lines += [f"{PLACES[name]} on {place}" for name in places for place in places[name]]
+    lines += [f"HTTP, and MQTT over WebSocket at /mqtt, on http://{place}" for place in http_places]
     lines.append(f"data in {config.data_dir.absolute()}")
     kept = show_duration(config.retention_age_s)
     lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes)}")
@@ -303,8 +317,8 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     fields = {
-        "mqtt": ",".join(f"{host}:{port}" for host, port in server.addresses()),
-        "http": ",".join(f"{host}:{port}" for host, port in web),
+        **{name: ",".join(places[name]) for name in places},
+        "http": ",".join(http_places),
         "data_dir": config.data_dir.absolute(),
         "durability": config.durability,
     }

@@ -69,6 +69,7 @@ _NAMED: Final = {
     "connections_no_longer_allowed",
     "subscriptions_no_longer_allowed",
     "addresses_banned",
+    "proxy_headers_taken",
 }
 """Counts that have a metric of their own."""
 LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
@@ -169,11 +170,14 @@ METRICS: Final = (
            "CONNECTs refused because as many sessions are kept as may be.",
            _count("sessions_refused")),
     Metric("holdfast_logins", "counter",
-           "Logins by what became of them: remembered ones cost no hashing; those that are not looked"
-           " at come from a banned address, for a delayed user, or are too many at once.",
+           "Logins by what became of them: remembered ones cost no hashing; those not looked at"
+           " come from a banned address, for a delayed user, or are too many at once.",
            _by_reason(LOGINS), ("outcome",)),
     Metric("holdfast_addresses_banned", "counter",
            "Times that an address was banned for its failed logins.", _count("addresses_banned")),
+    Metric("holdfast_proxy_headers_taken", "counter",
+           "Connections whose address a proxy told in a header of the PROXY protocol.",
+           _count("proxy_headers_taken")),
     Metric("holdfast_connections_no_longer_allowed", "counter",
            "Clients disconnected because their credential was removed, disabled or changed.",
            _count("connections_no_longer_allowed")),

@@ -159,7 +159,7 @@ class Sessions:
         else:
             session = self._resumed(known, opening, now_us)
         session = replace(session, user_name=identity.user_name)
-        subscriptions = self._subscriptions_of(session)
+        subscriptions = () if known is None else self._subscriptions_of(session)
         attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
