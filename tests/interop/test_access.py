@@ -324,10 +324,13 @@ def test_a_user_of_a_certificate_is_not_let_in_by_a_password(
 
 
 def test_a_client_that_sends_too_much_is_told_so(
-    guarded_device: MakeDevice, users: Users, prefix: str
+    guarded: BrokerProcess, users: Users, prefix: str
 ) -> None:
     users.add(prefix, "word", "--messages-per-second", "5", "--allow", "#")
-    eager = guarded_device(prefix, user=(prefix, "word"), clean_start=True)
-    for _ in range(100):
-        eager.client.publish(f"{prefix}/1", b"more", 0)
-    assert eager.wait_ended() == 0x96
+    with Wire(guarded.port) as wire:
+        wire.connect(prefix, user_name=prefix, password=b"word")
+        message = Wire.publish_fields(f"{prefix}/1", b"more", 0, 0, False)
+        # At once, so that nothing is on its way any more when the broker closes.
+        wire.send_bytes(wire.encode("publish", **message) * 10)
+        assert wire.receive("disconnect")["reason_code"] == 0x96
+        assert wire.next_packet() is None
