@@ -27,6 +27,9 @@ class Library:
     over_websocket: tuple[int, ...] = ()
     lacks: Mapping[str, str] = field(default_factory=dict)
     """What it cannot do, with the reason. No scenario that needs it is tried."""
+    forgets_releases: bool = False
+    """True if a failed try to connect again makes it publish what it had released already, so that
+    it must not fail where messages are counted (`test_paho_exactly_once.py`)."""
     keep_alive_s: int = 1
     """The shortest that it allows."""
     aliases_itself: bool = False
@@ -40,6 +43,7 @@ LIBRARIES = (
         versions=(3, 4, 5),
         over_websocket=(4, 5),
         lacks={ALIASES_TAKEN: "hands on an empty topic"},
+        forgets_releases=True,
     ),
     Library(
         "aiomqtt",

@@ -12,6 +12,8 @@ from typing import Self
 
 from tests.process import HOST
 
+ASK_EVERY_S = 0.02
+
 
 @dataclass
 class Passed:
@@ -24,12 +26,15 @@ class Passed:
 class Relay:
     """A port that leads to the broker's."""
 
-    def __init__(self, broker_port: int) -> None:
+    def __init__(self, broker_port: int, *, patient: bool = False) -> None:
+        """`patient`: while the broker is away, it lets a client wait instead of refusing it."""
         self.connections: list[Passed] = []
         """In the order in which they came; read while the relay runs."""
         self.changed = threading.Condition()
         """Notified when bytes have passed."""
         self._broker_port = broker_port
+        self._patient = patient
+        self._closing = threading.Event()
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -40,6 +45,7 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._closing.set()
         # Only a shutdown wakes a thread that waits in accept.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -61,9 +67,8 @@ class Relay:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            try:
-                broker = socket.create_connection((HOST, self._broker_port))
-            except OSError:
+            broker = self._reach_broker()
+            if broker is None:
                 client.close()
                 continue
             passed = Passed()
@@ -77,6 +82,16 @@ class Relay:
                 thread = threading.Thread(target=self._pass, args=(source, sink, record))
                 self._threads.append(thread)
                 thread.start()
+
+    def _reach_broker(self) -> socket.socket | None:
+        while not self._closing.is_set():
+            try:
+                return socket.create_connection((HOST, self._broker_port))
+            except OSError:
+                if not self._patient:
+                    break
+                self._closing.wait(ASK_EVERY_S)
+        return None
 
     def _pass(self, source: socket.socket, sink: socket.socket, record: bytearray) -> None:
         """One direction, until it ends; then the other one ends too."""

@@ -317,18 +317,20 @@ def goes_on_after_the_broker_was_killed(talk: Talk) -> None:
     other = talk.other("reader", persistent=True)
     other.subscribe(topic, 2)
     other.disconnect()
-    client = talk.client(persistent=True, reconnects=True)
-    client.subscribe(talk.topic("down"), 1)
-    sent = [(b"%d" % number, 1 + number % 2) for number in range(IN_FLIGHT)]
-    answers = [client.begin_publish(topic, payload, qos) for payload, qos in sent]
-    wait_for(answers[0])
-    talk.broker.kill()
-    talk.broker.start()
-    for answer in answers:
-        wait_for(answer)
-    other = talk.other("reader", persistent=True)
-    other.publish(talk.topic("down"), b"and still hears")
-    assert client.receive().payload == b"and still hears"
+    with talk.relay(patient=talk.library.forgets_releases) as relay:
+        client = talk.client(relay=relay, persistent=True, reconnects=True)
+        client.subscribe(talk.topic("down"), 1)
+        sent = [(b"%d" % number, 1 + number % 2) for number in range(IN_FLIGHT)]
+        answers = [client.begin_publish(topic, payload, qos) for payload, qos in sent]
+        wait_for(answers[0])
+        talk.broker.kill()
+        talk.broker.start()
+        for answer in answers:
+            wait_for(answer)
+        other = talk.other("reader", persistent=True)
+        other.publish(talk.topic("down"), b"and still hears")
+        assert client.receive().payload == b"and still hears"
+        client.disconnect()
     messages = other.all_received()
     assert {bytes(message.payload) for message in messages} == {payload for payload, _ in sent}
     at_qos_2 = sorted(int(message.payload) for message in messages if message.qos == 2)

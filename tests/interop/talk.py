@@ -72,9 +72,9 @@ class Talk:
         return self.broker.port
 
     @contextmanager
-    def relay(self) -> Iterator[Relay]:
+    def relay(self, *, patient: bool = False) -> Iterator[Relay]:
         """A port that leads to the broker's, and records."""
-        with Relay(self.port) as relay:
+        with Relay(self.port, patient=patient) as relay:
             yield relay
 
     def end(self) -> None:
