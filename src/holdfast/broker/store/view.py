@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -40,12 +40,16 @@ CREATE TABLE losses (
 CREATE TABLE counters (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE groups (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
     Table.SUBSCRIPTIONS: "subscriptions",
     Table.LOSSES: "losses",
     Table.COUNTERS: "counters",
+    Table.GROUPS: "groups",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
@@ -108,6 +112,20 @@ class View:
         query = (
             "SELECT sessions.value, coalesce(subscriptions.value, '')"
             " FROM sessions LEFT JOIN subscriptions USING (key)"
+        )
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
+    def groups(self) -> list[bytes]:
+        """Every group of a shared subscription."""
+        return self._values("SELECT value FROM groups")
+
+    def sharing_sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """The value of each session that subscribes to a group, and that of its subscriptions."""
+        query = (
+            "SELECT sessions.value, subscriptions.value"
+            " FROM sessions JOIN subscriptions USING (key)"
+            """ WHERE subscriptions.value LIKE '%"$share/%'"""
         )
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
