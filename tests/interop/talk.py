@@ -1,8 +1,10 @@
 """What one conversation is made of: clients of the library in question, and others to talk to."""
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from tests.interop.device import Device
 from tests.interop.driver import DrivenClient, Driver
@@ -13,8 +15,17 @@ from tests.process import BrokerProcess
 SESSION_EXPIRY_INTERVAL_S = 600
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a client finds the broker."""
+
+    transport: str
+    """As the drivers know it."""
+    port: int
+
+
 class Talk:
-    """One scenario with one library, one protocol version, one transport."""
+    """One scenario with one library, one protocol version, one listener."""
 
     def __init__(
         self,
@@ -23,13 +34,13 @@ class Talk:
         broker: BrokerProcess,
         *,
         version: int,
-        transport: str,
+        listener: Listener,
         prefix: str,
     ) -> None:
         self.library = library
         self.broker = broker
         self.version = version
-        self._transport = transport
+        self._listener = listener
         self._driver = driver
         self._prefix = prefix
         self._clients: list[DrivenClient] = []
@@ -48,12 +59,15 @@ class Talk:
         **options: Any,
     ) -> DrivenClient:
         """A connected client of the library; `options` are those of the driver's command."""
-        chosen: dict[str, Any] = {"version": self.version, "transport": self._transport}
+        chosen: dict[str, Any] = {
+            "version": self.version,
+            "transport": self._listener.transport,
+        }
         if persistent:
             chosen["clean_start"] = False
             if self.version == 5:
                 chosen["session_expiry_interval"] = SESSION_EXPIRY_INTERVAL_S
-        port = relay.port if relay else self.port
+        port = relay.port if relay else self._listener.port
         client = self._driver.client()
         self._clients.append(client)
         return client.connect(port, f"{self._prefix}{name}", **{**chosen, **options})
@@ -66,21 +80,25 @@ class Talk:
         self._others.append(Device(self.broker.port, f"{self._prefix}{name}", **options))
         return self._others[-1].connect()
 
-    @property
-    def port(self) -> int:
-        """Where the broker takes this transport."""
-        return self.broker.port
-
     @contextmanager
     def relay(self, *, patient: bool = False) -> Iterator[Relay]:
         """A port that leads to the broker's, and records."""
-        with Relay(self.port, patient=patient) as relay:
+        with Relay(self._listener.port, patient=patient) as relay:
             yield relay
 
-    def end(self) -> None:
-        """Everybody leaves."""
+    @property
+    def shows_packets(self) -> bool:
+        """True if a relay records packets as they are, without WebSocket's frames."""
+        return self._listener.transport == "tcp"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
         for client in self._clients:
-            if client.is_connected:
-                client.disconnect()
+            # What failed first is what the test tells.
+            with contextlib.suppress(*([AssertionError] if failure else [])):
+                if client.is_connected:
+                    client.disconnect()
         for other in self._others:
             other.close()

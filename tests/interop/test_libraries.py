@@ -9,8 +9,8 @@ from tests.interop.driver import Driver
 from tests.interop.installation import ROOT
 from tests.interop.libraries import LIBRARIES, Library
 from tests.interop.scenarios import SCENARIOS, Scenario
-from tests.interop.talk import Talk
-from tests.process import BrokerProcess
+from tests.interop.talk import Listener, Talk
+from tests.process import BrokerProcess, free_port
 
 SPOKEN = {3: "v31", 4: "v311", 5: "v5"}
 
@@ -18,13 +18,19 @@ SPOKEN = {3: "v31", 4: "v311", 5: "v5"}
 def conversations() -> Iterator[tuple[Library, Scenario, int, str]]:
     """Library by library, so that only one of them works at a time."""
     for library in LIBRARIES:
+        newest = library.versions[-1]
         for scenario in SCENARIOS:
             if scenario.needs in library.lacks:
                 continue
             for version in library.versions:
-                newest = version == library.versions[-1]
-                if version in scenario.versions and (newest or not scenario.newest_only):
+                if version not in scenario.versions:
+                    continue
+                if version == newest or not scenario.newest_only:
                     yield library, scenario, version, "tcp"
+                if scenario.over_websocket and version in library.over_websocket:
+                    yield library, scenario, version, "ws"
+                    if version == newest:
+                        yield library, scenario, version, "http"
 
 
 class Drivers:
@@ -56,17 +62,46 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
     drivers.stop()
 
 
+class Brokers:
+    """A broker that nobody ends, on every listener that the libraries use, and one to be killed."""
+
+    def __init__(self, directory: Path) -> None:
+        ports = {"http": free_port(), "ws": free_port()}
+        self.lasting = BrokerProcess(
+            directory / "lasting", http_port=ports["http"], ws_port=ports["ws"]
+        )
+        self.mortal = BrokerProcess(directory / "mortal")
+        for broker in (self.lasting, self.mortal):
+            broker.log_file.parent.mkdir()
+            broker.start()
+        self._listeners = {
+            "tcp": Listener("tcp", self.lasting.port),
+            "ws": Listener("ws", ports["ws"]),
+            "http": Listener("ws", ports["http"]),
+        }
+
+    def meet(self, name: str, *, kills: bool) -> tuple[BrokerProcess, Listener]:
+        """The broker for a scenario, and where it listens."""
+        if kills:
+            return self.mortal, Listener("tcp", self.mortal.port)
+        return self.lasting, self._listeners[name]
+
+    def stop(self) -> None:
+        """Ends both, cleanly."""
+        for broker in (self.lasting, self.mortal):
+            assert broker.stop() == 0, broker.log()
+
+
 @pytest.fixture(scope="module")
-def mortal_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for the scenarios that kill it."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("mortal"))
-    broker.start()
-    yield broker
-    assert broker.stop() == 0, broker.log()
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """The brokers of all conversations."""
+    brokers = Brokers(tmp_path_factory.mktemp("brokers"))
+    yield brokers
+    brokers.stop()
 
 
 @pytest.mark.parametrize(
-    ("library", "scenario", "version", "transport"),
+    ("library", "scenario", "version", "listener"),
     [
         pytest.param(*row, id="-".join((row[0].name, SPOKEN[row[2]], row[3], row[1].run.__name__)))
         for row in conversations()
@@ -76,21 +111,15 @@ def test_a_library_holds_the_conversation(
     library: Library,
     scenario: Scenario,
     version: int,
-    transport: str,
+    listener: str,
     drivers: Drivers,
+    brokers: Brokers,
     prefix: str,
-    request: pytest.FixtureRequest,
 ) -> None:
-    broker = request.getfixturevalue("mortal_broker" if scenario.kills else "shared_broker")
-    talk = Talk(
-        library,
-        drivers.of(library),
-        broker,
-        version=version,
-        transport=transport,
-        prefix=prefix,
-    )
-    try:
+    broker, meeting_point = brokers.meet(listener, kills=scenario.kills)
+    driver = drivers.of(library)
+    with Talk(
+        library, driver, broker, version=version, listener=meeting_point, prefix=prefix
+    ) as talk:
         scenario.run(talk)
-    finally:
-        talk.end()
+    assert broker.is_running(), broker.log()

@@ -13,6 +13,7 @@ from tests.interop.clients.lines import Tell, serve
 from tests.interop.clients.paho_properties import connect_properties, from_paho, to_paho
 
 TRANSPORTS = {"tcp": "tcp", "ws": "websockets"}
+AGAIN_AFTER_S = 0.2
 
 
 class PahoClient:
@@ -37,7 +38,7 @@ class PahoClient:
             transport=TRANSPORTS[options["transport"]],
             reconnect_on_failure=options["reconnects"],
         )
-        client.reconnect_delay_set(1, 1)
+        client.reconnect_delay_set(AGAIN_AFTER_S, AGAIN_AFTER_S)
         client.on_connect = self._on_connect
         client.on_disconnect = lambda *_: self._loop.call_soon_threadsafe(self._ended.set)
         client.on_message = self._on_message
