@@ -7,13 +7,13 @@ from functools import partial
 from tests.interop import installation
 from tests.interop.installation import Command
 
-SESSION_PRESENT = "says whether the session was present"
-RECONNECTS = "connects again by itself"
-DISCONNECT_REASON = "gives a reason with DISCONNECT"
-SUBSCRIPTION_IDENTIFIERS = "lets one choose a Subscription Identifier"
-ALIASES_SENT = "sends topic aliases"
-ALIASES_TAKEN = "takes topic aliases"
-RESUMES = "keeps what is in flight, and sends it again"
+SESSION_PRESENT = "say whether the session was present"
+RECONNECTS = "connect again by itself"
+DISCONNECT_REASON = "give a reason with DISCONNECT"
+SUBSCRIPTION_IDENTIFIERS = "let one choose a Subscription Identifier"
+ALIASES_SENT = "send topic aliases"
+ALIASES_TAKEN = "take topic aliases"
+RESUMES = "keep what is in flight and send it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Library:
     """One library, unchanged."""
 
     name: str
+    title: str
+    """As its people write it."""
     driver: Callable[[], Command]
     """Installs it; returns how its driver is started."""
     versions: tuple[int, ...]
@@ -39,6 +41,7 @@ class Library:
 LIBRARIES = (
     Library(
         "paho",
+        "Paho (Python)",
         partial(installation.python, "paho"),
         versions=(3, 4, 5),
         over_websocket=(4, 5),
@@ -47,6 +50,7 @@ LIBRARIES = (
     ),
     Library(
         "aiomqtt",
+        "aiomqtt (Python)",
         partial(installation.python, "aiomqtt"),
         versions=(3, 4, 5),
         over_websocket=(5,),
@@ -58,10 +62,17 @@ LIBRARIES = (
             ALIASES_TAKEN: "hands on an empty topic",
         },
     ),
-    Library("gmqtt", partial(installation.python, "gmqtt"), versions=(4, 5)),
-    Library("mqtt_js", installation.mqtt_js, versions=(3, 4, 5), over_websocket=(3, 4, 5)),
+    Library("gmqtt", "gmqtt (Python)", partial(installation.python, "gmqtt"), versions=(4, 5)),
+    Library(
+        "mqtt_js",
+        "MQTT.js (Node)",
+        installation.mqtt_js,
+        versions=(3, 4, 5),
+        over_websocket=(3, 4, 5),
+    ),
     Library(
         "rumqttc",
+        "rumqttc (Rust)",
         installation.rumqttc,
         versions=(4, 5),
         lacks={
@@ -72,6 +83,7 @@ LIBRARIES = (
     ),
     Library(
         "hivemq",
+        "HiveMQ (Java)",
         installation.hivemq,
         versions=(4, 5),
         lacks={SUBSCRIPTION_IDENTIFIERS: "chooses them itself"},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import acceptance_coverage, limits_page
+from tests.tidy import acceptance_coverage, libraries_page, limits_page
 from tests.tidy.repository import ROOT, files, name
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -81,6 +81,10 @@ def test_each_page_has_one_title() -> None:
 
 def test_the_page_of_limits_says_what_the_code_says() -> None:
     assert limits_page.PAGE.read_text() == limits_page.page(), "run: make docs"
+
+
+def test_the_page_of_libraries_says_what_the_tables_say() -> None:
+    assert libraries_page.PAGE.read_text() == libraries_page.page(), "run: make docs"
 
 
 def test_no_test_names_a_behaviour_that_is_not_listed() -> None:
