@@ -22,6 +22,9 @@ endif
 RUST_SOURCES := $(shell find kernel kernel-py -name '*.rs' -not -path '*/target/*') \
 	Cargo.toml Cargo.lock kernel/Cargo.toml kernel-py/Cargo.toml
 
+# Outside the workspace: only the tests of interoperability build it.
+RUST_CLIENT := tests/interop/clients/rumqttc/Cargo.toml
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
@@ -98,6 +101,7 @@ fmt: setup ## Lay out the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet . || true
 	cargo fmt
+	cargo fmt --manifest-path $(RUST_CLIENT)
 
 .PHONY: lint
 lint: setup ## Check layout, lints and import contracts; changes nothing
@@ -105,6 +109,7 @@ lint: setup ## Check layout, lints and import contracts; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	cargo fmt --check
+	cargo fmt --check --manifest-path $(RUST_CLIENT)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 
 .PHONY: types
@@ -155,3 +160,4 @@ docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.limits_page --write
 	$(BIN)/python -m tests.tidy.settings_page --write
 	$(BIN)/python -m tests.tidy.metrics_page --write
+	$(BIN)/python -m tests.tidy.libraries_page --write

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import acceptance_coverage, limits_page, metrics_page, settings_page
+from tests.tidy import acceptance_coverage, libraries_page, limits_page, metrics_page, settings_page
 from tests.tidy.repository import ROOT, files, name
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -99,6 +99,10 @@ def test_metrics_that_a_page_names_exist() -> None:
         for found in re.findall(r"\bholdfast_[a-z_]+", page.read_text())
     }
     assert not named - known
+
+
+def test_the_page_of_libraries_says_what_the_tables_say() -> None:
+    assert libraries_page.PAGE.read_text() == libraries_page.page(), "run: make docs"
 
 
 def test_no_test_names_a_behaviour_that_is_not_listed() -> None:

