@@ -26,8 +26,11 @@ class BrokerProcess:
     """One broker on a data directory; it may be stopped or killed, and started again on the same
     port."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
-        """`settings` are those of the configuration, by their names; HTTP is off by default."""
+    def __init__(self, directory: Path, *arguments: str, **settings: object) -> None:
+        """`settings` are those of the configuration, by their names; HTTP is off by default.
+        `arguments` are further ones of the command line."""
+        self._arguments = arguments
+        self.program = [str(Path(sys.executable).with_name("holdfast"))]
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
@@ -45,11 +48,12 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts it and does not wait."""
         command = [
-            str(Path(sys.executable).with_name("holdfast")),
+            *self.program,
             "serve",
             *("--data-dir", str(self.data_directory)),
             *("--host", HOST),
             *("--mqtt-port", str(self.port)),
+            *self._arguments,
         ]
         with self.log_file.open("ab") as log:
             environment = {**system.environment(), **self._settings}
@@ -67,6 +71,26 @@ class BrokerProcess:
                 return
         self.kill()
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends it a signal, and does not wait."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait_ended(self) -> int:
+        """Waits until it ends by itself; returns its exit code."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        return process.wait(STOP_WITHIN_S)
+
+    def wait_logged(self, words: str, times: int = 1) -> None:
+        """Waits until it has written this so many times."""
+        began = system.monotonic_s()
+        while self.log_file.read_text(errors="replace").count(words) < times:
+            assert system.monotonic_s() - began < START_WITHIN_S, f"no {words!r} in:\n{self.log()}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                assert self._process is not None
+                self._process.wait(ASK_EVERY_S)
 
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""

@@ -44,6 +44,17 @@ def disk_bytes(directory: Path) -> int:
     return shutil.disk_usage(_nearest_existing(directory)).total
 
 
+def disk_free_bytes(directory: Path) -> int:
+    """What this user may still write to the disk on which `directory` lies."""
+    return shutil.disk_usage(_nearest_existing(directory)).free
+
+
+def cpu_s() -> float:
+    """The processor time that this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
 def open_files_limit() -> int:
     """How many files this process may have open at once."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -95,6 +95,25 @@ class Config:
         that does not answer must not hold up a restart. Nothing acknowledged is lost.""",
         reloadable=True,
     )
+    log_lines_maximum: int = setting(
+        integer(1, 1_000_000),
+        1_000,
+        """Lines of one kind of event in a second; further ones are left out, and the next line of
+        the kind says how many. A fleet that reconnects makes thousands of lines a second, and each
+        costs some twenty microseconds.""",
+    )
+    sys_interval_s: int = setting(
+        duration(0, 86_400),
+        "10s",
+        """How often the topics under $SYS/broker are brought up to date, as in Mosquitto; 0: they
+        are not there.""",
+    )
+    metrics_public: bool = setting(
+        boolean(),
+        False,
+        """Whether /metrics may be read without credentials from other machines too. It names no
+        client and no topic. On loopback without credentials it is open anyway.""",
+    )
 
     durability: Literal["fsync", "os", "memory"] = setting(
         choice("fsync", "os", "memory"),
@@ -194,6 +213,7 @@ class Config:
         """How long a group of shared subscriptions that no session subscribes to any more keeps its
         queue. 0: it ends with its last subscription. Workers that come under new names each time
         need more, or what was published while none was there is not kept.""",
+        reloadable=True,
     )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),

@@ -10,6 +10,7 @@ Invariants:
 Flow: control packets -> here -> sessions -> CONNACK.
 """
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
 
@@ -30,7 +31,9 @@ from holdfast.protocols.mqtt.handshake import (
     refused,
 )
 from holdfast.protocols.mqtt.packets import Connect
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Admission:
         self._connections.enter(connection, Phase.ADMITTING)
         opened = self._sessions.open(decision, connection.handle, now_us)
         if opened.displaced is not None:
-            self._closing.taken_over(opened.displaced.connection)
+            self._closing.taken_over(opened.displaced)
         arrival = _Arrival(connection, opened)
         if opened.position is None:
             self._admit(arrival, now_us)
@@ -91,8 +94,14 @@ class Admission:
     def refuse(self, connection: Connection, refusal: Refusal, protocol_version: int) -> None:
         """Answers a CONNECT that is not accepted, and closes [MQTT-3.1.4-2]."""
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
-        fields = refused(refusal)
-        data = encode_packet("connack", fields, protocol_version=protocol_version)
+        fields = {
+            "peer": connection.peer,
+            "transport": connection.transport_name,
+            "protocol_version": protocol_version,
+            "reason": reason_name(refusal.reason_code),
+        }
+        log.info("client refused", extra={"fields": fields})
+        data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
         self._connections.close(connection, data)
 
     def durable(self, durable_position: int, now_us: int) -> None:
@@ -135,3 +144,19 @@ class Admission:
         )
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
+        if log.isEnabledFor(logging.INFO):
+            _tell(arrival)
+
+
+def _tell(arrival: _Arrival) -> None:
+    connection, opening = arrival.connection, arrival.opened.attached.opening
+    fields = {
+        "client_identifier": opening.client_identifier,
+        "peer": connection.peer,
+        "transport": connection.transport_name,
+        "protocol_version": opening.protocol_version,
+        "session_present": arrival.opened.session_present,
+        "clean_start": opening.clean_start,
+        "keep_alive_s": opening.keep_alive_s,
+    }
+    log.info("client connected", extra={"fields": fields})

@@ -13,6 +13,7 @@ Invariants:
 """
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum
@@ -24,6 +25,8 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
+
+log = logging.getLogger(__name__)
 
 READ_AHEAD_BYTES_MAXIMUM = 524_288
 """What one connection may have waiting undecoded beyond one packet of the largest size: half of
@@ -55,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "phase",
         "protocol_version",
         "transport",
+        "transport_name",
         "waiting_bytes",
         "was_denied",
     )
@@ -65,12 +69,19 @@ class Connection(asyncio.BufferedProtocol):
         self.handle = 0
         self.opened_at_us = 0
         self.protocol_version = 0
+        self.transport_name = "tcp"
         self.phase = Phase.NEW
         self.was_denied = False
         """A message of it was denied, and the log said so."""
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from, as host:port."""
+        found = self.transport.get_extra_info("peername")
+        return f"{found[0]}:{found[1]}" if found else "unknown"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
@@ -132,6 +143,10 @@ class Connections:
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
+        self.accepted: Counter[tuple[str, int]] = Counter()
+        """Connections that have a session, by transport and protocol version."""
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -153,7 +168,12 @@ class Connections:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
         if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
-            self._counts["connections_turned_away"] += 1
+            reason = "connections_maximum" if full else "connections_pending_maximum"
+            self._counts[f"connections_turned_away_{reason}"] += 1
+            log.warning(
+                "connection turned away",
+                extra={"fields": {"peer": connection.peer, "reason": reason}},
+            )
             connection.phase = Phase.CLOSED
             connection.transport.abort()
             return
@@ -169,11 +189,16 @@ class Connections:
 
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
+        if phase is Phase.ACCEPTED:
+            self.accepted[connection.transport_name, connection.protocol_version] += 1
+        elif connection.phase is Phase.ACCEPTED:
+            self.accepted[connection.transport_name, connection.protocol_version] -= 1
         connection.phase = phase
         self._pending.pop(connection, None)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
+        self.received_bytes += count
         waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
         if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
             connection.transport.pause_reading()
@@ -209,6 +234,7 @@ class Connections:
             connection = self._by_handle.get(handle)
             # A peer that has gone may still have its last packets decoded; it gets no answers.
             if connection is not None and not connection.transport.is_closing():
+                self.sent_bytes += len(data)
                 connection.transport.write(data)
 
     def resume(self) -> None:
@@ -259,6 +285,7 @@ class Connections:
         # uvloop raises where one writes to a socket that the peer has closed.
         if not connection.transport.is_closing():
             if last_words:
+                self.sent_bytes += len(last_words)
                 connection.transport.write(last_words)
             self._closing[connection] = self._now_us()
             connection.transport.close()

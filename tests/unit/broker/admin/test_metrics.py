@@ -1,10 +1,115 @@
-"""Counters become Prometheus text."""
+"""Metrics have Prometheus' form, and every count with a reason shows under it."""
 
-from holdfast.broker.admin.metrics import format_metrics
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.broker.admin.metrics import METRICS, format_metrics, values
+from holdfast.broker.admin.snapshot import Snapshot
+from holdfast.broker.store.commit_times import BOUNDS_S, CommitTimes
+from tests.tidy.repository import under
+
+KERNEL = {
+    "dispatch": ("deliveries", "redeliveries", "completed", "answered"),
+    "egress": ("publishes_sent", "acknowledgements_sent", "pings_answered"),
+    "log": (
+        "segments",
+        "bytes",
+        "topics",
+        "commits",
+        "committed_bytes",
+        "records_appended",
+        "cache_hits",
+        "cache_misses",
+    ),
+    "routes": ("publishes_denied", "topics_withheld"),
+}
 
 
-def test_names_are_built_from_the_path_and_are_valid() -> None:
-    statistics = {"log": {"bytes": 12, "full": False}, "packets.in": 3, "state": "ready"}
-    assert format_metrics(statistics) == (
-        "holdfast_log_bytes 12\nholdfast_log_full 0\nholdfast_packets_in 3\n"
-    )
+def snapshot(**given: Any) -> Snapshot:
+    numbers: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
+    numbers |= {name: dict.fromkeys(keys, 0) for name, keys in KERNEL.items()}
+    numbers |= {name: {} for name in ("counts", "losses", "accepted", "stuck")}
+    numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
+    return Snapshot(**numbers | given)
+
+
+def test_names_follow_the_conventions() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    for metric in METRICS:
+        assert re.fullmatch(r"(holdfast|process)_[a-z_]+", metric.name)
+        assert not metric.name.endswith("_total"), "counters get it in the text"
+        assert metric.help.endswith(".")
+
+
+def test_the_text_has_type_help_and_every_metric() -> None:
+    text, content_type = format_metrics(snapshot())
+    assert content_type.startswith("text/plain")
+    assert text.decode().count("# HELP ") == text.decode().count("# TYPE ")
+    found = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    assert set(found) == {metric.name for metric in METRICS}
+    for metric in METRICS:
+        assert found[metric.name].type == metric.kind
+        assert found[metric.name].documentation == metric.help
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        ("connections_refused_0x85", 'connects_refused{reason="client_identifier_not_valid"}'),
+        ("connections_turned_away_connections_maximum",
+         'connections_turned_away{limit="connections_maximum"}'),
+        ("connections_ended_0x8d", 'connections_ended_by_broker{reason="keep_alive_timeout"}'),
+        ("subscriptions_refused_0x8f", 'subscriptions_refused{reason="topic_filter_invalid"}'),
+        ("publishes_refused_0x97", 'publishes_refused{reason="quota_exceeded"}'),
+        ("connections_ended_0xff", 'connections_ended_by_broker{reason="0xff"}'),
+        ("connections_ended_before_connect", "connections_ended_before_connect"),
+        ("something_new", 'events{event="something_new"}'),
+        ("sessions_taken_over", "sessions_taken_over"),
+    ],
+)  # fmt: skip
+def test_every_count_shows_under_its_reason(count: str, shown: str) -> None:
+    found = values(snapshot(counts={count: 7}))
+    assert {name: value for name, value in found.items() if value == 7} == {f"holdfast_{shown}": 7}
+
+
+def test_every_count_that_the_broker_makes_has_a_metric_of_its_own() -> None:
+    sources = "\n".join(path.read_text() for path in under("src", ".py"))
+    plain = set(re.findall(r'_?counts\["([a-z_]+)"\]', sources))
+    assert plain, "counts are made somewhere"
+    unnamed = [
+        name
+        for name in plain
+        if any(key.startswith("holdfast_events") for key in values(snapshot(counts={name: 1})))
+    ]
+    assert not unnamed
+
+
+def test_losses_are_counted_by_reason() -> None:
+    found = values(snapshot(losses={"overflow": 3, "expired": 4, "ledger_rows_removed": 5}))
+    assert found['holdfast_messages_lost{reason="overflow"}'] == 3
+    assert found['holdfast_messages_lost{reason="expired"}'] == 4
+    assert found["holdfast_loss_ledger_rows_removed"] == 5
+    assert 'holdfast_messages_lost{reason="ledger_rows_removed"}' not in found
+
+
+def test_a_commit_is_timed_from_when_somebody_waits_for_it() -> None:
+    times = CommitTimes()
+    times.ended(500_000)
+    times.asked(1_000_000)
+    times.asked(1_000_500)
+    times.ended(1_001_500)
+    times.asked(2_000_000)
+    times.ended(99_000_000)
+    assert times.sum_s == pytest.approx(0.0015 + 97)
+    text, _ = format_metrics(snapshot(commit_counts=tuple(times.counts), commit_sum_s=times.sum_s))
+    lines = text.decode().splitlines()
+    assert 'holdfast_commit_seconds_bucket{le="0.001"} 0.0' in lines
+    assert 'holdfast_commit_seconds_bucket{le="0.002"} 1.0' in lines
+    assert 'holdfast_commit_seconds_bucket{le="30.0"} 1.0' in lines
+    assert 'holdfast_commit_seconds_bucket{le="+Inf"} 2.0' in lines
+    assert "holdfast_commit_seconds_count 2.0" in lines

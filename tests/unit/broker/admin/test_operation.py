@@ -1,0 +1,140 @@
+"""Bodies and parameters are held to their schemas; requests to who may ask."""
+
+import asyncio
+from base64 import b64encode
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from holdfast.broker.admin import http
+from holdfast.broker.admin.operation import Answered, Asked, Operation, ProblemError, check
+from holdfast.broker.admin.protection import Protection
+
+SCHEMA = {
+    "type": "object",
+    "required": ["a"],
+    "additionalProperties": False,
+    "properties": {
+        "a": {"type": "integer", "minimum": 1, "maximum": 9},
+        "b": {"type": ["string", "null"], "maxLength": 3},
+        "c": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}},
+        "d": {"enum": ["x", "y"]},
+    },
+}
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {"a": 9, "b": None, "c": [True], "d": "x"}])
+def test_what_fits_passes(value: object) -> None:
+    check(SCHEMA, value, "it")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        {},
+        {"a": 0},
+        {"a": 10},
+        {"a": True},
+        {"a": "1"},
+        {"a": 1.5},
+        {"a": 1, "b": "long"},
+        {"a": 1, "b": 1},
+        {"a": 1, "c": [True] * 3},
+        {"a": 1, "c": [1]},
+        {"a": 1, "d": "z"},
+        {"a": 1, "e": 1},
+    ],
+)
+def test_what_does_not_fit_is_refused(value: object) -> None:
+    with pytest.raises(ProblemError) as refused:
+        check(SCHEMA, value, "it")
+    assert refused.value.status == 400
+
+
+class OneAdministrator:
+    def __init__(self, required: bool) -> None:
+        self.required = required
+
+    async def check_administrator(self, user_name: str, password: str, peer: str) -> bool:
+        assert peer == "127.0.0.1"
+        return (user_name, password) == ("ada", "a:b")
+
+
+async def answer(_asked: Asked) -> web.StreamResponse | dict[str, object]:
+    return {}
+
+
+async def fail(_asked: Asked) -> web.StreamResponse | dict[str, object]:
+    raise RuntimeError("a fault of ours")
+
+
+def operation(path: str, *, public: bool = False, run: object = answer) -> Operation:
+    return Operation(
+        method="GET",
+        path=path,
+        name=path,
+        summary=path,
+        run=run,  # type: ignore[arg-type]
+        answers={200: Answered("Done.", {"type": "object"})},
+        public=public,
+    )
+
+
+def statuses(protection: Protection, *asked: tuple[str, dict[str, str]]) -> list[int]:
+    async def run() -> list[int]:
+        operations = [
+            operation("/v1/own"),
+            operation("/metrics"),
+            operation("/fail", public=True, run=fail),
+            operation("/open", public=True),
+        ]
+        app = http.application(operations, protection)
+        async with TestClient(TestServer(app, host="127.0.0.1")) as client:
+            found = []
+            for path, headers in asked:
+                async with client.get(path, headers=headers) as response:
+                    assert response.content_type == "application/json"
+                    assert isinstance(await response.json(), dict)
+                    found.append(response.status)
+            return found
+
+    return asyncio.run(run())
+
+
+def basic(word: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(word.encode()).decode()}"}
+
+
+def test_without_credentials_loopback_is_open_and_the_world_is_not() -> None:
+    here = Protection("127.0.0.1", metrics_public=False)
+    assert statuses(here, ("/v1/own", {}), ("/metrics", {})) == [200, 200]
+    world = Protection("0.0.0.0", metrics_public=False)
+    assert statuses(world, ("/v1/own", {}), ("/metrics", {}), ("/open", {})) == [403, 403, 200]
+    shown = Protection("0.0.0.0", metrics_public=True)
+    assert statuses(shown, ("/v1/own", {}), ("/metrics", {})) == [403, 200]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_with_credentials_an_administrator_is_answered_and_nobody_else(host: str) -> None:
+    protection = Protection(
+        host, metrics_public=False, administrators=OneAdministrator(required=True)
+    )
+    assert statuses(
+        protection,
+        ("/v1/own", basic("ada:a:b")),
+        ("/v1/own", basic("ada:wrong")),
+        ("/v1/own", basic("ada")),
+        ("/v1/own", {"Authorization": "Basic ???"}),
+        ("/v1/own", {"Authorization": "Bearer x"}),
+        ("/v1/own", {}),
+        ("/metrics", {}),
+        ("/open", {}),
+        ("/v1/nothing", {}),
+    ) == [200, 401, 401, 401, 401, 401, 401, 200, 401]
+
+
+def test_an_error_of_ours_is_said_and_ends_nothing() -> None:
+    protection = Protection("127.0.0.1", metrics_public=False)
+    assert statuses(protection, ("/fail", {}), ("/open", {})) == [500, 200]

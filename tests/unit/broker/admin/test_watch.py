@@ -1,0 +1,131 @@
+"""The watchdog tells who is stuck from who is slow, idle, or getting on."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.broker.admin.watch import LOG_FULL, QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
+from holdfast.protocols.mqtt.session import Subscription
+
+SECOND_US = 1_000_000
+END = 100
+SUBSCRIPTION = Subscription(
+    topic_filter="t",
+    qos=1,
+    no_local=False,
+    retain_as_published=False,
+    identifier=None,
+    from_offset=0,
+)
+
+
+class Broker:
+    """One client for each number, as the watch asks about it."""
+
+    def __init__(self, clients: int = 1) -> None:
+        self.mark, self.in_flight, self.waiting_bytes = 0, 1, 0
+        self.clients = clients
+        self.counted = 0
+        self.counts: Counter[str] = Counter()
+        self.now_us = 0
+        kernel: Any = SimpleNamespace(
+            log=SimpleNamespace(durable_offset=lambda: END, count=self._count),
+            dispatch=SimpleNamespace(
+                mark=lambda _queue: self.mark,
+                in_flight=lambda _queue: self.in_flight,
+                queues=lambda: [(number, number, number) for number in range(clients)],
+            ),
+        )
+        sessions = SimpleNamespace(of=self._attached)
+        connection = SimpleNamespace(
+            transport=SimpleNamespace(get_write_buffer_size=lambda: self.waiting_bytes)
+        )
+        connections = SimpleNamespace(get=lambda _handle: connection)
+        self.watch = Watch(kernel, cast(Any, sessions), cast(Any, connections), self.counts)
+
+    def look(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_us += SECOND_US
+            self.watch.look(self.now_us)
+
+    def _attached(self, number: int) -> Any:
+        return SimpleNamespace(
+            session=SimpleNamespace(client_identifier=f"c{number}", party=number),
+            queue=number,
+            connection=number,
+            subscriptions=(SUBSCRIPTION,),
+            opening=SimpleNamespace(receive_maximum=2),
+        )
+
+    def _count(self, _tables: object, _party: int, begin: int, end: int) -> int:
+        self.counted += 1
+        return end - begin
+
+
+def test_a_client_that_could_be_sent_more_and_gets_nothing_is_stalled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker()
+    broker.look(40)
+    assert broker.watch.stuck == {"stalled": 1}
+    assert broker.watch.backlog_messages == END
+    assert broker.watch.in_flight_messages == 1
+    lines = [record for record in caplog.records if record.getMessage() == "queue stuck"]
+    assert [getattr(line, "fields", {})["client_identifier"] for line in lines] == ["c0"]
+
+
+def test_a_client_that_does_not_acknowledge_is_told_apart() -> None:
+    broker = Broker()
+    broker.in_flight = 2
+    broker.look(40)
+    assert broker.watch.stuck == {"unacknowledged": 1}
+
+
+def test_a_client_that_gets_on_is_not_stuck() -> None:
+    broker = Broker()
+    for _ in range(10):
+        broker.look(10)
+        broker.mark += 1
+    assert broker.watch.stuck == {}
+    broker.mark = END
+    broker.look(3)
+    assert (broker.watch.queues_behind, broker.watch.backlog_messages) == (0, 0)
+
+
+def test_a_client_that_does_not_read_its_socket_is_slow_and_not_stuck() -> None:
+    broker = Broker()
+    broker.waiting_bytes = 1
+    broker.look(60)
+    assert broker.watch.stuck == {}
+
+
+def test_a_client_with_everything_in_flight_has_no_backlog() -> None:
+    broker = Broker()
+    broker.mark, broker.in_flight = END - 1, 1
+    broker.look(60)
+    assert broker.watch.stuck == {}
+
+
+def test_many_queues_are_seen_in_turn() -> None:
+    broker = Broker(QUEUES_PER_LOOK * 2)
+    broker.mark = END
+    broker.in_flight = 3
+    broker.look(1)
+    assert broker.watch.in_flight_messages == 0
+    broker.look(3)
+    assert broker.watch.in_flight_messages == QUEUES_PER_LOOK * 2 * 3
+    assert broker.counted == 0, "a queue at the end of the log costs no count"
+
+
+def test_a_full_log_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    broker = Broker()
+    broker.mark = END
+    for _ in range(5):
+        broker.counts[LOG_FULL] += 10
+        broker.look(1)
+    broker.look(QUIET_AFTER_S + 5)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in told] == ["log full", "log takes messages again"]
