@@ -91,7 +91,7 @@ impl Routes {
     }
 
     /// All that a target says: queue, connection, terms for others, and the owner with the terms for its own messages.
-    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, Terms, Option<(u32, Option<Terms>)>)> {
+    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, Terms, Own)> {
         let targets = self.inner.targets(topic_name);
         let all = targets.iter().flat_map(|targets| targets.iter());
         all.map(|target| {
@@ -108,6 +108,9 @@ impl Routes {
 
 /// QoS, Retain As Published, identifiers.
 type Terms = (u8, bool, Vec<u32>);
+
+/// The owner of a queue, and the terms for its own messages.
+type Own = Option<(u32, Option<Terms>)>;
 
 fn plain(terms: &flow::Terms) -> Terms {
     (terms.qos, terms.retain_as_published, terms.identifiers.as_deref().unwrap_or_default().to_vec())
