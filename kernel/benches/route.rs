@@ -95,6 +95,13 @@ fn main() {
     routed("route, remembered, 50 topics, 20 in a row", &mut routes, &topics(50), 20);
     routed("route, remembered, 10 000 topics in turn", &mut routes, &topics(10_000), 1);
 
+    let rules: Vec<(String, bool)> = (0..20).map(|index| (format!("zebra/fx/{index}/none"), false)).collect();
+    let rules: Vec<(&str, bool)> = rules.iter().map(|(filter, allowed)| (filter.as_str(), *allowed)).collect();
+    routes.grant(Connection(1), Some(&[rules.as_slice(), &[("zebra/#", true)]].concat()), None).unwrap();
+    routed("route with a table of 21 rules, 50 topics in turn", &mut routes, &topics(50), 1);
+    routed("route with a table of 21 rules, 10 000 topics in turn", &mut routes, &topics(10_000), 1);
+    routes.grant::<&str>(Connection(1), None, None).unwrap();
+
     // A change of `#` makes each topic of the batch look again.
     let names = topics(20_000);
     let mut arrivals = batch(&names, 1);

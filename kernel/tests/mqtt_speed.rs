@@ -79,11 +79,12 @@ impl Messages for OneMessage {
     }
 }
 
-fn pass_speed(targets: u32) {
+fn pass_speed(targets: u32, topic_alias_maximum: u16) {
     let mut inbox = inbox(Version::V5);
     let mut outboxes = Outboxes::default();
     for connection in 0..targets {
-        outboxes.open(Connection(connection), Version::V5, 1 << 20, 0, Party(connection + 1)).unwrap();
+        let party = Party(connection + 1);
+        outboxes.open(Connection(connection), Version::V5, 1 << 20, topic_alias_maximum, party).unwrap();
     }
     let target = |connection| Target {
         queue: Queue(connection),
@@ -101,7 +102,8 @@ fn pass_speed(targets: u32) {
         publish.targets = Some(targets.clone());
     }
     let messages = arrivals.publishes.len() * targets.len();
-    report(&format!("pass_through with take, {} targets, each", targets.len()), messages, || {
+    let what = format!("pass_through with take, {} targets, {topic_alias_maximum} aliases, each", targets.len());
+    report(&what, messages, || {
         let started = Instant::now();
         outboxes.pass_through(&arrivals);
         outboxes.take(|_, bytes| assert!(!bytes.is_empty()));
@@ -143,7 +145,9 @@ fn speed() {
             decode_speed(qos, version);
         }
     }
-    pass_speed(1);
-    pass_speed(500);
+    for topic_alias_maximum in [0, 64] {
+        pass_speed(1, topic_alias_maximum);
+        pass_speed(500, topic_alias_maximum);
+    }
     encode_speed();
 }

@@ -351,10 +351,15 @@ impl Outbox {
     }
 
     /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.
+    #[inline]
     fn publish(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         if self.topic_alias_maximum == 0 {
             return self.append(writing);
         }
+        self.publish_by_alias(writing)
+    }
+
+    fn publish_by_alias(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         let topic = writing.topic;
         match self.aliases.get_or_insert_default().choose(topic, self.topic_alias_maximum) {
             Alias::None => self.append(writing),
@@ -371,6 +376,7 @@ impl Outbox {
         }
     }
 
+    #[inline]
     fn append(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         self.refuse(writing.size_bytes(), writing.qos)?;
         writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)
