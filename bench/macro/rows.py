@@ -183,6 +183,11 @@ ROWS = (
         (throughput("fan-in 100 to 1 persistent, QoS 1", Target(at_least=8)),),
         peers=NO_SLOW_ONE,
     ),
+    Row(
+        "shared",
+        ("shared", "--publishers", "10", "--subscribers", "4", "--qos", "1", "--window", "20"),
+        (throughput("shared: 10 to a group of 4, QoS 1"),),
+    ),
     latency(1_000),
     latency(10_000),
     payload(64),

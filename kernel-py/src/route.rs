@@ -91,7 +91,7 @@ impl Routes {
     }
 
     /// All that a target says: queue, connection, terms for others, and the owner with the terms for its own messages.
-    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, Terms, Option<(u32, Option<Terms>)>)> {
+    fn targets(&mut self, topic_name: &[u8]) -> Vec<Target> {
         let targets = self.inner.targets(topic_name);
         let all = targets.iter().flat_map(|targets| targets.iter());
         all.map(|target| {
@@ -105,6 +105,9 @@ impl Routes {
         self.inner.len()
     }
 }
+
+/// Queue, connection, terms, and the owner with the terms for its own messages.
+type Target = (u32, u32, Terms, Option<(u32, Option<Terms>)>);
 
 /// QoS, Retain As Published, identifiers.
 type Terms = (u8, bool, Vec<u32>);

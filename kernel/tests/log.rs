@@ -13,6 +13,7 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
+use holdfast_kernel::flow::state::{Changes, Source, State};
 use holdfast_kernel::flow::{Fate, Scan};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Log, Options};
@@ -366,6 +367,40 @@ fn damage_in_a_segment_is_named_and_passed_over() {
     let found: Vec<u64> = scan_all(&mut log, "a", 0, 7).into_iter().map(|(offset, _)| offset).collect();
     let expected: Vec<u64> = (0..100).filter(|offset| *offset != damage.first_offset.0).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_message_that_a_group_has_handed_over_is_the_groups_no_more() {
+    let (group, member) = (Party(50), Party(7));
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let put = |log: &mut Log, party: Party, value: &[u8]| {
+        log.append_control(0, &party.0.to_le_bytes(), value, Timestamp(5)).unwrap();
+    };
+    let changed = |changes: Changes| {
+        let mut bytes = Vec::new();
+        changes.encode(&mut bytes);
+        bytes
+    };
+    let mark = |log: &mut Log| State::decode(&log.delivery_state(group).unwrap()).unwrap().mark;
+    log.append(&mut arrivals(&[message("a", b"1"), message("a", b"2")]), &[""; 0], Timestamp(5)).unwrap();
+    let mut state = Vec::new();
+    State::new(Offset(0)).encode(&mut state);
+    put(&mut log, group, &state);
+    let sent = vec![(1, Offset(0), Source::Group(group))];
+    put(&mut log, member, &changed(Changes { sent, ..Changes::default() }));
+    assert_eq!(mark(&mut log), Offset(1));
+    log.commit().unwrap();
+    // What the group itself had to say was lost with the power.
+    disk.crash();
+    let (mut log, _) = open(&disk, options());
+    assert_eq!(mark(&mut log), Offset(1));
+    put(&mut log, member, &changed(Changes { completed: vec![1], ..Changes::default() }));
+    log.commit().unwrap();
+    drop(log);
+    let (mut log, _) = open(&disk, options());
+    assert_eq!(mark(&mut log), Offset(1));
+    assert!(State::decode(&log.delivery_state(member).unwrap()).unwrap().flights.is_empty());
 }
 
 proptest! {

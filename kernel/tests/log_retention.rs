@@ -11,6 +11,8 @@
 mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
+use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{Columns, Limits, Log, LogReader, Retention, RetentionCursor};
 use holdfast_kernel::topic;
@@ -299,4 +301,28 @@ fn verification_names_the_place_of_a_flipped_bit() {
     let damaged = reader.verify().unwrap();
     assert_eq!(damaged.len(), 1);
     assert!(damaged[0].first_position <= 5_000 && 5_000 < damaged[0].end_position);
+}
+
+#[test]
+fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let (group, member) = (Party(50), Party(7));
+    let flight = |offset, source| Flight { offset: Offset(offset), qos: 2, phase: Phase::Published, source };
+    let mut state = State::new(Offset(0));
+    state.flights.insert(1, flight(3, Source::Group(group)));
+    state.flights.insert(2, Flight { phase: Phase::Received, ..flight(4, Source::Group(group)) });
+    let mut value = Vec::new();
+    state.encode(&mut value);
+    log.append_control(0, &member.0.to_le_bytes(), &value, Timestamp(1)).unwrap();
+    for number in 0..60_u64 {
+        log.append(&mut arrivals(&[message("a", &[number as u8; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+    }
+    while log.retain(u64::MAX, 0, &[], Timestamp(100)).unwrap().unfinished {
+        log.commit().unwrap();
+    }
+    let mut scan = Scan { owed: vec![Offset(3), Offset(4)], ..log_support::scan_of("nobody", 0) };
+    log.scan(std::slice::from_mut(&mut scan)).unwrap();
+    assert_eq!(scan.found_owed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }

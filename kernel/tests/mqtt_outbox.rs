@@ -17,6 +17,7 @@ use holdfast_kernel::flow::{
 use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};
 use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
 use holdfast_kernel::mqtt::outbox::Outboxes;
+use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::Version;
 use std::sync::Arc;
 
@@ -258,4 +259,37 @@ fn closed_connection_gets_nothing_and_a_new_one_starts_empty() {
     boxes.write(NEW, b"new");
     assert_eq!(taken(&mut boxes), [(NEW, b"new".to_vec())]);
     assert!(boxes.open(Connection(u32::MAX), Version::V5, 1_000, 0, Party(1)).is_err());
+}
+
+#[test]
+fn a_group_gets_qos_0_in_turn_past_those_that_do_not_keep_up() {
+    let mut boxes = outboxes(1_000);
+    let member = |connection| Member { connection, terms: Terms::default() };
+    let group = Queue(9);
+    boxes.share(group, Party(50), vec![member(OLD), member(NEW)]);
+    let terms = Terms { qos: 2, ..Terms::default() };
+    let publish = |boxes: &mut Outboxes, qos, count| {
+        for _ in 0..count {
+            let target = Target { queue: group, connection: Connection::GROUP, terms: terms.clone(), own: None };
+            boxes.pass_through(&arrivals(qos, false, vec![target]));
+        }
+    };
+    let sizes = |boxes: &Outboxes| [OLD, NEW].map(|connection| boxes.waiting_bytes(connection));
+    publish(&mut boxes, 1, 1);
+    assert_eq!(sizes(&boxes), [0, 0], "what is stored is for the group's queue");
+    publish(&mut boxes, 0, 2);
+    let [old, new] = sizes(&boxes);
+    assert!(old > 0 && new > 0);
+    publish(&mut boxes, 0, 4);
+    assert_eq!(sizes(&boxes), [3 * old, 3 * new]);
+    boxes.set_writable(OLD, false);
+    publish(&mut boxes, 0, 3);
+    assert_eq!(sizes(&boxes), [3 * old, 6 * new]);
+    boxes.set_writable(NEW, false);
+    publish(&mut boxes, 0, 2);
+    let lost: Vec<_> = boxes.notices().iter().map(|notice| (notice.party, notice.kind, notice.count)).collect();
+    assert_eq!(lost, [(Party(50), NoticeKind::SlowReader, 2)]);
+    boxes.share(group, Party(50), vec![]);
+    publish(&mut boxes, 0, 1);
+    assert!(boxes.notices().is_empty(), "nobody is there, which is nobody's loss at QoS 0");
 }

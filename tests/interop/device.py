@@ -40,9 +40,11 @@ class Device:
         keep_alive_s: int = 60,
         answer: bool = True,
         will: dict[str, Any] | None = None,
+        user: tuple[str, str | None] | None = None,
         **properties: Any,
     ) -> None:
-        """`properties` are those of CONNECT; `answer` False keeps PUBACK and PUBREC back."""
+        """`properties` are those of CONNECT; `answer` False keeps PUBACK and PUBREC back; `user` is
+        a name and a password."""
         self.name = name
         self.version = version
         self.reason_code: int | None = None
@@ -61,6 +63,8 @@ class Device:
         self.client = self._make_client(answer)
         if will is not None:
             self._set_will(**will)
+        if user is not None:
+            self.client.username_pw_set(*user)
 
     def _make_client(self, answer: bool) -> Client:
         options: dict[str, Any] = {"client_id": self.name, "manual_ack": not answer}

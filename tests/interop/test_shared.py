@@ -30,6 +30,7 @@ def everything(members: Sequence[Device]) -> list[list[bytes]]:
     return [payloads(member.all_received()) for member in members]
 
 
+@pytest.mark.accepts("S0.70")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_each_message_goes_to_one_member_and_all_take_turns(
     device: MakeDevice, prefix: str, version: int, qos: int
@@ -45,6 +46,7 @@ def test_each_message_goes_to_one_member_and_all_take_turns(
     assert all(each == sorted(each, key=int) for each in got)
 
 
+@pytest.mark.accepts("S0.83")
 @pytest.mark.parametrize("published", [0, 1, 2])
 @pytest.mark.parametrize("subscribed", [0, 1, 2])
 def test_the_lower_qos_of_publish_and_member_holds(

@@ -39,11 +39,22 @@ class Wire:
             fields.setdefault("properties", {})
         return encode_packet(kind, fields, protocol_version=self.version)
 
-    def connect(
-        self, name: str, *, clean_start: bool = False, keep_alive_s: int = 60, **properties: Any
-    ) -> dict[str, Any]:
-        """Sends CONNECT; returns CONNACK's fields. The session is kept unless `properties` say
-        no."""
+    def connect(self, name: str, **options: Any) -> dict[str, Any]:
+        """Sends CONNECT as `send_connect` does; returns CONNACK's fields."""
+        self.send_connect(name, **options)
+        return self.receive("connack")
+
+    def send_connect(
+        self,
+        name: str,
+        *,
+        clean_start: bool = False,
+        keep_alive_s: int = 60,
+        user_name: str | None = None,
+        password: bytes | None = None,
+        **properties: Any,
+    ) -> None:
+        """Sends CONNECT. The session is kept unless `properties` say no."""
         if self.version == 5:
             properties.setdefault("session_expiry_interval", 3_600)
         self.send(
@@ -52,12 +63,11 @@ class Wire:
             client_identifier=name,
             clean_start=clean_start,
             keep_alive_s=keep_alive_s,
-            user_name=None,
-            password=None,
+            user_name=user_name,
+            password=password,
             will=None,
             properties=properties,
         )
-        return self.receive("connack")
 
     def subscribe(self, topic_filter: str, qos: int = 1, identifier: int = 1) -> list[int]:
         """Subscribes; returns the reason codes."""

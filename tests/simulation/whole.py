@@ -46,6 +46,7 @@ CONFIG = Config(
     host=HOST,
     mqtt_port=PORT,
     http_port=None,
+    anonymous=True,
     segment_bytes=SEGMENT_BYTES,
     checkpoint_bytes=4 * SEGMENT_BYTES,
     reserve_bytes=2 * SEGMENT_BYTES,

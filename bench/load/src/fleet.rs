@@ -72,6 +72,8 @@ pub struct Fleet {
     pub lateness: Histogram,
     /// How often QoS 0 stood still and was written off.
     pub stalls: u64,
+    /// Those that hear a publisher share its messages: each comes to one of them.
+    pub shared: bool,
 }
 
 impl Fleet {
@@ -95,6 +97,7 @@ impl Fleet {
             latency: Histogram::default(),
             lateness: Histogram::default(),
             stalls: 0,
+            shared: false,
         })
     }
 
@@ -216,7 +219,11 @@ impl Fleet {
         let publisher = &self.publishers[index];
         let acknowledged = if self.qos == 0 { u64::MAX } else { publisher.acknowledged };
         let hearers = &self.subscribers[publisher.hearers.clone()];
-        let reached = hearers.iter().map(|hearer| hearer.heard.reached(index)).min().unwrap_or(u64::MAX);
+        let reached = if self.shared {
+            hearers.iter().map(|hearer| hearer.heard.came(index)).sum()
+        } else {
+            hearers.iter().map(|hearer| hearer.heard.reached(index)).min().unwrap_or(u64::MAX)
+        };
         let done = acknowledged.min(reached).max(publisher.forgiven);
         publisher.published.saturating_sub(done)
     }

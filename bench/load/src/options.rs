@@ -14,6 +14,7 @@ scenarios
   pair      --pairs publishers with one subscriber each
   fanout    one publisher to --subscribers
   fanin     --publishers to one subscriber with a persistent session
+  shared    --publishers to a group of --subscribers, 10 and 4 if they are not said
   latency   one pair at --rate messages a second, whatever comes back
   absent    --absent persistent sessions subscribe to everything and leave; then as pair
   backlog   --messages for a persistent subscriber that is away, then it returns and takes them
@@ -46,6 +47,8 @@ pub enum Scenario {
     FanOut,
     /// Many publishers, one persistent subscriber.
     FanIn,
+    /// Many publishers, a group of subscribers that share the messages.
+    Shared,
     /// One pair at a fixed rate.
     Latency,
     /// Pairs beside persistent sessions that are away.
@@ -86,13 +89,14 @@ pub struct Options {
 
 impl Options {
     fn new(scenario: Scenario) -> Self {
+        let (publishers, subscribers) = if scenario == Scenario::Shared { (10, 4) } else { (100, 500) };
         Self {
             scenario,
             port: 0,
             qos: 0,
             pairs: 1,
-            publishers: 100,
-            subscribers: 500,
+            publishers,
+            subscribers,
             window: 100,
             payload_bytes: 64,
             rate: 1_000,
@@ -158,6 +162,7 @@ fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
         "pair" => Scenario::Pair,
         "fanout" => Scenario::FanOut,
         "fanin" => Scenario::FanIn,
+        "shared" => Scenario::Shared,
         "latency" => Scenario::Latency,
         "absent" => Scenario::Absent,
         "backlog" => Scenario::Backlog,

@@ -24,6 +24,10 @@ pub fn play(options: &Options) -> Result<Report, LoadError> {
     make_bystanders(&mut fleet, options)?;
     match options.scenario {
         Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency => flow(&mut fleet, options),
+        Scenario::Shared => {
+            fleet.shared = true;
+            flow(&mut fleet, options)
+        }
         Scenario::Absent => {
             make_absent_sessions(&mut fleet, options.absent)?;
             flow(&mut fleet, options)
@@ -48,6 +52,7 @@ impl Cast {
         let (publishers, subscribers) = match options.scenario {
             Scenario::FanOut => (1, options.subscribers),
             Scenario::FanIn => (options.publishers, 1),
+            Scenario::Shared => (options.publishers, options.subscribers),
             Scenario::Latency => (1, 1),
             _ => (options.pairs, options.pairs),
         };
@@ -56,14 +61,14 @@ impl Cast {
 
     fn hearers(&self, publisher: usize) -> Range<usize> {
         match self.scenario {
-            Scenario::FanOut | Scenario::FanIn => 0..self.subscribers,
+            Scenario::FanOut | Scenario::FanIn | Scenario::Shared => 0..self.subscribers,
             _ => publisher..publisher + 1,
         }
     }
 
     fn heard(&self, subscriber: usize) -> Heard {
         match self.scenario {
-            Scenario::FanOut | Scenario::FanIn => Heard::new(0, self.publishers),
+            Scenario::FanOut | Scenario::FanIn | Scenario::Shared => Heard::new(0, self.publishers),
             _ => Heard::new(subscriber, 1),
         }
     }
@@ -71,6 +76,7 @@ impl Cast {
     fn topic_filter(&self, subscriber: usize) -> String {
         match self.scenario {
             Scenario::FanIn => EVERYTHING.into(),
+            Scenario::Shared => format!("$share/group/{EVERYTHING}"),
             Scenario::FanOut => topic(0),
             _ if self.topics > 1 => format!("{}/#", topic(subscriber)),
             _ => topic(subscriber),
@@ -79,7 +85,10 @@ impl Cast {
 
     /// How many copies of its messages a publisher causes.
     fn copies(&self) -> u64 {
-        self.hearers(0).len() as u64
+        match self.scenario {
+            Scenario::Shared => 1,
+            _ => self.hearers(0).len() as u64,
+        }
     }
 }
 

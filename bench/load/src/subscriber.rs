@@ -11,6 +11,8 @@ pub struct Heard {
     first_publisher: usize,
     /// For each publisher the number after the highest that came.
     next: Vec<u64>,
+    /// For each publisher how many came.
+    came: Vec<u64>,
     /// Messages that came, each copy counted.
     pub received: u64,
     /// Messages whose number was not higher than one before: a second copy, or one out of order.
@@ -20,7 +22,7 @@ pub struct Heard {
 impl Heard {
     /// Nothing yet from `count` publishers, of which the first is `first_publisher`.
     pub fn new(first_publisher: usize, count: usize) -> Self {
-        Self { first_publisher, next: vec![0; count], received: 0, duplicated: 0 }
+        Self { first_publisher, next: vec![0; count], came: vec![0; count], received: 0, duplicated: 0 }
     }
 
     /// Counts a message; false if this subscriber should not have got it.
@@ -30,12 +32,18 @@ impl Heard {
             return false;
         };
         self.received += 1;
+        self.came[publisher - self.first_publisher] += 1;
         if stamp.number < *next {
             self.duplicated += 1;
         } else {
             *next = stamp.number + 1;
         }
         true
+    }
+
+    /// How many messages of one publisher have come.
+    pub fn came(&self, publisher: usize) -> u64 {
+        self.came[publisher - self.first_publisher]
     }
 
     /// How far the messages of one publisher have come.

@@ -245,15 +245,30 @@ impl State {
         put(out, u64::from(self.last_packet_identifier));
     }
 
-    /// Applies a control record's value of either kind; [`REMOVED`] leaves the empty state.
-    pub fn apply(&mut self, value: &[u8]) -> Result<()> {
+    /// Applies a control record's value of either kind; [`REMOVED`] leaves the empty state. Returns what groups have
+    /// handed over with it: message and group.
+    pub fn apply(&mut self, value: &[u8]) -> Result<Vec<(Offset, Party)>> {
         match value.first() {
-            Some(&FULL) => *self = State::decode(value)?,
-            Some(&DELTA) => self.apply_delta(value.get(1..).unwrap_or_default())?,
-            Some(&REMOVED) => *self = State::default(),
-            _ => return Err(Error::Invalid("a delivery state starts with 0, 1 or 2".into())),
+            Some(&FULL) => {
+                *self = State::decode(value)?;
+                Ok(self.handed_over().collect())
+            }
+            Some(&DELTA) => self.apply_delta(value.get(1..).unwrap_or_default()),
+            Some(&REMOVED) => {
+                *self = State::default();
+                Ok(Vec::new())
+            }
+            _ => Err(Error::Invalid("a delivery state starts with 0, 1 or 2".into())),
         }
-        Ok(())
+    }
+
+    /// What groups have handed over and the party has not received yet: message and group.
+    pub fn handed_over(&self) -> impl Iterator<Item = (Offset, Party)> + '_ {
+        let open = self.flights.values().filter(|flight| flight.phase == Phase::Published);
+        open.filter_map(|flight| match flight.source {
+            Source::Group(party) => Some((flight.offset, party)),
+            _ => None,
+        })
     }
 
     /// A QoS 2 message with this packet identifier was stored.
@@ -285,8 +300,8 @@ impl State {
         self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, source });
     }
 
-    fn apply_delta(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut reader = Reader::new(bytes);
+    fn apply_delta(&mut self, bytes: &[u8]) -> Result<Vec<(Offset, Party)>> {
+        let (mut reader, mut handed) = (Reader::new(bytes), Vec::new());
         while !reader.is_empty() {
             match reader.next()? {
                 TAG_MARK => {
@@ -305,8 +320,9 @@ impl State {
                 }
                 TAG_SENT_BY_GROUP => {
                     let (packet_identifier, offset) = (reader.small()?, Offset(reader.next()?));
-                    let source = Source::Group(read_party(&mut reader)?);
-                    self.note_sent(packet_identifier, offset, source);
+                    let party = read_party(&mut reader)?;
+                    self.note_sent(packet_identifier, offset, Source::Group(party));
+                    handed.push((offset, party));
                 }
                 TAG_RECEIVED => {
                     if let Some(flight) = self.flights.get_mut(&reader.small()?) {
@@ -330,7 +346,7 @@ impl State {
                 tag => return Err(Error::Invalid(format!("a delivery state has no change of kind {tag}"))),
             }
         }
-        Ok(())
+        Ok(handed)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::record::Record;
 use crate::error::Result;
-use crate::flow::state::{Phase, Source, State, FULL, REMOVED};
+use crate::flow::state::{State, FULL, REMOVED};
 use crate::ids::{Offset, Party};
 use ahash::RandomState;
 use std::collections::HashMap;
@@ -31,21 +31,23 @@ impl Parties {
         Parties { states: HashMap::with_hasher(RandomState::with_seeds(seed, 31, 32, 33)) }
     }
 
-    /// Takes over a record of table 0. A value that is not a state is an error; what was known stays.
+    /// Takes over a record of table 0. A value that is not a state is an error; what was known stays. Where it says
+    /// that a group has handed a message over, the group has it no more: a crash may leave this record without the
+    /// group's.
     pub fn apply(&mut self, party: Party, number: u64, value: &[u8]) -> Result<()> {
-        match value.first() {
-            Some(&FULL) => {
-                let state = State::decode(value)?;
-                self.states.insert(party.0, PartyState { state, full_number: number });
-            }
-            Some(&REMOVED) => {
-                self.states.remove(&party.0);
-            }
-            _ => {
-                let mut state = self.states.remove(&party.0).unwrap_or_default();
-                let result = state.state.apply(value);
-                self.states.insert(party.0, state);
-                result?;
+        if value.first() == Some(&REMOVED) {
+            self.states.remove(&party.0);
+            return Ok(());
+        }
+        let mut known = self.states.remove(&party.0).unwrap_or_default();
+        let result = known.state.apply(value);
+        if value.first() == Some(&FULL) && result.is_ok() {
+            known.full_number = number;
+        }
+        self.states.insert(party.0, known);
+        for (offset, group) in result? {
+            if let Some(group) = self.states.get_mut(&group.0) {
+                group.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
             }
         }
         Ok(())
@@ -61,25 +63,9 @@ impl Parties {
         }
     }
 
-    /// A group's message that was handed to a member is the member's alone. The two records that say so were written
-    /// together, the member's first; a crash may have left that one only.
-    pub fn reconcile(&mut self) {
-        for (offset, party) in self.handed_over() {
-            if let Some(group) = self.states.get_mut(&party.0) {
-                group.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
-            }
-        }
-    }
-
     /// The messages that groups have handed to members and that have to be there until these have them.
     pub fn handed_over(&self) -> Vec<(Offset, Party)> {
-        let flights = self.states.values().flat_map(|known| known.state.flights.values());
-        let open = flights.filter(|flight| flight.phase == Phase::Published);
-        open.filter_map(|flight| match flight.source {
-            Source::Group(party) => Some((flight.offset, party)),
-            _ => None,
-        })
-        .collect()
+        self.states.values().flat_map(|known| known.state.handed_over()).collect()
     }
 
     /// Sets a state, as a checkpoint has it.

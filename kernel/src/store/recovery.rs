@@ -95,7 +95,6 @@ impl Log {
         let checkpoint = log.load_checkpoint(&names, |position| first.is_some_and(|first| first <= position))?;
         recovery.from_checkpoint = checkpoint.is_some();
         log.replay(checkpoint, &mut recovery)?;
-        log.parties.reconcile();
         log.make_durable(checkpoint.unwrap_or_default())?;
         log.ready(now)?;
         Ok((log, recovery))

@@ -15,7 +15,8 @@ from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
-from holdfast.broker.admin import http, interface, reloading
+from holdfast.broker.access.access import Access
+from holdfast.broker.admin import http, interface, reloading, users
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.protection import Protection
 from holdfast.broker.admin.snapshot import take
@@ -33,6 +34,7 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.listener import refused
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.reload import Reload
 from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
@@ -45,7 +47,8 @@ from holdfast.broker.store.view import View
 from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
-from holdfast.core.config import Config, Effective
+from holdfast.core.config import Config, Effective, is_loopback
+from holdfast.core.errors import ConfigurationError
 from holdfast.core.layout import CONTROL_SOCKET
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
@@ -73,6 +76,7 @@ def assemble(config: Config, world: World) -> Server:
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
 
+    access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
     losses = Losses(records)
     loopback = Loopback(kernel, counts)
@@ -83,9 +87,32 @@ def assemble(config: Config, world: World) -> Server:
     system_topics = SystemTopics()
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
-    admission = Admission(config, world, kernel, connections, closing, sessions, counts)
+    permissions = Permissions(
+        config, world, kernel, schedule, access, connections, closing, sessions, counts
+    )
+    admission = Admission(
+        config,
+        world,
+        kernel,
+        schedule,
+        access,
+        permissions,
+        connections,
+        closing,
+        sessions,
+        counts,
+    )
     control_packets = ControlPackets(
-        config, kernel, connections, admission, closing, sessions, groups, counts, system_topics
+        config,
+        kernel,
+        connections,
+        admission,
+        permissions,
+        closing,
+        sessions,
+        groups,
+        counts,
+        system_topics,
     )
     stages = Stages(
         kernel=kernel,
@@ -99,6 +126,8 @@ def assemble(config: Config, world: World) -> Server:
         system_topics=system_topics,
         wills=wills,
         losses=losses,
+        access=access,
+        permissions=permissions,
         promises=promises,
         commits=commits,
     )
@@ -125,6 +154,11 @@ async def _serve(settings: Effective, read: Callable[[], Config]) -> None:
     config = settings.config
     supervisor = Supervisor(system.environment(), system.process_id())
     server = assemble(config, RealWorld())
+    try:
+        _check_exposure(config, server)
+    except BaseException:
+        server.abandon()
+        raise
     watch = _observe(server)
     reload = Reload(config, read, server.reconfigure, system.open_files_limit())
 
@@ -181,8 +215,12 @@ async def _serve_http(
     view_path = RealWorld().view_path(config)
     operations = interface.operations(server, watch, view_path, listeners, settings.origins)
     operations.append(reloading.operation(reload.run))
-    protection = Protection(config.host, metrics_public=config.metrics_public)
-    runner = await http.start(http.application(operations, protection))
+    protection = Protection(
+        config.host, metrics_public=config.metrics_public, administrators=server.stages.access
+    )
+    app = http.application(operations, protection)
+    app.add_routes(users.routes(*server.users()))
+    runner = await http.start(app)
     found.append(runner)
     if config.http_port is not None:
         try:
@@ -227,6 +265,16 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
         outboxes=Outboxes(),
     )
     return stages, records
+
+
+def _check_exposure(config: Config, server: Server) -> None:
+    if is_loopback(config.host) or config.anonymous or server.requires_credentials():
+        return
+    raise ConfigurationError(
+        f"host: {config.host} can be reached from other machines, and no credentials are set up;"
+        f" set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
+        " --anonymous (or anonymous = true) if everybody may connect"
+    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

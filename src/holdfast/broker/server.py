@@ -11,7 +11,9 @@ Invariants:
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
+from holdfast.broker.access.users import Users
 from holdfast.broker.ingress.listener import listen
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
@@ -75,6 +77,15 @@ class Server:
         """True while it serves."""
         return not self._schedule.ended.done()
 
+    def requires_credentials(self) -> bool:
+        """True if clients have to show who they are, because credentials are set up."""
+        return self._stages.access.required
+
+    def users(self) -> tuple[Users, Callable[[int], Awaitable[None]]]:
+        """Changes credentials and rules; and waits until a change is durable."""
+        stages = self._stages
+        return Users(stages.access, self._world.now_us), stages.promises.wait_durable
+
     def durable_offset(self) -> int:
         """Everything below is durable and may be read."""
         return self._stages.kernel.log.durable_offset()
@@ -125,6 +136,8 @@ class Server:
         """Hands new settings to whoever can take them while it serves (`reloadable`)."""
         stages = self._stages
         self._config = config
+        stages.access.reconfigure(config)
+        stages.permissions.reconfigure(config)
         stages.connections.reconfigure(config)
         stages.admission.reconfigure(config)
         stages.control_packets.reconfigure(config)
@@ -163,6 +176,7 @@ class Server:
         if self._listener is not None:
             self._listener.close()
         self._sweep.stop()
+        self._stages.access.close()
         for connection in self._stages.connections.all():
             connection.transport.abort()
 
@@ -171,6 +185,7 @@ class Server:
 
     def _rest(self, now_us: int) -> None:
         stages = self._stages
+        stages.access.close()
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.loopback.waiting():

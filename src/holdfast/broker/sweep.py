@@ -73,6 +73,7 @@ class Sweep:
     def run(self, now_us: int) -> None:
         """One sweep."""
         self._connections(now_us)
+        self._stages.admission.sweep(now_us)
         self._stages.sessions.sweep(now_us)
         self._stages.groups.sweep(now_us)
         self._stages.losses.write(now_us)

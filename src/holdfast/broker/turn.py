@@ -12,6 +12,7 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.access.access import Access
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -21,6 +22,7 @@ from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
@@ -47,6 +49,8 @@ class Stages:
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
+    access: Access
+    permissions: Permissions
     promises: Promises
     commits: Commits
 
@@ -90,6 +94,7 @@ class Turn:
             self._schedule.commit_ended = False
             stages.commits.collect()
             self.commit_times.ended(now_us)
+        stages.admission.decide(now_us)
         stages.admission.durable(kernel.log.durable_position(), now_us)
         stages.promises.durable(kernel.log.durable_position())
         stages.loopback.feed(now_us)

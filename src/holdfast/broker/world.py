@@ -10,12 +10,15 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
 from holdfast import system
 from holdfast.core.config import Config
 from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Committer, Log
+
+T = TypeVar("T")
 
 DRAW_PERIOD_S = 1.0
 """How often the steady clock looks at the host's."""
@@ -38,6 +41,17 @@ class Commits(Protocol):
 
     def stop(self) -> None:
         """Commits what is left, and returns when it is durable."""
+
+
+class Workers(Protocol):
+    """Whoever does what would hold up the loop."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Does `work` elsewhere, then calls `done` with what it returned on the loop's own thread.
+        `work` must not raise."""
+
+    def stop(self) -> None:
+        """Waits for what is being done, and calls nobody any more."""
 
 
 class World(Protocol):
@@ -63,6 +77,9 @@ class World(Protocol):
 
     def commits(self, log: Log, ended: Callable[[], None]) -> Commits:
         """Begins to commit; `ended` is called whenever there is something to `collect`."""
+
+    def workers(self, count: int) -> Workers:
+        """So many workers; each does one thing at a time."""
 
 
 class SteadyClock:
@@ -133,6 +150,33 @@ class RealWorld:
     def commits(self, log: Log, ended: Callable[[], None]) -> Commits:
         """The kernel's thread, which wakes the loop through a file descriptor."""
         return CommitterThread(log, ended, asyncio.get_running_loop())
+
+    def workers(self, count: int) -> Workers:
+        """Threads, which begin when there is something to do."""
+        return WorkerThreads(count)
+
+
+class WorkerThreads:
+    """Threads beside the event loop."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="worker")
+        self._stopped = False
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Does `work` on a thread."""
+        loop = asyncio.get_running_loop()
+
+        def ended(future: Future[T]) -> None:
+            if not self._stopped:
+                loop.call_soon_threadsafe(done, future.result())
+
+        self._pool.submit(work).add_done_callback(ended)
+
+    def stop(self) -> None:
+        """Ends the threads."""
+        self._stopped = True
+        self._pool.shutdown(cancel_futures=True)
 
 
 class CommitterThread:

@@ -24,6 +24,7 @@ from holdfast.cli import (
     serve_command,
     session_command,
     top_command,
+    user_command,
 )
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
@@ -74,4 +75,5 @@ def _parser() -> argparse.ArgumentParser:
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)
+    user_command.add_to(commands)
     return parser

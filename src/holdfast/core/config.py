@@ -79,9 +79,66 @@ class Config:
     anonymous: bool = setting(
         boolean(),
         False,
-        """The explicit word that clients without credentials are wanted on an address beyond
-        loopback. Without it such an address is refused.""",
+        """The explicit word that clients without credentials are wanted. Without it they are taken
+        on loopback alone, and only while no credentials are set up.""",
     )
+    login_failures_maximum: int = setting(
+        integer(0, 1_000_000),
+        10,
+        """Failed logins of one address after which it is not looked at for login_ban_s, and of one
+        user after which it is looked at once in login_delay_s. Who types a password wrong stays
+        below; who guesses does not. 0: never.""",
+        reloadable=True,
+    )
+    login_ban_s: int = setting(
+        duration(1, 86_400),
+        "1m",
+        """How long an address is banned, and how long failures are counted together: ten guesses a
+        minute find no password, and a device that was given the right one need not wait long.""",
+        reloadable=True,
+    )
+    login_delay_s: int = setting(
+        duration(0, 5),
+        "1s",
+        """How long the answer to a failed login waits. Less than a device notices among its
+        retries, and more than guessing can bear.""",
+        reloadable=True,
+    )
+    connections_per_second: int = setting(
+        integer(0, 1_000_000),
+        0,
+        """CONNECTs that are taken in one second; more are refused with 0x9F. 0: without limit, for
+        a fleet should be back quickly.""",
+        reloadable=True,
+    )
+    client_messages_per_second: int = setting(
+        integer(0, 2**32 - 1),
+        0,
+        """Messages that one client may send in one second; who sends more is disconnected with
+        0x96. A credential may say otherwise. 0: without limit.""",
+        reloadable=True,
+    )
+    client_bytes_per_second: int = setting(
+        size(0, 2**32 - 1),
+        0,
+        """Bytes that one client may send in one second, at least one packet of
+        maximum_packet_size_bytes; as client_messages_per_second otherwise.""",
+        reloadable=True,
+    )
+    broker_messages_per_second: int = setting(
+        integer(0, 2**32 - 1),
+        0,
+        """Messages that are read in one second from all clients together; what comes faster waits
+        in their sockets. 0: without limit.""",
+        reloadable=True,
+    )
+    broker_bytes_per_second: int = setting(
+        size(0, 2**32 - 1),
+        0,
+        "Bytes that are read in one second, as broker_messages_per_second.",
+        reloadable=True,
+    )
+
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         choice("debug", "info", "warning", "error"),
         "info",
@@ -315,15 +372,16 @@ def is_loopback(host: str) -> bool:
 def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> None:
     """Refuse what contradicts itself; `origins` tells where a value is to be corrected. Raises
     `ConfigurationError`."""
-    if not is_loopback(config.host) and not config.anonymous:
-        raise ConfigurationError(
-            f"{_place(origins, 'host')}{config.host} can be reached from other machines, and no"
-            " credentials are set up; say --anonymous (or anonymous = true) if that is wanted"
-        )
     if config.mqtt_port is None and config.http_port is None:
         raise ConfigurationError("mqtt_port and http_port are both off: nothing would listen")
     if config.mqtt_port and config.mqtt_port == config.http_port:
         raise ConfigurationError(f"mqtt_port and http_port are both {config.mqtt_port}")
+    most = config.client_bytes_per_second
+    if most and most < config.maximum_packet_size_bytes:
+        raise ConfigurationError(
+            f"{_place(origins, 'client_bytes_per_second')}{show_size(most)} is"
+            " less than one packet of maximum_packet_size_bytes"
+        )
     least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(

@@ -59,3 +59,34 @@ Older rows go first, and their number is kept."""
 
 CONFIGURATION_BYTES_MAXIMUM: Final = 1_048_576
 """The largest configuration file that is read; a larger one is a mistake in the path."""
+
+USER_NAME_BYTES_MAXIMUM: Final = 1_024
+"""The longest name of a credential, and the longest pattern of client identifiers: as long as a
+client identifier may be, for the same reasons. A CONNECT with a longer user name matches none."""
+
+RULES_PER_OWNER_MAXIMUM: Final = 256
+"""Access rules of one user. The kernel looks through them in order for each topic that it has not
+seen of a client yet, so their number bounds that work."""
+
+RULE_FILTER_BYTES_MAXIMUM: Final = 1_024
+"""The longest topic filter of an access rule; with the number of rules it bounds what one client's
+tables hold in memory."""
+
+CREDENTIALS_BY_IDENTIFIER_MAXIMUM: Final = 100
+"""Credentials that a client identifier alone proves: each is a pattern that the identifier of every
+client without a user name is compared with."""
+
+PASSWORD_CHECKS_AT_ONCE: Final = 2
+"""Passwords that are checked at the same time, on threads of their own: each takes a core for some
+tens of milliseconds and 19 MiB."""
+
+PASSWORD_CHECKS_WAITING_MAXIMUM: Final = 128
+"""Passwords that wait to be checked: at 20 a second and thread they are through in some three
+seconds, well within the time that a CONNECT may take. Others are told to come back."""
+
+PASSWORDS_REMEMBERED_MAXIMUM: Final = 100_000
+"""Passwords that were found right and are recognised again without the cost of a check, so that a
+fleet may reconnect at once. Each is a keyed digest of 32 bytes and a user name."""
+
+LOGIN_FAILURES_TRACKED_MAXIMUM: Final = 65_536
+"""Addresses and users whose failed logins are counted; the longest quiet one makes room."""

@@ -13,12 +13,14 @@ Invariants:
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from holdfast.core.config import Config
 from holdfast.kernel import Log, SimulatedDisk
 from holdfast.testing.clock import SimulatedClock
 from holdfast.testing.loop import Machine, VirtualLoop
+
+T = TypeVar("T")
 
 DISK_BYTES = 1 << 30
 """Much more than any run writes."""
@@ -71,6 +73,33 @@ class SimulatedWorld:
     def commits(self, log: Log, ended: Callable[[], None]) -> "SimulatedCommits":
         """Commits that take virtual time."""
         return SimulatedCommits(self._loop, log, ended)
+
+    def workers(self, count: int) -> "SimulatedWorkers":
+        """Workers who take virtual time, however many."""
+        del count
+        return SimulatedWorkers(self._loop)
+
+
+class SimulatedWorkers:
+    """Work that is done on the loop, after the time that a thread takes."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._stopped = False
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Does `work` later."""
+        mean_s = self._loop.hardships.executor_latency_s
+        delay_s = self._loop.random.expovariate(1 / mean_s) if mean_s else 0
+        self._loop.call_later(delay_s, self._end, work, done)
+
+    def stop(self) -> None:
+        """What is not done is left."""
+        self._stopped = True
+
+    def _end(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        if not self._stopped:
+            done(work())
 
 
 class SimulatedCommits:

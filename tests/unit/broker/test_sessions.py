@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.core.config import Config
@@ -66,7 +67,7 @@ class Bench:
 
     def pass_by(self, opening: Opening, connection: int, now_us: int = NOW_US) -> None:
         """A client comes and goes."""
-        opened = self.sessions.open(opening, connection, now_us)
+        opened = self.sessions.open(opening, Identity(user_name=None), connection, now_us)
         self.sessions.close(opened.attached, Ending.NORMAL, now_us)
 
 
@@ -82,7 +83,7 @@ def test_who_came_back_while_the_disk_was_slow_is_not_cleared_away(directory: Pa
         bench.pass_by(OPENING, 1)
         bench.commit()
         later_us = NOW_US + 2 * SECOND_US
-        bench.sessions.open(replace(OPENING, expiry_s=3_600), 2, later_us)
+        bench.sessions.open(replace(OPENING, expiry_s=3_600), Identity(user_name=None), 2, later_us)
         # The view still has the session that expired; what came after it is not durable yet.
         bench.sessions.sweep(later_us)
         bench.commit()

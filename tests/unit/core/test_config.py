@@ -131,9 +131,15 @@ def test_an_unknown_variable_of_ours_is_refused_and_others_are_left_alone() -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.test"])
-def test_a_wider_address_needs_the_explicit_word(host: str) -> None:
-    assert "can be reached from other machines" in refusal(host=host)
-    assert load(host=host, anonymous="true").config.host == host
+def test_a_wider_address_is_told_from_loopback(host: str) -> None:
+    assert not config.is_loopback(host)
+    assert config.is_loopback("127.0.0.1")
+    assert config.is_loopback("::1")
+
+
+def test_a_rate_of_bytes_that_no_packet_fits_into_is_refused() -> None:
+    assert "less than one packet" in refusal(client_bytes_per_second="1KiB")
+    assert load(client_bytes_per_second="1MiB").config.client_bytes_per_second == 2**20
 
 
 @pytest.mark.parametrize(

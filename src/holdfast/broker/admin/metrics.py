@@ -48,12 +48,14 @@ CONNECTIONS_TURNED_AWAY: Final = "connections_turned_away_"
 CONNECTIONS_ENDED: Final = "connections_ended_"
 SUBSCRIPTIONS_REFUSED: Final = "subscriptions_refused_"
 PUBLISHES_REFUSED: Final = "publishes_refused_"
+LOGINS: Final = "logins_"
 _PREFIXES: Final = (
     CONNECTIONS_REFUSED,
     CONNECTIONS_TURNED_AWAY,
     CONNECTIONS_ENDED,
     SUBSCRIPTIONS_REFUSED,
     PUBLISHES_REFUSED,
+    LOGINS,
 )
 _NAMED: Final = {
     "connections_opened",
@@ -64,6 +66,9 @@ _NAMED: Final = {
     "own_publishes_refused",
     "sessions_refused",
     "connections_ended_before_connect",
+    "connections_no_longer_allowed",
+    "subscriptions_no_longer_allowed",
+    "addresses_banned",
 }
 """Counts that have a metric of their own."""
 LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
@@ -163,6 +168,18 @@ METRICS: Final = (
     Metric("holdfast_sessions_refused", "counter",
            "CONNECTs refused because as many sessions are kept as may be.",
            _count("sessions_refused")),
+    Metric("holdfast_logins", "counter",
+           "Logins by what became of them: remembered ones cost no hashing; those that are not looked"
+           " at come from a banned address, for a delayed user, or are too many at once.",
+           _by_reason(LOGINS), ("outcome",)),
+    Metric("holdfast_addresses_banned", "counter",
+           "Times that an address was banned for its failed logins.", _count("addresses_banned")),
+    Metric("holdfast_connections_no_longer_allowed", "counter",
+           "Clients disconnected because their credential was removed, disabled or changed.",
+           _count("connections_no_longer_allowed")),
+    Metric("holdfast_subscriptions_no_longer_allowed", "counter",
+           "Subscriptions ended because the rules no longer allow them.",
+           _count("subscriptions_no_longer_allowed")),
     Metric("holdfast_sessions_taken_over", "counter",
            "Connections ended because their session passed to another one.",
            _count("sessions_taken_over")),

@@ -66,7 +66,6 @@ class Groups:
         losses: Losses,
         parties: Parties,
     ) -> None:
-        self._config = config
         self._records = records
         self._losses = losses
         self._parties = parties
@@ -79,9 +78,10 @@ class Groups:
         self._by_connection: dict[int, list[_Group]] = {}
         self._emptied: set[str] = set()
         """Groups that are open without a member, or end some time."""
+        self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Holds to these limits whatever opens or empties from now on."""
+        """Holds to these limits whatever rests or is attached from now on."""
         self._config = config
 
     def __len__(self) -> int:

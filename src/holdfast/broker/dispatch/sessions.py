@@ -17,6 +17,7 @@ Flow: admission -> open -> (durable) -> attach -> ... -> close.
 import logging
 from dataclasses import dataclass, replace
 
+from holdfast.broker.access.access import Identity
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.parties import Parties
@@ -56,6 +57,7 @@ class Attached:
     subscriptions: tuple[Subscription, ...]
     connection: int
     opening: Opening
+    identity: Identity
     queue: int | None = None
     """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
 
@@ -132,7 +134,14 @@ class Sessions:
             return attached.session.client_identifier
         return self._groups.name_of(party) or self._records.refresh().client_of(party)
 
-    def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
+    def owner(self, client_identifier: str) -> str | None:
+        """Whose session this client identifier has; `None` if it has none, or one that was opened
+        without a credential."""
+        attached = self._by_client.get(client_identifier)
+        session = self._known(client_identifier) if attached is None else attached.session
+        return None if session is None else session.user_name
+
+    def open(self, opening: Opening, identity: Identity, connection: int, now_us: int) -> Opened:
         """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
         began = self._log.end_position()
         client = opening.client_identifier
@@ -149,7 +158,9 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, now_us)
-        attached = Attached(session, self._subscriptions_of(session), connection, opening)
+        session = replace(session, user_name=identity.user_name)
+        subscriptions = self._subscriptions_of(session)
+        attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached
@@ -217,6 +228,12 @@ class Sessions:
         if attached.session.persistent or expiry_s == 0:
             attached.session = replace(attached.session, expiry_s=expiry_s)
 
+    def drop_will(self, attached: Attached, now_us: int) -> None:
+        """The Will is not published any more, however the connection ends."""
+        attached.session = replace(attached.session, will=None)
+        if is_durable(attached.session):
+            self._put(attached.session, now_us)
+
     def close(self, attached: Attached, ending: Ending, now_us: int) -> None:
         """The connection has ended so; the session goes to rest, or ends."""
         session = attached.session
@@ -224,7 +241,7 @@ class Sessions:
         del self._by_connection[attached.connection]
         del self._by_party[session.party]
         if attached.queue is not None:
-            self._subscriptions.forget(attached.queue)
+            self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
             state = self._dispatch.detach(attached.connection, not_released)
             self._groups.detach(attached.connection, now_us)

@@ -1,22 +1,31 @@
 """CONNECT: from the packet to an attached session, or to a refusal.
 
-Owns: connections between CONNECT and CONNACK. Never: decides (protocols.mqtt.handshake does).
+Owns: connections between CONNECT and CONNACK. Never: decides (protocols.mqtt.handshake and access
+do).
 
 Invariants:
 1. CONNACK is the first thing a client is sent [MQTT-3.2.0-1]: until it leaves the connection has no
    outbox and its inbox is held, whatever the client has sent after CONNECT.
 2. CONNACK of a session that wrote control records leaves when they are durable (store.durability).
+3. Nothing of a session is touched before its client has shown who it is. Until then the connection
+   counts as pending and has CONNECT_TIMEOUT_S.
+4. A session belongs to the user who opened it; nobody else resumes it or takes it over.
 
-Flow: control packets -> here -> sessions -> CONNACK.
+Flow: control packets -> here -> access -> sessions -> CONNACK.
 """
 
 import logging
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+from typing import Final
 
+from holdfast.broker.access.access import Access, Denial, Identity, Login
+from holdfast.broker.access.rates import SECOND_US, Rate
 from holdfast.broker.dispatch.sessions import Opened, Sessions
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.ingress.permissions import Permissions
+from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Waiting
 from holdfast.broker.world import World
@@ -25,6 +34,7 @@ from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.handshake import (
     ASSIGNED_ENTROPY_BYTES,
     Offer,
+    Opening,
     Refusal,
     connack,
     plan_handshake,
@@ -34,6 +44,8 @@ from holdfast.protocols.mqtt.packets import Connect
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 log = logging.getLogger(__name__)
+
+NOT_AUTHORIZED: Final = Refusal(ReasonCode.NOT_AUTHORIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +62,17 @@ class Admission:
         config: Config,
         world: World,
         kernel: KernelStages,
+        schedule: Schedule,
+        access: Access,
+        permissions: Permissions,
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
         counts: Counter[str],
     ) -> None:
-        self.reconfigure(config)
+        self._access = access
+        self._permissions = permissions
+        self._soon = schedule.soon
         self._entropy = world.entropy
         self._connections = connections
         self._closing = closing
@@ -64,25 +81,107 @@ class Admission:
         self._outboxes = kernel.outboxes
         self._counts = counts
         self._waiting: Waiting[_Arrival] = Waiting()
+        self._decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
+        """Logins whose password has been checked since the last turn."""
+        self._denied: deque[tuple[int, Connection, Refusal]] = deque()
+        """Logins that have failed, with the time when they are told; all of them are pending."""
+        self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
         """Grants this to clients that connect from now on."""
         self._offer = Offer.of(config)
+        self._rate = Rate(config.connections_per_second)
+        self._delay_us = config.login_delay_s * SECOND_US
 
     def connect(self, connection: Connection, connect: Connect, now_us: int) -> None:
-        """Takes a CONNECT: the session is opened, and CONNACK follows when it may."""
-        connection.protocol_version = connect.protocol_version
+        """Takes a CONNECT: whoever sends it shows who it is, and the session is opened."""
+        version = connection.protocol_version = connect.protocol_version
+        if not self._rate.take(now_us):
+            self.refuse(connection, Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED), version)
+            return
         decision = plan_handshake(connect, self._offer, self._entropy(ASSIGNED_ENTROPY_BYTES))
         if isinstance(decision, Refusal):
-            self.refuse(connection, decision, connect.protocol_version)
+            self.refuse(connection, decision, version)
             return
-        if not self._sessions.has_room_for(decision):
+        opening = decision
+        self._connections.enter(connection, Phase.AUTHENTICATING)
+        login = Login(
+            client_identifier=opening.client_identifier,
+            user_name=connect.user_name,
+            password=connect.password,
+            peer=connection.peer,
+            certificate_name=connection.certificate_name,
+        )
+
+        def later(decided: Identity | Denial) -> None:
+            self._decided.append((connection, opening, decided))
+            self._soon()
+
+        identity = self._access.authenticate(login, later)
+        if identity is not None:
+            self._authenticated(connection, opening, identity, now_us)
+
+    def decide(self, now_us: int) -> None:
+        """Goes on with those whose password has been checked since the last turn."""
+        while self._decided:
+            connection, opening, identity = self._decided.popleft()
+            # Its time may have run out, or the broker be about to end.
+            if connection.phase is not Phase.AUTHENTICATING:
+                continue
+            if isinstance(identity, Identity):
+                # It may have been changed in the meantime.
+                renewed = self._access.renewed(identity, opening.client_identifier)
+                identity = renewed or Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+            self._authenticated(connection, opening, identity, now_us)
+
+    def sweep(self, now_us: int) -> None:
+        """Tells those who have waited long enough that their login has failed."""
+        while self._denied and self._denied[0][0] <= now_us:
+            _, connection, refusal = self._denied.popleft()
+            if connection.phase is Phase.AUTHENTICATING:
+                self.refuse(connection, refusal, connection.protocol_version)
+
+    def _authenticated(
+        self, connection: Connection, opening: Opening, identity: Identity | Denial, now_us: int
+    ) -> None:
+        if isinstance(identity, Denial):
+            refusal = Refusal(identity.reason_code)
+            if identity.slowly and self._delay_us:
+                self._denied.append((now_us + self._delay_us, connection, refusal))
+            else:
+                self.refuse(connection, refusal, opening.protocol_version)
+            return
+        terms = self._terms(opening, identity)
+        if isinstance(terms, Refusal):
+            self.refuse(connection, terms, opening.protocol_version)
+        else:
+            self._open(connection, terms, identity, now_us)
+
+    def _terms(self, opening: Opening, identity: Identity) -> Opening | Refusal:
+        """The opening as this identity may have it."""
+        if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
-            refusal = Refusal(ReasonCode.QUOTA_EXCEEDED)
-            self.refuse(connection, refusal, connect.protocol_version)
-            return
+            return Refusal(ReasonCode.QUOTA_EXCEEDED)
+        if not self._access.restricts:
+            return opening
+        client_identifier, will = opening.client_identifier, opening.will
+        if will is not None and not self._access.may_publish(
+            identity, client_identifier, will.topic_name
+        ):
+            return NOT_AUTHORIZED
+        owner = self._sessions.owner(client_identifier)
+        if owner in (None, identity.user_name):
+            return opening
+        if self._access.is_known(owner):
+            return NOT_AUTHORIZED
+        # Nobody can come back for what its owner has left.
+        return replace(opening, clean_start=True)
+
+    def _open(
+        self, connection: Connection, opening: Opening, identity: Identity, now_us: int
+    ) -> None:
         self._connections.enter(connection, Phase.ADMITTING)
-        opened = self._sessions.open(decision, connection.handle, now_us)
+        opened = self._sessions.open(opening, identity, connection.handle, now_us)
         if opened.displaced is not None:
             self._closing.taken_over(opened.displaced)
         arrival = _Arrival(connection, opened)
@@ -142,6 +241,7 @@ class Admission:
             topic_alias_maximum=self._offer.topic_alias_maximum if version == 5 else 0,
             received=received,
         )
+        self._permissions.admit(attached, now_us)
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
         if log.isEnabledFor(logging.INFO):

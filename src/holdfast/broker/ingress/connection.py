@@ -42,6 +42,7 @@ class Phase(Enum):
     """How far a connection has come."""
 
     NEW = "its CONNECT is not here yet"
+    AUTHENTICATING = "its CONNECT is here, and its password is being checked, or was wrong"
     ADMITTING = "its CONNECT was taken, and CONNACK waits for the disk"
     ACCEPTED = "it has a session"
     CLOSED = "its session is gone and its handle is free; the transport may still be writing"
@@ -53,8 +54,10 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_connections",
+        "certificate_name",
         "handle",
         "opened_at_us",
+        "peer",
         "phase",
         "protocol_version",
         "transport",
@@ -66,6 +69,10 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: "Connections", buffer: bytearray) -> None:
         self._connections = connections
         self._buffer = buffer
+        self.peer = ""
+        """Where it comes from: `host:port`."""
+        self.certificate_name: str | None = None
+        """The common name of the client's certificate, if it has shown one that was verified."""
         self.handle = 0
         self.opened_at_us = 0
         self.protocol_version = 0
@@ -76,12 +83,6 @@ class Connection(asyncio.BufferedProtocol):
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
-
-    @property
-    def peer(self) -> str:
-        """Where it comes from, as host:port."""
-        found = self.transport.get_extra_info("peername")
-        return f"{found[0]}:{found[1]}" if found else "unknown"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
@@ -182,6 +183,7 @@ class Connections:
         if connection.handle == self._next_handle:
             self._next_handle += 1
         connection.opened_at_us = self._now_us()
+        connection.peer = _peer_of(connection.transport)
         connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = None
@@ -194,7 +196,9 @@ class Connections:
         elif connection.phase is Phase.ACCEPTED:
             self.accepted[connection.transport_name, connection.protocol_version] -= 1
         connection.phase = phase
-        self._pending.pop(connection, None)
+        # Whoever has not shown who it is stays among those that have little time.
+        if phase is not Phase.AUTHENTICATING:
+            self._pending.pop(connection, None)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
@@ -259,8 +263,10 @@ class Connections:
         finished = []
         for connection in self._ended:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            if connection.phase in (Phase.AUTHENTICATING, Phase.ADMITTING):
+                continue
             # What waits for the limit of all is decoded later, however long it stays the same.
-            if connection.phase is Phase.ADMITTING or self._inbox.next_at_us() is not None:
+            if self._inbox.next_at_us() is not None:
                 continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
@@ -321,3 +327,8 @@ class Connections:
         if connection.phase is Phase.ACCEPTED:
             return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
         return READ_AHEAD_BYTES_MAXIMUM
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""

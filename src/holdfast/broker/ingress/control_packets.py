@@ -11,6 +11,7 @@ Flow: Inbox.decode -> here -> admission, sessions, answers.
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from holdfast.broker.dispatch.groups import Groups
@@ -18,6 +19,7 @@ from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.route.system_topics import SystemTopics
@@ -44,6 +46,7 @@ class ControlPackets:
         kernel: KernelStages,
         connections: Connections,
         admission: Admission,
+        permissions: Permissions,
         closing: Closing,
         sessions: Sessions,
         groups: Groups,
@@ -53,6 +56,7 @@ class ControlPackets:
         self.reconfigure(config)
         self._connections = connections
         self._admission = admission
+        self._permissions = permissions
         self._closing = closing
         self._sessions = sessions
         self._groups = groups
@@ -105,6 +109,7 @@ class ControlPackets:
             attached.subscriptions,
             offset=self._log.end_offset(),
             protocol_version=version,
+            is_allowed=partial(self._permissions.may_subscribe, attached),
             has_room=lambda name, others: self._groups.has_room(
                 name, attached.session.party, others
             ),

@@ -1,15 +1,18 @@
 """A session's subscriptions as the kernel's tables: routes for what comes, terms for what is
-stored.
+stored; and with them what it may publish and receive.
 
 Owns: that both kernel tables say the same. Never: decides what is granted.
 
-Invariant: routes hold exactly the subscriptions in force of attached queues.
+Invariant: routes hold exactly the subscriptions in force of attached queues, and grants of attached
+connections alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.broker.stages import KernelStages
 from holdfast.protocols.mqtt.session import Subscription
+
+Table = Sequence[tuple[bytes, bool]] | None
 
 
 class Subscriptions:
@@ -45,6 +48,13 @@ class Subscriptions:
         """What the queue reads from the log, it reads on these terms."""
         self._dispatch.subscribe(queue, [item.table() for item in subscriptions])
 
-    def forget(self, queue: int) -> None:
+    def grant(self, queue: int, connection: int, publish: Table, receive: Table) -> None:
+        """From now on these tables hold for what comes from the connection, and for what the queue
+        gets; each is a list of filters of which the first match decides, `None` allows all."""
+        self._routes.grant(connection, publish, receive)
+        self._dispatch.grant(queue, receive)
+
+    def forget(self, queue: int, connection: int) -> None:
         """The queue is no longer attached."""
         self._routes.remove(queue)
+        self._routes.ungrant(connection)

@@ -29,6 +29,10 @@ class Table(IntEnum):
     """Running number (u64, big-endian) to `Loss`."""
     COUNTERS = 4
     """Name to a number below which everything may have been given out."""
+    CREDENTIALS = 5
+    """User name to `access.credential.Credential`."""
+    RULES = 6
+    """User name, `everyone` or `anonymous` to the list of its `access.credential.Rule`."""
     GROUPS = 7
     """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
 

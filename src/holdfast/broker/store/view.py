@@ -40,6 +40,14 @@ CREATE TABLE losses (
 CREATE TABLE counters (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE credentials (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    proof TEXT GENERATED ALWAYS AS (json_extract(value, '$.proof')) VIRTUAL
+) WITHOUT ROWID;
+CREATE INDEX credentials_by_identifier ON credentials (key) WHERE proof = 'identifier';
+CREATE TABLE rules (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE groups (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -49,6 +57,8 @@ _NAMES = {
     Table.SUBSCRIPTIONS: "subscriptions",
     Table.LOSSES: "losses",
     Table.COUNTERS: "counters",
+    Table.CREDENTIALS: "credentials",
+    Table.RULES: "rules",
     Table.GROUPS: "groups",
 }
 _PUT = {
@@ -57,6 +67,13 @@ _PUT = {
 }
 _REMOVE = {table: f"DELETE FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
 _GET = {table: f"SELECT value FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
+
+
+_COUNT = {table: f"SELECT count(*) FROM {name}" for table, name in _NAMES.items()}  # noqa: S608
+_ROWS = {
+    table: f"SELECT key, value FROM {name} WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
+    for table, name in _NAMES.items()
+}
 
 
 class View:
@@ -106,6 +123,19 @@ class View:
         """The newest value; empty if there is none."""
         row = self._database.execute(_GET[table], (key,)).fetchone()
         return b"" if row is None else row[0].encode()
+
+    def count(self, table: Table) -> int:
+        """How many rows a table has."""
+        return self._one(_COUNT[table])
+
+    def rows(self, table: Table, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Key and value of the rows that follow a key, in the order of their keys."""
+        found = self._database.execute(_ROWS[table], (after, limit))
+        return [(key, value.encode()) for key, value in found]
+
+    def credentials_by_identifier(self) -> list[bytes]:
+        """Credentials (their values) that a client identifier alone proves."""
+        return self._values("SELECT value FROM credentials WHERE proof = 'identifier' ORDER BY key")
 
     def sessions(self) -> Iterator[tuple[bytes, bytes]]:
         """Every session's value, and that of its subscriptions."""

@@ -6,7 +6,7 @@ checked already (lengths, UTF-8, which property may stand where).
 Flow: kernel decode -> here -> handshake, subscribe.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Properties = dict[str, Any]
@@ -34,6 +34,8 @@ class Connect:
     client_identifier: str
     clean_start: bool
     keep_alive_s: int
+    user_name: str | None = None
+    password: bytes | None = field(default=None, repr=False)
     will: Will | None
     properties: Properties
 
@@ -58,6 +60,8 @@ def parse_connect(fields: dict[str, Any]) -> Connect:
         client_identifier=fields["client_identifier"],
         clean_start=fields["clean_start"],
         keep_alive_s=fields["keep_alive_s"],
+        user_name=fields["user_name"],
+        password=fields["password"],
         will=None if will is None else _parse_will(will),
         properties=fields["properties"],
     )

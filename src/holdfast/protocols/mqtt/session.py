@@ -81,6 +81,8 @@ class Session:
     connected: bool
     expires_at_us: int | None = None
     will: Will | None = None
+    user_name: str | None = None
+    """Whose session it is; `None`: it was opened without a credential."""
     will_due_at_us: int | None = None
     """When the Will of a session at rest is published, if it still has one."""
 

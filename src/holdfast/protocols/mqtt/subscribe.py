@@ -57,10 +57,12 @@ def plan_subscribe(
     *,
     offset: int,
     protocol_version: int,
+    is_allowed: Callable[[str], bool],
     has_room: Callable[[str, int], bool],
 ) -> Subscribed:
-    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on. `has_room` says whether a
-    group takes one more member, while so many others are joined."""
+    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on. `is_allowed` knows which
+    filters the client may use; `has_room` says whether a group takes one more member, while so many
+    others are joined."""
     in_force = {item.topic_filter: item for item in current if item.in_force}
     past = [item for item in current if not item.in_force]
     reason_codes: list[int] = []
@@ -70,6 +72,8 @@ def plan_subscribe(
     for request in requests:
         replaces = request.topic_filter in in_force
         reason_code = _refusal(request, len(in_force) + len(past), replaces, room_bytes)
+        if reason_code is None and not is_allowed(request.topic_filter):
+            reason_code = ReasonCode.NOT_AUTHORIZED
         if reason_code is None and is_shared(request.topic_filter) and not replaces:
             joined = sum(item.shared for item in in_force.values())
             new = sum(item.shared for item in granted.values())

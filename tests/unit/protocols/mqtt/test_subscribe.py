@@ -16,6 +16,8 @@ from holdfast.protocols.mqtt.subscribe import (
 )
 from tests.unit.protocols.mqtt.builders import request, subscription
 
+FORBIDDEN = "forbidden/#"
+
 
 def subscribe(
     *requests: SubscriptionRequest,
@@ -29,6 +31,7 @@ def subscribe(
         current,
         offset=offset,
         protocol_version=protocol_version,
+        is_allowed=lambda topic_filter: topic_filter != FORBIDDEN,
         has_room=lambda _name, others: has_room and others < 2,
     )
 
@@ -65,6 +68,14 @@ def test_mqtt_3_3_1_10_retain_handling_one_sends_to_new_subscriptions_only() -> 
 
 def test_mqtt_3_3_1_11_retain_handling_two_sends_none() -> None:
     assert subscribe(request(retain_handling=2)).retained == ()
+
+
+def test_a_filter_that_is_not_allowed_is_refused_and_the_others_are_granted() -> None:
+    wanted = (request(FORBIDDEN), request("a/+", qos=1))
+    outcome = subscribe(*wanted)
+    assert outcome.reason_codes == (0x87, 1)
+    assert [item.topic_filter for item in outcome.subscriptions] == ["a/+"]
+    assert subscribe(*wanted, protocol_version=4).reason_codes == (0x80, 1)
 
 
 def test_a_shared_subscription_is_sent_no_retained_messages() -> None:

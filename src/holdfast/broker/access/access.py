@@ -1,0 +1,336 @@
+"""Who may connect, and what each may do.
+
+Owns: the decision about a login, and what follows from an identity. Never: closes a connection or
+tells the kernel; who watches does.
+
+Invariants:
+1. As soon as one credential or rule is there, what no rule allows is denied. A broker without
+   either is open if it listens on loopback alone or `anonymous` is set; elsewhere it lets nobody
+   in, so that removing the last user does not open it.
+2. A login that fails costs an unknown user as much time as a known one.
+3. What has changed is in force for every login from then on, and whoever watches is told at once.
+
+Flow: admission -> authenticate -> Identity or Denial -> permissions.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from holdfast.broker.access import rules as tables
+from holdfast.broker.access.book import Book
+from holdfast.broker.access.credential import (
+    ANONYMOUS,
+    EVERYONE,
+    Credential,
+    Rule,
+    matches_pattern,
+)
+from holdfast.broker.access.login_failures import LoginFailures
+from holdfast.broker.access.passwords import Passwords
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.world import World
+from holdfast.core.config import Config, is_loopback
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.shared import is_shared, parse_shared
+
+log = logging.getLogger(__name__)
+
+SEAL_BYTES: Final = 16
+"""What an identity remembers of its credential's proof: enough to see that it has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Whoever asks to be let in."""
+
+    client_identifier: str
+    user_name: str | None
+    password: bytes | None
+    peer: str
+    certificate_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Login({self.client_identifier!r}, {self.peer!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a connection belongs to."""
+
+    user_name: str | None
+    """`None`: a client without a credential."""
+    administrator: bool = False
+    messages_per_second: int | None = None
+    """What it may send; `None`: as configured. So for bytes."""
+    bytes_per_second: int | None = None
+    seal: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """A login is refused."""
+
+    reason_code: ReasonCode
+    slowly: bool = False
+    """True: it is told after `login_delay_s`, so that guessing takes time."""
+
+
+Later = Callable[[Identity | Denial], None]
+NOBODY: Final = Identity(user_name=None)
+
+
+class Access:
+    """Decides about logins and says what identities may do."""
+
+    def __init__(
+        self, config: Config, world: World, records: ControlRecords, counts: Counter[str]
+    ) -> None:
+        self.book = Book(records)
+        self.passwords = Passwords(world)
+        self.watch: Callable[[str | None], None] = _nobody_watches
+        """Called with the name of a user when something about it has changed, and with `None` when
+        it concerns everybody."""
+        self._failures = LoginFailures(config)
+        self._anonymous = config.anonymous
+        self._is_open = config.anonymous or is_loopback(config.host)
+        self._now_us = world.now_us
+        self._counts = counts
+
+    @property
+    def required(self) -> bool:
+        """True if credentials are configured."""
+        return self.book.credentials > 0
+
+    @property
+    def restricts(self) -> bool:
+        """True if somebody may be denied something."""
+        return self.book.credentials > 0 or self.book.owners > 0
+
+    def reconfigure(self, config: Config) -> None:
+        """Other limits of failed logins hold from now on."""
+        self._failures.reconfigure(config)
+
+    def authenticate(self, login: Login, later: Later) -> Identity | Denial | None:
+        """The decision. `None`: the password has to be checked first, and `later` is called with
+        the decision, on the loop's thread."""
+        name = login.user_name
+        if not self.required and self._is_open:
+            return NOBODY
+        if name is not None:
+            return self._by_name(name, login, later)
+        if login.password is not None:
+            # MQTT 5 lets a password stand alone [MQTT 5 section 3.1.2.9]; no credential is one.
+            return self._failed(None, login.peer)
+        return self._without_name(login)
+
+    async def check_administrator(
+        self, user_name: str, password: str, peer: str = "administration"
+    ) -> bool:
+        """True if this is the password of an administrator. Fails like any login does."""
+        login = Login(
+            client_identifier="", user_name=user_name, password=password.encode(), peer=peer
+        )
+        decided: asyncio.Future[Identity | Denial] = asyncio.get_running_loop().create_future()
+
+        def decide(decision: Identity | Denial) -> None:
+            # Whoever asked may have gone.
+            if not decided.done():
+                decided.set_result(decision)
+
+        decision = self._by_name(user_name, login, decide) or await decided
+        return isinstance(decision, Identity) and decision.administrator
+
+    def is_known(self, user_name: str) -> bool:
+        """True if there is a credential of this name."""
+        return self.book.credential(user_name) is not None
+
+    def renewed(self, identity: Identity, client_identifier: str) -> Identity | None:
+        """The identity as it is now; `None` if whoever has it would have to log in again."""
+        if identity.user_name is None:
+            is_open = self._anonymous if self.required else self._is_open
+            return identity if is_open else None
+        credential = self.book.credential(identity.user_name)
+        if credential is None or not _may_use(credential, client_identifier):
+            return None
+        now = _identity(credential)
+        return now if now.seal == identity.seal else None
+
+    def publish_table(self, identity: Identity, client_identifier: str) -> tables.Table | None:
+        """What it may publish to; `None` allows everything."""
+        return self._table(identity, client_identifier, tables.PUBLISH)
+
+    def receive_table(self, identity: Identity, client_identifier: str) -> tables.Table | None:
+        """What it may receive; `None` allows everything."""
+        return self._table(identity, client_identifier, tables.RECEIVE)
+
+    def may_publish(self, identity: Identity, client_identifier: str, topic_name: str) -> bool:
+        """True if it may publish to this topic."""
+        return tables.allows_topic(self.publish_table(identity, client_identifier), topic_name)
+
+    def may_subscribe(self, identity: Identity, client_identifier: str, topic_filter: str) -> bool:
+        """True if it may subscribe to this filter, shared or not."""
+        table = self._table(identity, client_identifier, tables.SUBSCRIBE)
+        if not is_shared(topic_filter):
+            return tables.allows_filter(table, topic_filter)
+        shared = parse_shared(topic_filter)
+        if shared is None:
+            return False
+        # What a group has is given to any of its members, so each must be allowed all of it.
+        receive = self.receive_table(identity, client_identifier)
+        return all(tables.allows_filter(item, shared.topic_filter) for item in (table, receive))
+
+    def put(self, credential: Credential, now_us: int) -> int:
+        """Adds or replaces a credential; returns the log position at which that is durable."""
+        before = self._presence()
+        position = self.book.put(credential, now_us)
+        self._changed(credential.name, before)
+        return position
+
+    def remove(self, name: str, now_us: int) -> int:
+        """Removes a credential with its rules; returns as `put` does."""
+        before = self._presence()
+        position = self.book.remove(name, now_us)
+        self._changed(name, before)
+        return position
+
+    def put_rules(self, owner: str, rules: tuple[Rule, ...], now_us: int) -> int:
+        """Replaces the rules of a user, of `everyone` or of `anonymous`; returns as `put` does."""
+        before = self._presence()
+        position = self.book.put_rules(owner, rules, now_us)
+        self._changed(owner, before)
+        return position
+
+    def close(self) -> None:
+        """Decides nothing more."""
+        self.passwords.close()
+
+    def _presence(self) -> tuple[bool, bool]:
+        return self.book.credentials > 0, self.book.owners > 0
+
+    def _changed(self, owner: str, before: tuple[bool, bool]) -> None:
+        self.passwords.forget(owner)
+        # The first credential or rule concerns everybody, and so does the end of the last.
+        everybody = owner in (EVERYONE, ANONYMOUS) or before != self._presence()
+        self.watch(None if everybody else owner)
+
+    def _without_name(self, login: Login) -> Identity | Denial:
+        if login.certificate_name is not None:
+            credential = self.book.credential(login.certificate_name)
+            if credential is not None and credential.proof == "certificate":
+                return self._let_in(credential, login)
+        for credential in self.book.by_identifier.values():
+            if _may_use(credential, login.client_identifier):
+                return self._let_in(credential, login)
+        if self._anonymous:
+            return NOBODY
+        self._counts["logins_without_credential"] += 1
+        return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+
+    def _by_name(self, name: str, login: Login, later: Later) -> Identity | Denial | None:
+        credential = self.book.credential(name)
+        if credential is not None:
+            shown = credential.proof == "certificate" and login.certificate_name == name
+            if shown or credential.proof == "identifier":
+                return self._let_in(credential, login)
+        if login.password is None:
+            return self._failed(credential, login.peer)
+        return self._by_password(credential, name, login, login.password, later)
+
+    def _by_password(
+        self,
+        credential: Credential | None,
+        name: str,
+        login: Login,
+        password: bytes,
+        later: Later,
+    ) -> Identity | Denial | None:
+        stored = None if credential is None else credential.password_hash
+        if (
+            credential is not None
+            and stored is not None
+            and self.passwords.is_remembered(name, stored, password)
+        ):
+            # Before any look at failures: who knows the password is let in beside whoever guesses.
+            self._counts["logins_remembered"] += 1
+            return self._let_in(credential, login)
+        reason_code = self._failures.refusal(name, login.peer, self._now_us())
+        if reason_code is not None:
+            self._counts[f"logins_not_looked_at_{reason_code:#04x}"] += 1
+            return Denial(reason_code=reason_code)
+
+        def checked(is_right: bool) -> None:
+            now = self.book.credential(name)
+            if is_right and now is not None and now.password_hash == stored:
+                self._failures.succeeded(name)
+                later(self._let_in(now, login))
+            else:
+                later(self._failed(now, login.peer))
+
+        if not self.passwords.check(name, stored, password, checked):
+            self._counts["logins_not_looked_at_too_many"] += 1
+            return Denial(reason_code=ReasonCode.SERVER_BUSY)
+        return None
+
+    def _let_in(self, credential: Credential, login: Login) -> Identity | Denial:
+        if not credential.enabled:
+            self._counts["logins_disabled"] += 1
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+        # The administration has no client identifier.
+        if login.client_identifier and not _may_use(credential, login.client_identifier):
+            self._counts["logins_with_another_identifier"] += 1
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+        return _identity(credential)
+
+    def _failed(self, credential: Credential | None, peer: str) -> Denial:
+        self._counts["logins_failed"] += 1
+        # A name that is no user's may be a password in the wrong place.
+        known = None if credential is None else credential.name
+        fields = {"user": known or "(unknown)", "peer": peer}
+        log.warning("login failed", extra={"fields": fields})
+        if self._failures.failed(known, peer, self._now_us()):
+            self._counts["addresses_banned"] += 1
+            log.warning("address banned for a while", extra={"fields": {"peer": peer}})
+        return Denial(reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True)
+
+    def _table(
+        self, identity: Identity, client_identifier: str, actions: frozenset[str]
+    ) -> tables.Table | None:
+        if not self.restricts:
+            return None
+        if identity.user_name is None and self.book.owners == 0:
+            # The word that anonymous clients are wanted, and no word about what they may do.
+            return None
+        owner = ANONYMOUS if identity.user_name is None else identity.user_name
+        return tables.compile_table(
+            (*self.book.rules(owner), *self.book.rules(EVERYONE)),
+            actions,
+            client_identifier=client_identifier,
+            user_name=identity.user_name,
+        )
+
+
+def _nobody_watches(_user_name: str | None) -> None:
+    """Until there is somebody to be told."""
+
+
+def _may_use(credential: Credential, client_identifier: str) -> bool:
+    pattern = credential.client_identifiers
+    if not credential.enabled:
+        return False
+    return pattern is None or matches_pattern(pattern, credential.name, client_identifier)
+
+
+def _identity(credential: Credential) -> Identity:
+    proof = f"{credential.proof} {credential.password_hash}".encode()
+    return Identity(
+        user_name=credential.name,
+        administrator=credential.administrator,
+        messages_per_second=credential.messages_per_second,
+        bytes_per_second=credential.bytes_per_second,
+        seal=blake2b(proof, digest_size=SEAL_BYTES).digest(),
+    )

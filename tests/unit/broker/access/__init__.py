@@ -1,0 +1,1 @@
+"""Tests of who may connect, and what each may do."""
