@@ -14,7 +14,7 @@ from holdfast.core.config import Config
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending
-from tests.unit.broker.test_turn_calls import NOW_US, StillWorld
+from tests.builders.still import NOW_US, StillWorld
 
 SECOND_US = 1_000_000
 

@@ -169,7 +169,7 @@ METRICS: Final = (
            "CONNECTs refused because as many sessions are kept as may be.",
            _count("sessions_refused")),
     Metric("holdfast_logins", "counter",
-           "Logins by what became of them: remembered ones cost no hashing; those that are not looked"
+           "Logins by what became of them: remembered ones cost no hashing; those not looked"
            " at come from a banned address, for a delayed user, or are too many at once.",
            _by_reason(LOGINS), ("outcome",)),
     Metric("holdfast_addresses_banned", "counter",
