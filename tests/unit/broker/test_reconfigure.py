@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.broker.assemble import assemble
 from holdfast.core.config import Config
-from tests.unit.broker.test_turn_calls import StillWorld
+from tests.builders.still import StillWorld
 
 
 def parts_of(part: object, found: dict[int, object]) -> dict[int, object]:

@@ -74,6 +74,7 @@ def _bind(path: Path) -> socket.socket:
         bound.bind(f"/proc/self/fd/{directory}/{path.name}")
         # Nobody can connect before the socket listens, so there is no moment of another mode.
         path.chmod(0o600)
+        bound.listen(BACKLOG_CONNECTIONS)
     except OSError:
         bound.close()
         raise

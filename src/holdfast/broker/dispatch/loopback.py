@@ -65,6 +65,8 @@ class Loopback:
         self._counts = counts
         self._waiting: deque[Publication] = deque()
         self._unanswered: dict[int, Publication] = {}
+        self._unreleased: set[int] = set()
+        """Packet identifiers of QoS 2 that are in use until PUBCOMP."""
         self._last_identifier = 0
         self.published = 0
         """How many messages have been fed."""
@@ -90,7 +92,7 @@ class Loopback:
 
     def take_answers(self, batch: Iterable[tuple[int, bytes]]) -> None:
         """Reads what the outboxes gave for the loopback."""
-        if not self._unanswered:
+        if not self._unanswered and not self._unreleased:
             return
         for connection, data in batch:
             if connection == LOOPBACK:
@@ -99,11 +101,12 @@ class Loopback:
                     self._answer(packet.kind, packet.fields)
 
     def _answer(self, kind: str, fields: dict[str, Any]) -> None:
+        # PUBREC says that the message is durable; PUBCOMP, which may come first because the release
+        # was fed at once, says no more than that the packet identifier is free.
         reason_code = fields.get("reason_code", ReasonCode.SUCCESS)
-        # PUBREC is not yet the answer, unless it refuses; the release has already been fed.
-        if kind not in ("puback", "pubrec", "pubcomp") or (
-            kind == "pubrec" and reason_code < FAILED
-        ):
+        if kind == "pubcomp" or reason_code >= FAILED:
+            self._unreleased.discard(fields["packet_identifier"])
+        if kind not in ("puback", "pubrec"):
             return
         publication = self._unanswered.pop(fields["packet_identifier"], None)
         if publication is None:
@@ -130,6 +133,7 @@ class Loopback:
         self._unanswered[identifier] = publication
         if publication.qos == 2:
             # Released at once: nothing is ever sent twice here.
+            self._unreleased.add(identifier)
             release = {"packet_identifier": identifier, "reason_code": 0}
             data += encode_packet("pubrel", release, protocol_version=5)
         return data
@@ -138,8 +142,9 @@ class Loopback:
         # Far fewer are in use than there are, so this ends after a few steps at most.
         while True:
             self._last_identifier = self._last_identifier % RECEIVE_MAXIMUM_DEFAULT + 1
-            if self._last_identifier not in self._unanswered:
-                return self._last_identifier
+            identifier = self._last_identifier
+            if identifier not in self._unanswered and identifier not in self._unreleased:
+                return identifier
 
     def _feed_bytes(self, data: bytes, now_us: int) -> None:
         size = len(self._read_buffer)
