@@ -140,3 +140,4 @@ bench-setup: ## Say what the measurements need that is not there
 .PHONY: docs
 docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.limits_page --write
+	$(BIN)/python -m tests.tidy.conformance_page --write
