@@ -42,6 +42,7 @@ class SocketChannel:
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), WITHIN_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
         """As `peer.Channel`."""
@@ -150,7 +151,7 @@ class VirtualBroker:
 
     def begin(self) -> None:
         """Switches it on."""
-        self._machine.recover()
+        self._machine.start()
         self._lives += 1
         self.pass_time(0.1)
 
@@ -169,6 +170,15 @@ class VirtualBroker:
         """Lets it live on for so long; fails if it ended by itself."""
         self.loop.run_until_complete(asyncio.sleep(seconds))
         assert self._machine.lives == self._lives, "\n".join(self.loop.trace.tail)
+
+    def take_turns(self, count: int) -> None:
+        """Lets `count` iterations of its loop pass."""
+
+        async def turns() -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(turns())
 
     def stop(self) -> None:
         """Ends it cleanly."""

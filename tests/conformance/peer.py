@@ -4,6 +4,7 @@ Owns: one connection, over whatever carries it (`Channel`). Never: answers by it
 """
 
 import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ class Peer:
         self._broker = broker
         self._channel = broker.open()
         self._bytes = b""
+        self._set_aside: deque[Packet] = deque()
         self._identifiers: Iterator[int] = itertools.count(1)
 
     # --- sending --------------------------------------------------------------------------------
@@ -146,6 +148,11 @@ class Peer:
 
     def next(self) -> Packet | None:
         """The next packet; `None` when the broker has closed."""
+        if self._set_aside:
+            return self._set_aside.popleft()
+        return self._read()
+
+    def _read(self) -> Packet | None:
         while True:
             found = packets.read_packet(self._bytes, self.version) if self._bytes else None
             if found is not None:
@@ -172,11 +179,18 @@ class Peer:
             self.acknowledge("puback", found.packet_identifier)
         elif found.qos == 2:
             self.acknowledge("pubrec", found.packet_identifier)
-            self.expect("pubrel", packet_identifier=found.packet_identifier)
+            self._await_pubrel(found.packet_identifier)
             self.acknowledge("pubcomp", found.packet_identifier)
         assert topic is None or found.topic == topic
         assert payload is None or found.payload == payload
         return found
+
+    def _await_pubrel(self, identifier: int) -> None:
+        """Reads on to PUBREL; messages that come before it are set aside."""
+        while (found := self._read()) is not None and found.kind == "publish":
+            self._set_aside.append(found)
+        assert found is not None, "PUBREL was expected, the broker closed"
+        assert (found.kind, found.packet_identifier) == ("pubrel", identifier), found
 
     def quiet(self) -> None:
         """Nothing has come and nothing is on its way; the connection stands."""

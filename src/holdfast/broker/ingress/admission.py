@@ -25,6 +25,7 @@ from holdfast.protocols.mqtt.handshake import (
     Offer,
     Refusal,
     connack,
+    is_told,
     plan_handshake,
     refused,
 )
@@ -70,7 +71,7 @@ class Admission:
         self._connections.enter(connection, Phase.ADMITTING)
         opened = self._sessions.open(decision, connection.handle, now_us)
         if opened.displaced is not None:
-            self._closing.taken_over(opened.displaced.connection)
+            self._closing.taken_over(opened.displaced)
         arrival = _Arrival(connection, opened)
         if opened.position is None:
             self._admit(arrival, now_us)
@@ -78,10 +79,14 @@ class Admission:
             self._waiting.add(opened.position, arrival)
 
     def refuse(self, connection: Connection, refusal: Refusal, protocol_version: int) -> None:
-        """Answers a CONNECT that is not accepted, and closes [MQTT-3.1.4-2]."""
+        """Answers a CONNECT that is not accepted, if that can be said, and closes
+        [MQTT-3.1.4-2]."""
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
-        fields = refused(refusal)
-        data = encode_packet("connack", fields, protocol_version=protocol_version)
+        data = b""
+        if is_told(refusal, protocol_version):
+            data = encode_packet(
+                "connack", refused(refusal), protocol_version=protocol_version
+            )
         self._connections.close(connection, data)
 
     def durable(self, durable_position: int, now_us: int) -> None:

@@ -6,7 +6,7 @@ the socket's end. An MQTT 5 peer is told why; older versions know no way to say 
 
 from collections import Counter
 
-from holdfast.broker.dispatch.sessions import Sessions
+from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -26,11 +26,15 @@ class Closing:
         self._rest(connection, ending, now_us)
         self._connections.close(connection)
 
-    def expel(self, connection: Connection, reason_code: int, now_us: int) -> None:
-        """We end it: a fault, silence, or the end of the broker."""
+    def expel(
+        self, connection: Connection, reason_code: int, now_us: int, reason: str = ""
+    ) -> None:
+        """We end it: a fault, silence, or the end of the broker. `reason` says more to people."""
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        attached = self._sessions.of(connection.handle)
+        words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
         self._rest(connection, Ending.ABNORMAL, now_us)
-        self._connections.close(connection, _last_words(connection, reason_code))
+        self._connections.close(connection, words)
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:
         """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
@@ -40,12 +44,12 @@ class Closing:
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)
 
-    def taken_over(self, handle: int) -> None:
+    def taken_over(self, displaced: Attached) -> None:
         """Its session has just passed to another connection [MQTT-3.1.4-3]."""
         self._counts["sessions_taken_over"] += 1
-        connection = self._connections.get(handle)
+        connection = self._connections.get(displaced.connection)
         if connection is not None:
-            words = _last_words(connection, ReasonCode.SESSION_TAKEN_OVER)
+            words = _last_words(displaced, connection, ReasonCode.SESSION_TAKEN_OVER, "")
             self._connections.close(connection, words)
 
     def _rest(self, connection: Connection, ending: Ending, now_us: int) -> None:
@@ -54,9 +58,19 @@ class Closing:
             self._sessions.close(attached, ending, now_us)
 
 
-def _last_words(connection: Connection, reason_code: int) -> bytes:
-    # Before CONNACK a server may send nothing else, so who has not got one is just cut off.
+def _last_words(
+    attached: Attached, connection: Connection, reason_code: int, reason: str
+) -> bytes:
+    # Before CONNACK a server may send nothing else [MQTT-3.14.0-1], so who has not got one is just
+    # cut off.
     if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
         return b""
-    fields = {"reason_code": reason_code, "properties": {}}
-    return encode_packet("disconnect", fields, protocol_version=5)
+    opening = attached.opening
+    # What passes the client's Maximum Packet Size is left out [MQTT-3.14.2-3] [MQTT-3.1.2-24].
+    said = [{"reason_string": reason}] if reason and opening.wants_reasons else []
+    for properties in (*said, {}):
+        fields = {"reason_code": reason_code, "properties": properties}
+        words = encode_packet("disconnect", fields, protocol_version=5)
+        if len(words) <= opening.maximum_packet_size_bytes:
+            return words
+    return b""
