@@ -168,8 +168,12 @@ class VirtualBroker:
 
     def pass_time(self, seconds: float) -> None:
         """Lets it live on for so long; fails if it ended by itself."""
-        self.loop.run_until_complete(asyncio.sleep(seconds))
+        self.wait(seconds)
         assert self._machine.lives == self._lives, "\n".join(self.loop.trace.tail)
+
+    def wait(self, seconds: float) -> None:
+        """Moves the clock, whether or not it is on."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
 
     def take_turns(self, count: int) -> None:
         """Lets `count` iterations of its loop pass."""
@@ -184,8 +188,11 @@ class VirtualBroker:
         """Ends it cleanly."""
         self.loop.run_until_complete(self._machine.stop())
 
-    def cut_power(self) -> None:
-        """Ends it where it is; what was not synced may be gone."""
+    def cut_power(self, *, synced: bool = False) -> None:
+        """Ends it where it is; what was not synced may be gone. `synced`: the disk has just come
+        round to everything."""
+        if synced and isinstance(self._machine.life, Server):
+            self._machine.life._stages.kernel.log.commit()
         self._machine.cut_power()
 
     def restart(self) -> None:

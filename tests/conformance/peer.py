@@ -84,7 +84,8 @@ class Peer:
         identifier = self.identifier()
         wanted = (topic_filter, options)
         self.send(packets.subscribe(identifier, wanted, version=self.version, items=items))
-        suback = self.expect("suback", packet_identifier=identifier)
+        # Messages may come before SUBACK (MQTT 5 section 3.8.4).
+        suback = self._answer("suback", identifier)
         assert len(suback.reason_codes) == 1
         return int(suback.reason_codes[0])
 
@@ -92,7 +93,7 @@ class Peer:
         """UNSUBSCRIBE from one filter."""
         identifier = self.identifier()
         self.send(packets.unsubscribe(identifier, topic_filter, version=self.version))
-        self.expect("unsuback", packet_identifier=identifier)
+        self._answer("unsuback", identifier)
 
     def publish(
         self,
@@ -117,12 +118,12 @@ class Peer:
             )
         )
         if qos == 1:
-            self.expect("puback", packet_identifier=identifier)
+            self._answer("puback", identifier)
         elif qos == 2:
             assert identifier is not None
-            self.expect("pubrec", packet_identifier=identifier)
+            self._answer("pubrec", identifier)
             self.acknowledge("pubrel", identifier)
-            self.expect("pubcomp", packet_identifier=identifier)
+            self._answer("pubcomp", identifier)
 
     def acknowledge(
         self, kind: str, identifier: int, reason_code: int = 0, items: Sequence[Property] = ()
@@ -179,18 +180,19 @@ class Peer:
             self.acknowledge("puback", found.packet_identifier)
         elif found.qos == 2:
             self.acknowledge("pubrec", found.packet_identifier)
-            self._await_pubrel(found.packet_identifier)
+            self._answer("pubrel", found.packet_identifier)
             self.acknowledge("pubcomp", found.packet_identifier)
         assert topic is None or found.topic == topic
         assert payload is None or found.payload == payload
         return found
 
-    def _await_pubrel(self, identifier: int) -> None:
-        """Reads on to PUBREL; messages that come before it are set aside."""
+    def _answer(self, kind: str, identifier: int | None) -> Packet:
+        """Reads on to this answer; messages that come before it are set aside."""
         while (found := self._read()) is not None and found.kind == "publish":
             self._set_aside.append(found)
-        assert found is not None, "PUBREL was expected, the broker closed"
-        assert (found.kind, found.packet_identifier) == ("pubrel", identifier), found
+        assert found is not None, f"{kind} was expected, the broker closed"
+        assert (found.kind, found.packet_identifier) == (kind, identifier), found
+        return found
 
     def quiet(self) -> None:
         """Nothing has come and nothing is on its way; the connection stands."""

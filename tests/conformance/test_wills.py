@@ -273,7 +273,7 @@ def test_the_will_of_a_session_that_ends_is_never_lost(
     taking_over = own_peer()
     taking_over.send(packets.connect(name))
     own_broker.take_turns(moment)
-    own_broker.cut_power()
+    own_broker.cut_power(synced=True)
     own_broker.begin()
     watcher = own_peer()
     watcher.connect(f"{name}w", kept=True)

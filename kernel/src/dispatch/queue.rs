@@ -133,20 +133,21 @@ impl Queue {
 
     /// True if the queue needs anything of the log that is durable.
     pub fn needs_log(&self, durable: Offset) -> bool {
-        self.reads(durable) || self.looks_up()
+        self.reads(durable) || self.looks_up(durable)
     }
 
     /// What to ask the log for.
     pub fn scan(&self, handle: ids::Queue, durable: Offset) -> Scan {
         let reads = self.reads(durable);
         let room = self.entries_maximum.saturating_sub(self.entries.len());
-        let page = if self.looks_up() { limits::OWED_PAGE_MAXIMUM } else { 0 };
+        let page = if self.looks_up(durable) { limits::OWED_PAGE_MAXIMUM } else { 0 };
+        let owed = self.owed.iter().map(|owed| owed.offset).take_while(|offset| *offset < durable);
         Scan {
             queue: handle,
             owner: self.party,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
             from: self.listed,
-            owed: self.owed.iter().take(page).map(|owed| owed.offset).collect(),
+            owed: owed.take(page).collect(),
             records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },
             bytes_maximum: limits::SCAN_BYTES_MAXIMUM,
             found: Vec::new(),
@@ -160,8 +161,13 @@ impl Queue {
         self.is_behind() && self.listed < durable && self.entries.len() < self.entries_maximum / 2
     }
 
-    fn looks_up(&self) -> bool {
-        self.owed_entries.is_empty() && !self.owed.is_empty()
+    fn looks_up(&self, durable: Offset) -> bool {
+        self.owed_entries.is_empty() && !self.owed.is_empty() && !self.owes_beyond(durable)
+    }
+
+    /// True if the next retained message is not durable yet: the log does not give it before.
+    pub fn owes_beyond(&self, durable: Offset) -> bool {
+        self.owed.front().is_some_and(|owed| owed.offset >= durable)
     }
 
     /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with

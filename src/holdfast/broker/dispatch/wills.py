@@ -8,8 +8,8 @@ Owns: Wills that are due and not yet appended. Never: decides when one is due (p
 
 Invariants:
 1. A Will on record is taken off it after the message was appended, in the same turn: a crash may
-   repeat a Will, not lose it. (A Will whose session has ended is on no record; it is appended in
-   the next turn.)
+   repeat a Will, not lose it. The Will of a session that has ended has a record of its own; that
+   of a session that was never on record has none.
 2. At most IN_FLIGHT_MAXIMUM are unacknowledged at once; the others wait here, at most one for each
    connection that has ended.
 """
