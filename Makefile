@@ -53,6 +53,7 @@ $(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
 lock: $(VENV)/.installed ## Write the locks of the Python packages anew, with hashes
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra pipeline --extra dev --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group pyproject.toml:java --output-file requirements-java.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group pyproject.toml:bench --output-file requirements-bench.lock
 
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
@@ -128,14 +129,20 @@ fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
 # --- Measuring and writing -----------------------------------------------------------------------
 
 .PHONY: bench
-bench: setup ## Measure beside Mosquitto in one run; the table goes to bench/results
-	@tools/prerequisites mosquitto
+bench: setup bench-setup ## Measure beside other brokers in one run; the table goes to bench/results
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.macro
 
 .PHONY: bench-setup
-bench-setup: ## Say what the measurements need that is not there
-	@tools/prerequisites mosquitto && echo "Everything that the measurements need is there."
+bench-setup: target/bench-peers/.installed ## Bring the brokers that are compared, or say which are missing
+	@tools/prerequisites mosquitto
+	@tools/prerequisites nats
+	@tools/prerequisites rabbitmq
+
+target/bench-peers/.installed: requirements-bench.lock
+	$(PYTHON) -m venv target/bench-peers
+	target/bench-peers/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
 
 .PHONY: docs
 docs: setup ## Write the generated pages anew

@@ -7,10 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.macro import machine, page, table
-from bench.macro.brokers import Broker, Holdfast, Mosquitto, allow_many_connections
+from bench.macro.brokers import (
+    Amqtt,
+    Broker,
+    Holdfast,
+    Mosquitto,
+    Nats,
+    RabbitMQ,
+    allow_many_connections,
+)
 from bench.macro.measurement import Measurement, Timing, build_generator, measure
 from bench.macro.results import DIRECTORY, Result, newest
-from bench.macro.rows import ROWS, Row
+from bench.macro.rows import EVERYBODY, ROWS, Row
+
+# In an environment of its own: `make bench-setup` makes it.
+AMQTT = machine.ROOT / "target" / "bench-peers" / "bin" / "amqtt"
 
 # Part of the rows, or too short to be trusted: shown, kept for a look, never rendered.
 PARTIAL = DIRECTORY / "partial.tmp"
@@ -53,7 +64,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each run")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before it")
-    parser.add_argument("--peer", choices=("mosquitto", "none"), default="mosquitto")
+    parser.add_argument(
+        "--peer", action="append", choices=(*EVERYBODY, "none"), help="only these; default: all"
+    )
     parser.add_argument("--without-holdfast", action="store_true", help="measure the peer alone")
     parser.add_argument("--quick", action="store_true", help="one short repetition")
     parser.add_argument("--render", action="store_true", help="render the newest result again")
@@ -79,28 +92,45 @@ def _brokers(options: argparse.Namespace) -> list[Broker] | None:
             print(f"{options.holdfast} is not there: make setup", file=sys.stderr)
             return None
         brokers.append(Holdfast(options.holdfast, options.durability))
-    if options.peer == "mosquitto":
-        # Debian puts it where only root's PATH leads.
-        program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-        if program is None:
-            print("mosquitto is not there: make bench-setup, or --peer none", file=sys.stderr)
+    for name in options.peer or EVERYBODY:
+        if name == "none":
+            continue
+        peer = _peer(name)
+        if peer is None:
+            print(
+                f"{name} is not there: make bench-setup, or leave it out with --peer",
+                file=sys.stderr,
+            )
             return None
-        brokers.append(Mosquitto(program))
+        brokers.append(peer)
     return brokers
+
+
+def _peer(name: str) -> Broker | None:
+    """A peer where it is installed."""
+    if name == "rabbitmq":
+        return RabbitMQ() if RabbitMQ.PROGRAM.exists() else None
+    if name == "amqtt":
+        return Amqtt(AMQTT) if AMQTT.exists() else None
+    kind, program = {"mosquitto": (Mosquitto, "mosquitto"), "nats": (Nats, "nats-server")}[name]
+    # Debian puts them where only root's PATH leads.
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin")
+    return kind(found) if found else None
 
 
 def _run(options: argparse.Namespace, rows: list[Row], brokers: list[Broker]) -> Result:
     timing = Timing(options.warm_up, options.seconds)
     measurements: list[Measurement] = []
-    total = options.repetitions * len(rows) * len(brokers)
+    plays = {row.name: [b for b in brokers if b.name in ("holdfast", *row.peers)] for row in rows}
+    total = options.repetitions * sum(len(who) for who in plays.values())
     for repetition in range(1, options.repetitions + 1):
-        # Each broker is first in every other repetition: what the disk or the machine does after
-        # the one before it then hits both.
-        order = brokers if repetition % 2 else brokers[::-1]
         for row in rows:
+            # The order turns with each repetition: what the disk or the machine does after the one
+            # before it then hits all of them.
+            order = plays[row.name] if repetition % 2 else plays[row.name][::-1]
             for broker in order:
                 number = len(measurements) + 1
-                print(f"[{number:3}/{total}] {row.name:14} {broker.name:10}", end=" ", flush=True)
+                print(f"[{number:3}/{total}] {row.name:20} {broker.name:10}", end=" ", flush=True)
                 measurement = measure(row, broker, repetition, timing)
                 measurements.append(measurement)
                 print(_progress(row, measurement), flush=True)

@@ -1,5 +1,6 @@
 """Broker processes: started on a port of their own for one measurement, and stopped."""
 
+import os
 import resource
 import signal
 import socket
@@ -42,15 +43,27 @@ class Broker(ABC):
         log = directory / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                self.command(row, port, directory), stdout=output, stderr=output, cwd=ROOT
+                self.command(row, port, directory),
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env=os.environ | self.environment(port, directory),
             )
         try:
             self._wait_until_it_listens(process, port, log)
-            yield process.pid, port
+            yield self.worker(process.pid), port
             if process.poll() is not None:
                 raise BrokerError(f"{self.name} ended: {_tail(log)}")
         finally:
             _stop(process)
+
+    def environment(self, port: int, directory: Path) -> dict[str, str]:
+        """What the process finds in its environment besides ours."""
+        return {}
+
+    def worker(self, process: int) -> int:
+        """The process that does the work, if the one that was started is only a script."""
+        return process
 
     def _wait_until_it_listens(
         self, process: subprocess.Popen[bytes], port: int, log: Path
@@ -127,6 +140,124 @@ connection_messages false
         return [self._program, "-c", str(configuration)]
 
 
+class Nats(Broker):
+    """NATS with JetStream, which its MQTT stands on: files, synced every two minutes."""
+
+    name = "nats"
+
+    CONFIGURATION = """\
+listen: "127.0.0.1:-1"
+server_name: bench
+jetstream {{ store_dir: "{directory}/jetstream" }}
+mqtt {{ host: "127.0.0.1", port: {port}, max_ack_pending: 30000 }}
+"""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def version(self) -> str:
+        """What the program says."""
+        return _first_line([self._program, "--version"])
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """Everything is in a file."""
+        configuration = directory / "nats.conf"
+        configuration.write_text(self.CONFIGURATION.format(port=port, directory=directory))
+        return [self._program, "-c", str(configuration)]
+
+
+class RabbitMQ(Broker):
+    """RabbitMQ with its MQTT plugin; messages of persistent sessions go to durable queues."""
+
+    name = "rabbitmq"
+
+    # The script that Debian puts on the PATH insists on a user of its own.
+    PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+    CONFIGURATION = """\
+listeners.tcp = none
+mqtt.listeners.tcp.1 = 127.0.0.1:{port}
+mqtt.allow_anonymous = true
+mqtt.prefetch = 65535
+log.console = true
+log.console.level = warning
+log.file = false
+"""
+
+    def version(self) -> str:
+        """What its scripts say."""
+        return (
+            f"rabbitmq {_first_line(['dpkg-query', '-W', '-f', '${Version}', 'rabbitmq-server'])}"
+        )
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """The rest is in the environment."""
+        (directory / "rabbitmq.conf").write_text(self.CONFIGURATION.format(port=port))
+        (directory / "enabled_plugins").write_text("[rabbitmq_mqtt].")
+        return [str(self.PROGRAM)]
+
+    def environment(self, port: int, directory: Path) -> dict[str, str]:
+        """A node of its own with everything in the run's directory; no port mapper stays behind."""
+        return {
+            "HOME": str(directory),
+            "RABBITMQ_NODENAME": f"bench{port}@localhost",
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(directory),
+            "RABBITMQ_DIST_PORT": str(_free_port()),
+            "ERL_EPMD_PORT": str(_free_port()),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    def worker(self, process: int) -> int:
+        """The Erlang machine below the script."""
+        return next(
+            (child for child in _descendants(process) if _name(child) == "beam.smp"), process
+        )
+
+    @contextmanager
+    def serve(self, row: Row, directory: Path) -> Iterator[tuple[int, int]]:
+        """As of any broker; its port mapper, which is a daemon, is stopped too."""
+        before = set(_named("epmd"))
+        try:
+            with super().serve(row, directory) as served:
+                yield served
+        finally:
+            for process in set(_named("epmd")) - before:
+                os.kill(process, signal.SIGTERM)
+
+
+class Amqtt(Broker):
+    """aMQTT, the broker in plain Python."""
+
+    name = "amqtt"
+
+    CONFIGURATION = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+    max_connections: 10000
+plugins:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    def version(self) -> str:
+        """What the program says."""
+        return f"amqtt {_first_line([str(self._program), '--version'])}"
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """Everything is in a file."""
+        configuration = directory / "amqtt.yaml"
+        configuration.write_text(self.CONFIGURATION.format(port=port))
+        return [str(self._program), "-c", str(configuration)]
+
+
 def allow_many_connections() -> None:
     """Let this process and its children open as many files as the system permits."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -149,6 +280,27 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _named(name: str) -> list[int]:
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [number for number in numbers if _name(number) == name]
+
+
+def _name(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _descendants(process: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    except OSError:
+        return []
+    children = [int(number) for number in text.split()]
+    return [*children, *(number for child in children for number in _descendants(child))]
 
 
 def _first_line(command: list[str]) -> str:

@@ -22,7 +22,8 @@ of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 ## How to read it
 
 - Holdfast acknowledges after the message has reached the disk (`--durability {durability}`).
-  Mosquitto runs without persistence and acknowledges from memory.
+  Mosquitto runs without persistence and acknowledges from memory; NATS writes to files that it
+  syncs every two minutes; RabbitMQ and aMQTT run as they come, without limits.
 - Throughput counts messages that came to subscribers. A message is outstanding until it is
   acknowledged to its publisher (QoS 1, 2) and has come to all that hear it, so that nothing is
   faster by piling up.
@@ -32,6 +33,8 @@ of warm-up, payloads of 64 bytes, all over 127.0.0.1.
   to subscribers. Generator's core: the load generator's share of one core; it shares the machine.
 - An absent session is persistent, matches every message and is away. Mosquitto copies each message
   into each such queue in memory; Holdfast's queues at rest are implied by the log.
+- Other subscriptions are wildcard filters that begin as the topics of the load do, or could, and
+  match none of them.
 - Latency is from writing a message to reading it, at a fixed rate whatever comes back.
 - Of 200 000 messages for an absent subscriber Holdfast keeps the newest 65 535, the most that one
   session may be set to keep, and the loss ledger names the rest; Mosquitto is set to keep all. What

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.macro.results import Result, Spread
-from bench.macro.rows import ROWS, Line
+from bench.macro.rows import REFERENCE, ROWS, Line
 
 BAR = "#3b6ea5"
 STEP = "#c0504d"
@@ -34,8 +34,8 @@ def draw(result: Result, path: Path) -> None:
         # On a scale of ratios a bar begins where both are the same.
         axes.barh(height, ratio.median - 1, 0.6, left=1, color=BAR, xerr=error, ecolor="#222222")
         axes.text(max(ratio.greatest, 1) * 1.05, height, f"{ratio.median:.1f}", va="center")
-        if line.target and line.target.at_least and not line.target.of_row:
-            target = line.target.at_least
+        steps = [step for step in line.targets if not step.of_row and step.of_peer == REFERENCE]
+        for target in (step.at_least for step in steps if step.at_least):
             axes.plot([target, target], [height - 0.42, height + 0.42], color=STEP, linewidth=2)
     axes.set_yticks(range(len(rows)), [line.title for line, _ in rows])
     axes.set_xscale("log")

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.macro.machine import ROOT
 from bench.macro.measurement import Measurement
-from bench.macro.rows import Line, Row
+from bench.macro.rows import REFERENCE, Line, Row
 
 DIRECTORY = ROOT / "bench" / "results"
 
@@ -80,11 +80,9 @@ class Result:
         """One figure over the repetitions."""
         return Spread.of(list(self.figures(row, broker, figure).values()))
 
-    def ratio(self, row: str, figure: str) -> Spread | None:
-        """Holdfast's figure to the peer's in the same repetition."""
-        return self._ratio(
-            self.figures(row, "holdfast", figure), self.figures(row, self.peer, figure)
-        )
+    def ratio(self, row: str, figure: str, peer: str = REFERENCE) -> Spread | None:
+        """Holdfast's figure to a peer's in the same repetition."""
+        return self._ratio(self.figures(row, "holdfast", figure), self.figures(row, peer, figure))
 
     def ratio_to_row(self, row: str, other: str, figure: str) -> Spread | None:
         """Holdfast's figure to its own of another row in the same repetition."""
@@ -97,20 +95,28 @@ class Result:
         both = [repetition for repetition in ours if theirs.get(repetition)]
         return Spread.of([ours[repetition] / theirs[repetition] for repetition in both])
 
-    def step(self, row: Row, line: Line) -> tuple[Spread, bool] | None:
-        """The ratio that the line's target is about, and whether it is met."""
-        if line.target is None:
-            return None
-        if line.target.of_row:
-            ratio = self.ratio_to_row(row.name, line.target.of_row, line.figure)
-        else:
-            ratio = self.ratio(row.name, line.figure)
-        return (ratio, line.target.is_met(ratio.median)) if ratio else None
+    def steps(self, row: Row, line: Line) -> list[tuple[Spread, bool]]:
+        """The ratios that the line's targets are about, and whether each is met; those that were
+        not measured are left out."""
+        found = []
+        for target in line.targets:
+            if target.of_row:
+                ratio = self.ratio_to_row(row.name, target.of_row, line.figure)
+            else:
+                ratio = self.ratio(row.name, line.figure, target.of_peer)
+            if ratio:
+                found.append((ratio, target.is_met(ratio.median)))
+        return found
 
     @property
     def peer(self) -> str:
-        """The other broker's name, or an empty one."""
-        return next((name for name in self.brokers if name != "holdfast"), "")
+        """The reference's name; empty where it was not measured."""
+        return REFERENCE if REFERENCE in self.brokers else ""
+
+    @property
+    def other_peers(self) -> list[str]:
+        """Who else was measured."""
+        return [name for name in self.brokers if name not in ("holdfast", REFERENCE)]
 
     @property
     def failures(self) -> list[Measurement]:

@@ -33,9 +33,9 @@ def _cells(result: Result, row: Row, line: Line, *, first: bool) -> list[str]:
     brokers = ["holdfast", result.peer] if result.peer else ["holdfast"]
     figures = [_figure(result.spread(row.name, broker, line.figure), line) for broker in brokers]
     ratio = [_ratio(result.ratio(row.name, line.figure))] if result.peer else []
-    step = result.step(row, line)
-    target = str(line.target) if line.target else ""
-    met = "" if step is None else ("yes" if step[1] else "no") + f" ({step[0].median:.2f})"
+    steps = result.steps(row, line)
+    target = "; ".join(str(target) for target in line.targets)
+    met = "; ".join(("yes" if met else "no") + f" ({ratio.median:.2f})" for ratio, met in steps)
 
     def both(figure: str, digits: int, scale: float = 1, suffix: str = "") -> str:
         if not first:
@@ -52,6 +52,26 @@ def _cells(result: Result, row: Row, line: Line, *, first: bool) -> list[str]:
         both("resident_mib_peak", 0),
         both("generator_share", 0, 100, " %"),
     ]  # fmt: skip
+
+
+def other_headings(result: Result) -> list[str]:
+    """The columns of the table of the other peers."""
+    beside = [[peer, "ratio (least..greatest)"] for peer in result.other_peers]
+    return ["load", "unit", "holdfast", *(heading for pair in beside for heading in pair)]
+
+
+def other_cells(result: Result) -> Iterator[list[str]]:
+    """The lines in which one of the other peers was measured."""
+    for row in ROWS:
+        for line in row.lines:
+            spreads = [result.spread(row.name, peer, line.figure) for peer in result.other_peers]
+            if not any(spreads):
+                continue
+            cells = [line.title, line.unit]
+            cells.append(_figure(result.spread(row.name, "holdfast", line.figure), line))
+            for peer, spread in zip(result.other_peers, spreads, strict=True):
+                cells += [_figure(spread, line), _ratio(result.ratio(row.name, line.figure, peer))]
+            yield cells
 
 
 def _figure(spread: Spread | None, line: Line) -> str:
@@ -86,28 +106,39 @@ def remarks(result: Result) -> list[str]:
             f"append and fdatasync of 700 bytes in the same run: {disk.median:.0f} us "
             f"({disk.least:.0f}..{disk.greatest:.0f})"
         )
-        latency = result.spread("latency", "holdfast", "latency_p50_us")
-        if latency:
-            multiple = latency.median / disk.median
-            found.append(f"latency p50 of holdfast: {multiple:.1f} times that fdatasync")
+        for row in ROWS:
+            latency = result.spread(row.name, "holdfast", "latency_p50_us")
+            if latency and row.name.startswith("latency"):
+                multiple = latency.median / disk.median
+                found.append(f"{row.name}, p50 of holdfast: {multiple:.1f} times that fdatasync")
     found.append(f"~ marks figures whose range is beyond {NOISE_MARKED:.0%} of their median")
     return found
 
 
 def as_text(result: Result) -> str:
     """For a terminal."""
-    lines = [headings(result), *cells(result)]
+    text = _aligned([headings(result), *cells(result)])
+    if result.other_peers:
+        text += ["", *_aligned([other_headings(result), *other_cells(result)])]
+    return "\n".join([*text, "", *remarks(result)])
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-    table = [
+    return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    return "\n".join([*table, "", *remarks(result)])
 
 
 def as_markdown(result: Result) -> str:
     """For the page."""
-    head = headings(result)
-    lines = [head, ["---"] * len(head), *cells(result)]
-    table = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([*table, "", *(f"- {remark}" for remark in remarks(result))])
+    text = _marked(headings(result), cells(result))
+    if result.other_peers:
+        text += ["", "Beside the other peers:", ""]
+        text += _marked(other_headings(result), other_cells(result))
+    return "\n".join([*text, "", *(f"- {remark}" for remark in remarks(result))])
+
+
+def _marked(head: list[str], cells: Iterator[list[str]]) -> list[str]:
+    return ["| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *cells]]

@@ -4,8 +4,8 @@ use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
 use crate::store::Log;
 use holdfast_kernel::dispatch as kernel;
-use holdfast_kernel::flow::state::{Owed, Phase, State};
-use holdfast_kernel::flow::{Notice, NoticeKind};
+use holdfast_kernel::flow::state::{Owed, Phase, Source, State};
+use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -60,8 +60,59 @@ impl Dispatch {
         Ok(encoded(py, &state))
     }
 
+    #[pyo3(signature = (*, party, state, subscriptions, mark, end_offset))]
+    fn open_group(
+        &mut self,
+        party: u32,
+        state: &[u8],
+        subscriptions: &Bound<'_, PyList>,
+        mark: u64,
+        end_offset: u64,
+    ) -> PyResult<u32> {
+        let attachment = kernel::group::GroupAttachment {
+            party: Party(party),
+            state: decode(state, mark)?,
+            subscriptions: subscriptions_of(subscriptions)?,
+            end: Offset(end_offset),
+        };
+        Ok(self.inner.open_group(attachment).0)
+    }
+
+    fn close_group<'py>(&mut self, py: Python<'py>, queue: u32) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.inner.close_group(Queue(queue)).map_err(to_python)?;
+        Ok(encoded(py, &state))
+    }
+
+    #[pyo3(signature = (queue, connection, *, qos, retain_as_published, identifier))]
+    fn join(
+        &mut self,
+        queue: u32,
+        connection: u32,
+        qos: u8,
+        retain_as_published: bool,
+        identifier: Option<u32>,
+    ) -> PyResult<()> {
+        let identifiers = identifier.map(|identifier| [identifier].into());
+        let terms = Terms { qos, retain_as_published, identifiers };
+        self.inner.join(Queue(queue), Connection(connection), terms).map_err(to_python)
+    }
+
+    fn leave(&mut self, queue: u32, connection: u32) {
+        self.inner.leave(Queue(queue), Connection(connection));
+    }
+
+    fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {
+        let (from, returned) = self.inner.backlog(Queue(queue)).map_err(to_python)?;
+        Ok((from.0, returned))
+    }
+
     fn subscribe(&mut self, queue: u32, subscriptions: &Bound<'_, PyList>) -> PyResult<()> {
         self.inner.set_subscriptions(Queue(queue), subscriptions_of(subscriptions)?).map_err(to_python)
+    }
+
+    #[pyo3(signature = (queue, receive))]
+    fn grant(&mut self, queue: u32, receive: Option<Vec<(Vec<u8>, bool)>>) -> PyResult<()> {
+        self.inner.grant(Queue(queue), receive.as_deref()).map_err(to_python)
     }
 
     #[pyo3(signature = (queue, offsets, *, qos, identifier))]
@@ -168,6 +219,8 @@ pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
         NoticeKind::TooLarge => "too_large",
         NoticeKind::Retention => "retention",
         NoticeKind::Refused => "refused",
+        NoticeKind::Denied => "denied",
+        NoticeKind::SessionEnded => "session_ended",
     };
     (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)
 }
@@ -177,6 +230,11 @@ fn received<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>>
     let state = decode(state, 0)?;
     let bytes: Vec<u8> = state.received.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
+}
+
+#[pyfunction]
+fn new_state(py: Python<'_>, mark: u64) -> Bound<'_, PyBytes> {
+    encoded(py, &State::new(Offset(mark)))
 }
 
 #[pyfunction]
@@ -201,6 +259,9 @@ fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyD
         item.set_item("offset", flight.offset.0)?;
         item.set_item("qos", flight.qos)?;
         item.set_item("phase", if flight.phase == Phase::Received { "received" } else { "published" })?;
+        if let Source::Group(group) = flight.source {
+            item.set_item("group", group.0)?;
+        }
         flights.append(item)?;
     }
     let dict = PyDict::new(py);
@@ -233,6 +294,7 @@ fn identifiers(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Dispatch>()?;
     module.add_function(wrap_pyfunction!(received, module)?)?;
+    module.add_function(wrap_pyfunction!(new_state, module)?)?;
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;
     module.add_function(wrap_pyfunction!(state_skip, module)?)?;
     module.add_function(wrap_pyfunction!(describe_state, module)?)?;

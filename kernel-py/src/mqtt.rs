@@ -7,10 +7,12 @@ use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::NoticeKind;
-use holdfast_kernel::ids::{Connection, Party, Timestamp};
+use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
+use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
 use holdfast_kernel::mqtt::reception::Acceptance;
+use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::{inbox, outbox, Version};
 use holdfast_kernel::{limits, topic};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
@@ -31,6 +33,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_valid_topic_name, module)?)?;
     module.add_function(wrap_pyfunction!(is_valid_topic_filter, module)?)?;
     module.add("LIMITS", limits_by_name(module.py())?)?;
+    module.add("GROUP_CONNECTION", Connection::GROUP.0)?;
     module.add("TRANSIENT_PARTY", Party::TRANSIENT.0)
 }
 
@@ -42,7 +45,8 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     put! {
         REMAINING_LENGTH_MAXIMUM FIELD_BYTES_MAXIMUM CONNECT_BYTES_MAXIMUM USER_PROPERTIES_MAXIMUM
         TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
-        ROUTE_CHANGES_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
+        ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM
+        QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
         CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM SCAN_BYTES_MAXIMUM
         ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
         RECORD_BYTES_MAXIMUM CONTROL_BYTES_MAXIMUM UNCOMMITTED_BYTES_MAXIMUM CHUNK_BYTES BLOCK_BYTES
@@ -135,9 +139,25 @@ impl Inbox {
             .map_err(invalid)
     }
 
-    fn decode(&mut self, py: Python<'_>, arrivals: &mut Arrivals) -> PyResult<Vec<(u32, packet::Packet)>> {
-        let events = self.inner.decode(&mut arrivals.inner);
+    #[pyo3(signature = (arrivals, now_us=0))]
+    fn decode(&mut self, py: Python<'_>, arrivals: &mut Arrivals, now_us: u64) -> PyResult<Vec<(u32, packet::Packet)>> {
+        let events = self.inner.decode(&mut arrivals.inner, Timestamp(now_us));
         events.into_iter().map(|(connection, event)| Ok((connection.0, packet::Packet::new(py, event)?))).collect()
+    }
+
+    #[pyo3(signature = (connection, *, messages_per_second, bytes_per_second))]
+    fn limit(&mut self, connection: u32, messages_per_second: u64, bytes_per_second: u64) -> PyResult<()> {
+        let rate = Rate::new(messages_per_second, bytes_per_second);
+        self.inner.limit(Connection(connection), rate).map_err(invalid)
+    }
+
+    #[pyo3(signature = (*, messages_per_second, bytes_per_second))]
+    fn limit_all(&mut self, messages_per_second: u64, bytes_per_second: u64) {
+        self.inner.limit_all(Rate::new(messages_per_second, bytes_per_second));
+    }
+
+    fn next_at_us(&self) -> Option<u64> {
+        self.inner.next_at().map(|at| at.0)
     }
 
     fn release(&mut self, connection: u32) {
@@ -206,6 +226,15 @@ impl Outboxes {
         self.inner.set_writable(Connection(connection), writable);
     }
 
+    fn share(&mut self, queue: u32, party: u32, members: Vec<(u32, bool, Option<u32>)>) {
+        let members = members.into_iter().map(|(connection, retain_as_published, identifier)| {
+            let identifiers = identifier.map(|identifier| [identifier].into());
+            let terms = Terms { qos: 0, retain_as_published, identifiers };
+            Member { connection: Connection(connection), terms }
+        });
+        self.inner.share(Queue(queue), Party(party), members.collect());
+    }
+
     fn pass_through(&mut self, arrivals: &Arrivals) {
         self.inner.pass_through(&arrivals.inner);
     }
@@ -259,5 +288,7 @@ fn reason(kind: NoticeKind) -> &'static str {
         NoticeKind::TooLarge => "too_large",
         NoticeKind::Retention => "retention",
         NoticeKind::Refused => "refused",
+        NoticeKind::Denied => "denied",
+        NoticeKind::SessionEnded => "session_ended",
     }
 }

@@ -1,10 +1,14 @@
 //! `Routes`: filters of attached queues.
 
 use crate::flow::Arrivals;
+use holdfast_kernel::flow;
 use holdfast_kernel::ids::{Connection, Party, Queue};
 use holdfast_kernel::route;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+type Rules = Vec<(Vec<u8>, bool)>;
 
 /// Filters of attached queues, and the memory of what each topic matched.
 #[pyclass(module = "holdfast._kernel")]
@@ -53,6 +57,30 @@ impl Routes {
         self.inner.remove(Queue(queue));
     }
 
+    #[pyo3(signature = (connection, publish, receive))]
+    fn grant(&mut self, connection: u32, publish: Option<Rules>, receive: Option<Rules>) -> PyResult<()> {
+        let done = self.inner.grant(Connection(connection), publish.as_deref(), receive.as_deref());
+        done.map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn ungrant(&mut self, connection: u32) {
+        // Nothing can be wrong with no rules.
+        let _granted = self.inner.grant::<Vec<u8>>(Connection(connection), None, None);
+    }
+
+    fn denied(&mut self) -> Vec<(u32, u64)> {
+        let denied = self.inner.grants.take_denied().into_iter();
+        denied.map(|(connection, count)| (connection.0, count)).collect()
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.inner.grants.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("publishes_denied", counters.publishes_denied)?;
+        dict.set_item("topics_withheld", counters.topics_withheld)?;
+        Ok(dict)
+    }
+
     fn route(&mut self, arrivals: &mut Arrivals) {
         self.inner.route(&mut arrivals.inner);
     }
@@ -62,14 +90,13 @@ impl Routes {
         targets.iter().flat_map(|targets| targets.iter()).map(|target| (target.queue.0, target.terms.qos)).collect()
     }
 
-    /// All that a target says: (queue, connection, qos, retain_as_published, identifiers, except).
-    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, u8, bool, Vec<u32>, u32)> {
+    /// All that a target says: queue, connection, terms for others, and the owner with the terms for its own messages.
+    fn targets(&mut self, topic_name: &[u8]) -> Vec<(u32, u32, Terms, Option<(u32, Option<Terms>)>)> {
         let targets = self.inner.targets(topic_name);
         let all = targets.iter().flat_map(|targets| targets.iter());
         all.map(|target| {
-            let terms = &target.terms;
-            let identifiers = terms.identifiers.as_deref().unwrap_or_default().to_vec();
-            (target.queue.0, target.connection.0, terms.qos, terms.retain_as_published, identifiers, target.except.0)
+            let own = target.own.as_deref().map(|(owner, own)| (owner.0, own.as_ref().map(plain)));
+            (target.queue.0, target.connection.0, plain(&target.terms), own)
         })
         .collect()
     }
@@ -77,6 +104,13 @@ impl Routes {
     fn __len__(&self) -> usize {
         self.inner.len()
     }
+}
+
+/// QoS, Retain As Published, identifiers.
+type Terms = (u8, bool, Vec<u32>);
+
+fn plain(terms: &flow::Terms) -> Terms {
+    (terms.qos, terms.retain_as_published, terms.identifiers.as_deref().unwrap_or_default().to_vec())
 }
 
 /// Adds the class to the module.

@@ -55,6 +55,7 @@ fn scan(filter: &str) -> Scan {
         queue: Queue(1),
         owner: Party(1),
         subscriptions: vec![subscription].into(),
+        receive: None,
         from: Offset(0),
         owed: Vec::new(),
         records_maximum: 2_000,

@@ -7,6 +7,7 @@ pub mod state;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use crate::topic::table::Table;
 use std::sync::Arc;
 
 /// A range of bytes in an [`Arrivals`] arena.
@@ -88,6 +89,8 @@ pub enum Fate {
     Duplicate,
     /// Not taken; an MQTT 5 publisher is told this reason code.
     Refused(u8),
+    /// Its publisher may not publish to this topic. Set by route.
+    Denied,
 }
 
 /// Where and when a message was stored.
@@ -110,12 +113,24 @@ pub struct Stored {
 pub struct Target {
     /// The queue.
     pub queue: Queue,
-    /// The connection that holds the queue: messages of QoS 0 pass straight to it.
+    /// The connection that holds the queue: messages of QoS 0 pass straight to it. [`Connection::GROUP`] for a group.
     pub connection: Connection,
     /// On which terms.
     pub terms: Terms,
-    /// A party whose own messages are not delivered here (No Local on every matching subscription), or 0.
-    pub except: Party,
+    /// Where a matching subscription has No Local: whose own messages go by the others alone, and on which terms;
+    /// `None` there if there is no other.
+    pub own: Option<Arc<(Party, Option<Terms>)>>,
+}
+
+impl Target {
+    /// The terms for a message of `publisher`; `None` if the queue does not get it.
+    #[inline]
+    pub fn terms_for(&self, publisher: Party) -> Option<&Terms> {
+        match self.own.as_deref() {
+            Some((owner, terms)) if *owner == publisher => terms.as_ref(),
+            _ => Some(&self.terms),
+        }
+    }
 }
 
 /// The terms on which a queue gets a message: the best of its matching subscriptions.
@@ -213,9 +228,11 @@ pub struct Scan {
     pub owner: Party,
     /// The queue's subscriptions, past ones included while their range is not yet read.
     pub subscriptions: Arc<[Subscription]>,
+    /// What the queue may get of that; `None` for everything.
+    pub receive: Option<Table>,
     /// The first offset to look at.
     pub from: Offset,
-    /// Besides, these single records are looked up: retained messages that the queue is owed.
+    /// Besides, these single records are looked up: what the queue is owed, or has to give out again.
     pub owed: Vec<Offset>,
     /// At most this many records are found, ...
     pub records_maximum: u32,
@@ -223,7 +240,8 @@ pub struct Scan {
     pub bytes_maximum: u64,
     /// Result: what the queue wants, in offset order. Only durable records.
     pub found: Vec<Found>,
-    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it. Terms are empty.
+    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it or `receive`
+    /// denies it. Terms are empty.
     pub found_owed: Vec<Option<Found>>,
     /// Result: everything below this offset has been looked at.
     pub reached: Offset,
@@ -344,4 +362,8 @@ pub enum NoticeKind {
     Retention,
     /// The receiver refused it (PUBACK or PUBREC with a reason code of 0x80 or more).
     Refused,
+    /// It was in flight, and the queue may not have it any more.
+    Denied,
+    /// A group's message of QoS 2 was sent to a member whose session has ended: nobody else may get it [MQTT-4.8.2-5].
+    SessionEnded,
 }

@@ -37,6 +37,13 @@ impl Party {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection(pub u32);
 
+impl Connection {
+    /// Who publishes from inside the process: the limit of all does not hold it up.
+    pub const LOOPBACK: Connection = Connection(0);
+    /// In place of a connection where a queue has several: it is a group's, and whoever sends chooses a member.
+    pub const GROUP: Connection = Connection(u32::MAX);
+}
+
 /// A queue's small handle while it is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Queue(pub u32);

@@ -4,7 +4,7 @@
 
 use holdfast_kernel::dispatch::window::Window;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
-use holdfast_kernel::flow::state::{Flight, Owed, Phase, State};
+use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, NoticeKind, Outgoing, Packet, Publish, Span,
     Stored, Target, Terms,
@@ -45,7 +45,7 @@ fn publish(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
             queue,
             connection: SUBSCRIBER,
             terms: Terms { qos: 1, ..Terms::default() },
-            except: Party(0),
+            own: None,
         }])),
         stored: Some(Stored {
             offset: Offset(offset),
@@ -235,7 +235,7 @@ proptest! {
         let mut window = Window::resume(100, start, std::iter::empty());
         let mut open = BTreeMap::new();
         for turn in 0..200_000_u64 {
-            let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Published, owed: false };
+            let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Published, source: Source::Queue };
             let identifier = window.send(flight).unwrap();
             prop_assert_ne!(identifier, 0);
             prop_assert!(open.insert(identifier, turn).is_none(), "identifier {} was still in flight", identifier);

@@ -103,7 +103,7 @@ impl World {
                 queue: self.dispatch.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default(),
                 connection: SUBSCRIBER,
                 terms: Terms { qos: 2, ..Terms::default() },
-                except: Party(0),
+                own: None,
             };
             arrivals.publishes.push(Publish {
                 connection: Connection(0),

@@ -13,8 +13,8 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::Fate;
-use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::flow::{Fate, Scan};
+use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Log, Options};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
@@ -366,4 +366,42 @@ fn damage_in_a_segment_is_named_and_passed_over() {
     let found: Vec<u64> = scan_all(&mut log, "a", 0, 7).into_iter().map(|(offset, _)| offset).collect();
     let expected: Vec<u64> = (0..100).filter(|offset| *offset != damage.first_offset.0).collect();
     assert_eq!(found, expected);
+}
+
+proptest! {
+    #[test]
+    fn single_messages_are_found_in_whatever_order_they_are_asked_for(
+        wanted in proptest::collection::vec(0_u64..320, 1..80),
+        sorted in any::<bool>(),
+    ) {
+        let disk = FakeDisk::new(1, 1 << 30);
+        let (mut log, _) = open(&disk, options());
+        for number in 0..300_u16 {
+            let payload = vec![number.to_le_bytes()[0]; 200];
+            log.append(&mut arrivals(&[message("a", &payload)]), &[""; 0], Timestamp(5)).unwrap();
+        }
+        log.commit().unwrap();
+        let mut wanted = wanted;
+        if sorted {
+            wanted.sort_unstable();
+        }
+        let mut scan = Scan {
+            queue: Queue(1),
+            owner: Party(1),
+            subscriptions: Arc::from([]),
+            receive: None,
+            from: Offset(0),
+            owed: wanted.iter().copied().map(Offset).collect(),
+            records_maximum: 0,
+            bytes_maximum: 0,
+            found: Vec::new(),
+            found_owed: Vec::new(),
+            reached: Offset(0),
+            missing: None,
+        };
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        let found: Vec<Option<u64>> = scan.found_owed.iter().map(|found| found.as_ref().map(|f| f.offset.0)).collect();
+        let expected: Vec<Option<u64>> = wanted.iter().map(|offset| (*offset < 300).then_some(*offset)).collect();
+        prop_assert_eq!(found, expected);
+    }
 }

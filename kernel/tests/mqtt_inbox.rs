@@ -18,6 +18,7 @@ use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::packet::{Kind, Packet, Publish};
 use holdfast_kernel::mqtt::property::{Properties, Property, Value};
+use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
 use holdfast_kernel::mqtt::reception::{Acceptance, Event};
 use holdfast_kernel::mqtt::{Role, Version};
@@ -54,7 +55,7 @@ impl Desk {
 
     fn turn(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.inbox.feed(HERE, bytes, NOW).unwrap();
-        self.inbox.decode(&mut self.arrivals).into_iter().map(|(_, event)| event).collect()
+        self.inbox.decode(&mut self.arrivals, NOW).into_iter().map(|(_, event)| event).collect()
     }
 
     fn fates(&self) -> Vec<Fate> {
@@ -271,7 +272,7 @@ fn full_turn_leaves_the_rest_in_order_for_the_next() {
     inbox.feed(HERE, &publish(1, 2), NOW).unwrap();
     let (mut arrivals, mut seen, mut turns) = (Arrivals::default(), Vec::new(), 0);
     while inbox.ready() {
-        assert!(inbox.decode(&mut arrivals).is_empty());
+        assert!(inbox.decode(&mut arrivals, NOW).is_empty());
         assert!(arrivals.bytes.len() <= TURN_BYTES_MAXIMUM + filler.len());
         let here = arrivals.publishes.iter().filter(|publish| publish.connection == HERE);
         seen.extend(here.map(|publish| publish.packet_identifier));
@@ -314,5 +315,133 @@ proptest! {
             found
         };
         prop_assert_eq!(sorted(&whole), sorted(&split));
+    }
+}
+
+fn limited(messages_per_second: u64, bytes_per_second: u64) -> Desk {
+    let mut desk = Desk::v5();
+    desk.inbox.limit(HERE, Rate::new(messages_per_second, bytes_per_second)).unwrap();
+    desk
+}
+
+fn turn_at(desk: &mut Desk, bytes: &[u8], at_us: u64) -> Option<u8> {
+    desk.inbox.feed(HERE, bytes, Timestamp(NOW.0 + at_us)).unwrap();
+    let events = desk.inbox.decode(&mut desk.arrivals, Timestamp(NOW.0 + at_us));
+    code(&events.into_iter().map(|(_, event)| event).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_connection_may_send_a_second_of_its_rate_at_once_and_not_more() {
+    let mut desk = limited(10, 0);
+    assert_eq!(turn_at(&mut desk, &publish(0, 0).repeat(10), 0), None);
+    assert_eq!(turn_at(&mut desk, &[0xC0, 0].repeat(99), 1), None, "only PUBLISH is counted");
+    assert_eq!(turn_at(&mut desk, &publish(0, 0).repeat(5), 500_000), None, "half a second gives half");
+    assert_eq!(turn_at(&mut desk, &publish(0, 0).repeat(10), 9_000_000), None, "a pause gives a second, not more");
+    assert_eq!(turn_at(&mut desk, &publish(0, 0), 9_099_999), Some(0x96));
+    assert!(desk.arrivals.publishes.is_empty());
+    assert_eq!(turn_at(&mut desk, &publish(0, 0), 20_000_000), None, "nothing is decoded after a fault");
+    assert!(desk.arrivals.publishes.is_empty());
+}
+
+#[test]
+fn a_connection_may_send_so_many_bytes() {
+    let mut desk = limited(0, 1_000);
+    assert_eq!(turn_at(&mut desk, &[0xC0, 0].repeat(500), 0), None);
+    assert_eq!(turn_at(&mut desk, &[0xC0, 0].repeat(250), 500_000), None);
+    assert_eq!(turn_at(&mut desk, &[0xC0, 0], 500_000), Some(0x96));
+    let mut desk = limited(0, 1_000);
+    desk.inbox.limit(HERE, None).unwrap();
+    assert_eq!(turn_at(&mut desk, &[0xC0, 0].repeat(5_000), 0), None, "the limit was taken back");
+}
+
+#[test]
+fn what_comes_faster_than_the_limit_of_all_waits_and_is_shared_by_turns() {
+    let mut desk = Desk::v5();
+    let other = Connection(1);
+    let busy = Connection(2);
+    for connection in [other, busy] {
+        desk.inbox.open(connection).unwrap();
+        let receiver = Receiver::new(Version::V5, 100, 3, Default::default());
+        let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V5, 10, 1 << 20);
+        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        desk.inbox.accept(connection, acceptance).unwrap();
+    }
+    desk.inbox.limit_all(Rate::new(100, 0));
+    desk.inbox.feed(busy, &publish(0, 0).repeat(300), NOW).unwrap();
+    desk.inbox.feed(other, &publish(0, 0).repeat(3), NOW).unwrap();
+    desk.inbox.feed(HERE, &publish(0, 0).repeat(50), NOW).unwrap();
+    let mut seen = vec![0; 3];
+    let (mut now, mut turns, mut other_done_at) = (NOW, 0, None);
+    loop {
+        assert!(desk.inbox.decode(&mut desk.arrivals, now).is_empty());
+        for publish in &desk.arrivals.publishes {
+            seen[publish.connection.0 as usize] += 1;
+        }
+        if seen[1] == 3 {
+            other_done_at.get_or_insert(now);
+        }
+        let passed = now.0 - NOW.0;
+        assert!((seen[1] + seen[2]) as u64 <= 100 + passed / 10_000, "{seen:?} after {passed} us");
+        assert_eq!(seen[0], 50, "the loopback is not held up");
+        let Some(next) = desk.inbox.next_at() else { break };
+        assert!(!desk.inbox.ready(), "nothing to do before there are tokens");
+        assert!(next > now && next.0 <= now.0 + 20_000);
+        (now, turns) = (next, turns + 1);
+        assert!(turns < 1_000);
+    }
+    assert_eq!(seen, [50, 3, 300]);
+    assert!(now.0 <= NOW.0 + 2_100_000, "303 messages at 100 a second, of which a second's worth is free");
+    assert!(other_done_at.unwrap().0 <= NOW.0 + 100_000, "who sends little does not wait for who sends much");
+    assert!(!desk.inbox.ready());
+}
+
+#[test]
+fn the_limit_of_all_in_bytes_takes_whole_packets() {
+    let mut desk = Desk::v5();
+    desk.inbox.open(Connection(1)).unwrap();
+    desk.inbox.limit_all(Rate::new(0, 100));
+    let connect = corpus_packet(Kind::Connect);
+    assert!(connect.len() > 100);
+    desk.inbox.feed(Connection(1), &connect, NOW).unwrap();
+    assert_eq!(desk.inbox.decode(&mut desk.arrivals, NOW).len(), 1, "into debt, rather than never");
+    desk.inbox.release(Connection(1));
+    desk.inbox.feed(Connection(1), &[0xE0, 0], NOW).unwrap();
+    assert!(desk.inbox.decode(&mut desk.arrivals, NOW).is_empty() && !desk.inbox.ready());
+    let next = desk.inbox.next_at().unwrap();
+    assert_eq!(next.0, NOW.0 + (connect.len() as u64 - 100 + 1) * 10_000);
+    assert_eq!(desk.inbox.decode(&mut desk.arrivals, next).len(), 1);
+    desk.inbox.limit_all(None);
+    assert_eq!(desk.inbox.next_at(), None);
+}
+
+proptest! {
+    /// However it is cut into feeds and turns, the limit of all changes when something is decoded, not what.
+    #[test]
+    fn throttling_keeps_every_packet_and_their_order(
+        sizes in proptest::collection::vec(1..400_usize, 1..20),
+        (messages, bytes) in (0..50_u64, 0..2_000_u64),
+    ) {
+        let mut desk = Desk::v5();
+        desk.inbox.open(Connection(1)).unwrap();
+        let receiver = Receiver::new(Version::V311, 100, 0, Default::default());
+        let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V311, 10, 1 << 20);
+        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        desk.inbox.accept(Connection(1), acceptance).unwrap();
+        desk.inbox.limit_all(Rate::new(messages, bytes));
+        let stream: Vec<u8> = (0..200_u8).flat_map(|number| [0x30, 4, 0, 1, b'a', number]).collect();
+        let (mut rest, mut now, mut found) = (stream.as_slice(), NOW, Vec::new());
+        for turn in 0..100_000 {
+            let (piece, behind) = rest.split_at(sizes[turn % sizes.len()].min(rest.len()));
+            rest = behind;
+            desk.inbox.feed(Connection(1), piece, now).unwrap();
+            prop_assert!(desk.inbox.decode(&mut desk.arrivals, now).is_empty());
+            let payloads = desk.arrivals.publishes.iter().map(|publish| desk.arrivals.span(publish.payload)[0]);
+            found.extend(payloads);
+            now = desk.inbox.next_at().unwrap_or(now);
+            if rest.is_empty() && desk.inbox.next_at().is_none() && !desk.inbox.ready() {
+                break;
+            }
+        }
+        prop_assert_eq!(found, (0..200).collect::<Vec<u8>>());
     }
 }

@@ -37,7 +37,7 @@ fn taken(outboxes: &mut Outboxes) -> Vec<(Connection, Vec<u8>)> {
 }
 
 fn target(connection: Connection, terms: Terms) -> Target {
-    Target { queue: Queue(connection.0), connection, terms, except: Party(0) }
+    Target { queue: Queue(connection.0), connection, terms, own: None }
 }
 
 /// A message `pp` on `t` with a content type, by party 5.
@@ -88,7 +88,7 @@ fn messages_pass_through_at_qos_0_on_each_target_s_terms() {
 fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
     let mut boxes = outboxes(1_000);
     let qos_1 = Terms { qos: 1, ..Terms::default() };
-    let own = Target { except: Party(5), ..target(NEW, Terms::default()) };
+    let own = Target { own: Some(Arc::new((Party(5), None))), ..target(NEW, Terms::default()) };
     boxes.pass_through(&arrivals(1, false, vec![target(OLD, qos_1.clone()), own]));
     assert!(taken(&mut boxes).is_empty());
     boxes.pass_through(&arrivals(0, false, vec![target(OLD, qos_1)]));

@@ -63,7 +63,7 @@ fn decode_speed(qos: u8, version: Version) {
         let started = Instant::now();
         for chunk in bytes.chunks(65_536) {
             inbox.feed(Connection(1), chunk, Timestamp(1)).unwrap();
-            assert!(inbox.decode(&mut arrivals).is_empty());
+            assert!(inbox.decode(&mut arrivals, Timestamp(1)).is_empty());
             inbox.settled(Connection(1), 65_535);
         }
         started.elapsed()
@@ -89,14 +89,14 @@ fn pass_speed(targets: u32) {
         queue: Queue(connection),
         connection: Connection(connection),
         terms: Terms::default(),
-        except: Party(0),
+        own: None,
     };
     let targets: Arc<[Target]> = (0..targets).map(target).collect();
     let mut arrivals = Arrivals::default();
     let bytes = publishes(0, Version::V5);
     let turn = bytes.len() / (if targets.len() == 1 { 16 } else { 256 });
     inbox.feed(Connection(1), bytes.get(..turn).unwrap(), Timestamp(1)).unwrap();
-    inbox.decode(&mut arrivals);
+    inbox.decode(&mut arrivals, Timestamp(1));
     for publish in &mut arrivals.publishes {
         publish.targets = Some(targets.clone());
     }

@@ -149,17 +149,25 @@ fn subscriptions_of_one_queue_become_one_target() {
     routes.subscribe(b"a/#", one(0, true, false, Some(7))).unwrap();
     routes.subscribe(b"a/+", one(2, true, false, None)).unwrap();
     routes.subscribe(b"#", one(1, true, true, Some(5))).unwrap();
-    let target = |qos, retain_as_published, identifiers: &[u32], except| Target {
+    let terms = |qos, retain_as_published, identifiers: &[u32]| Terms {
+        qos,
+        retain_as_published,
+        identifiers: Some(Arc::from(identifiers)),
+    };
+    let target = |terms, own| Target {
         queue: Queue(3),
         connection: Connection(103),
-        terms: Terms { qos, retain_as_published, identifiers: Some(Arc::from(identifiers)) },
-        except: Party(except),
+        terms,
+        own: Some(Arc::new((Party(203), own))),
     };
-    assert_eq!(*routes.targets(b"a/b").unwrap(), [target(2, true, &[7, 5], 203)]);
-    // Replaced in its place: the order of identifiers stays, and not all have No Local any more.
+    assert_eq!(*routes.targets(b"a/b").unwrap(), [target(terms(2, true, &[7, 5]), None)]);
+    // Replaced in its place: the order of identifiers stays, and its owner's messages go by this one alone.
     routes.subscribe(b"a/#", one(0, false, false, Some(8))).unwrap();
-    assert_eq!(*routes.targets(b"a/b").unwrap(), [target(2, true, &[8, 5], 0)]);
-    assert_eq!(routes.targets(b"b").unwrap()[0].except, Party(203));
+    let own = Some(terms(0, false, &[8]));
+    assert_eq!(*routes.targets(b"a/b").unwrap(), [target(terms(2, true, &[8, 5]), own.clone())]);
+    let found = routes.targets(b"a/b").unwrap();
+    assert_eq!((found[0].terms_for(Party(203)), found[0].terms_for(Party(4)).unwrap().qos), (own.as_ref(), 2));
+    assert_eq!(routes.targets(b"b").unwrap()[0].terms_for(Party(203)), None);
     assert!(routes.targets(b"$a/b").is_none());
 }
 

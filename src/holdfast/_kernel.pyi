@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
+GROUP_CONNECTION: Final[int]
+"""In place of a connection: the queue is a group's."""
 LIMITS: Final[dict[str, int]]
 """Every maximum of the kernel by its name in lower case."""
 
@@ -125,8 +127,9 @@ class Inbox:
 
         Reading should pause while that is above LIMITS["turn_connection_bytes_maximum"]; a connection that leaves more
         than its largest packet beyond it is faulted with 0x97."""
-    def decode(self, arrivals: Arrivals) -> list[tuple[int, Packet]]:
+    def decode(self, arrivals: Arrivals, now_us: int = 0) -> list[tuple[int, Packet]]:
         """Decodes what has come. PUBLISH and acknowledgement packets go into `arrivals`; PINGREQ is noted there.
+        `now_us` fills what `limit_all` allows.
 
         A control packet or a fault is returned, and its connection is held from there on: later packets of it stay
         undecoded until `release`. So what a client sends after SUBSCRIBE is decoded when SUBSCRIBE is done."""
@@ -135,9 +138,19 @@ class Inbox:
     def received(self, connection: int) -> bytes:
         """Packet identifiers (16 bit, little endian) of QoS 2 messages received and not released."""
     def ready(self) -> bool:
-        """True if bytes wait on a connection that is not held."""
+        """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
+    def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None:
+        """What an open connection may send from now on; 0 is no limit. A second's worth may come at once; more is a
+        fault with 0x96. Messages are PUBLISH packets; bytes are all bytes, so one second's must hold the largest packet.
+        The time is that of `feed`."""
+    def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None:
+        """What all connections together are read at, the loopback (0) aside; 0 is no limit. What comes faster waits
+        undecoded, and connections take turns."""
+    def next_at_us(self) -> int | None:
+        """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
     def settle(self, arrivals: Arrivals) -> None:
-        """Called after `Log.append`: forgets packet identifiers of refused messages and of PUBRELs that came."""
+        """Called after `Log.append`: forgets packet identifiers of refused and denied messages and of PUBRELs that
+        came."""
     def silent(self, now_us: int) -> list[int]:
         """Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22]."""
     def settled(self, connection: int, count: int) -> None:
@@ -156,6 +169,9 @@ class Outboxes:
         """Appends encoded bytes (CONNACK and the like)."""
     def set_writable(self, connection: int, writable: bool) -> None:
         """While a connection is not writable `take` leaves its bytes here, up to LIMITS["outbox_bytes_maximum"]."""
+    def share(self, queue: int, party: int, members: Sequence[tuple[int, bool, int | None]]) -> None:
+        """Messages of QoS 0 for this group's queue go to these in turn (connection, retain_as_published, identifier),
+        past those that do not keep up; if none does they are dropped and counted for `party`."""
     def pass_through(self, arrivals: Arrivals) -> None:
         """Encodes messages of this turn to targets that get them at QoS 0, and PINGRESP. A full outbox drops the
         message and counts it."""
@@ -193,17 +209,39 @@ class Routes:
         retain_as_published: bool,
         identifier: int | None,
     ) -> None:
-        """Adds or replaces the queue's subscription to this filter."""
+        """Adds or replaces the queue's subscription to this filter. `connection` is GROUP_CONNECTION for a group."""
     def unsubscribe(self, queue: int, topic_filter: bytes) -> bool: ...
     def remove(self, queue: int) -> None:
         """Removes all subscriptions of the queue (it is detached)."""
+    def grant(
+        self,
+        connection: int,
+        publish: Sequence[tuple[bytes, bool]] | None,
+        receive: Sequence[tuple[bytes, bool]] | None,
+    ) -> None:
+        """What the connection may publish and be sent from now on: (topic filter, allowed), in order. The first filter
+        that matches the topic decides, and none that matches denies; None allows everything. Equal tables are kept
+        once. ValueError for what is no topic filter, and for more than LIMITS["table_rules_maximum"]; nothing changes
+        then. A denied PUBLISH is not routed and not stored; at QoS 1 and 2 an MQTT 5 publisher is told 0x87, an older
+        one is acknowledged as if it had been taken ([MQTT-3.3.5-2] of 3.1.1). A queue of this connection is no target
+        of topics that `receive` denies."""
+    def ungrant(self, connection: int) -> None:
+        """The connection is closed, or may do everything again."""
+    def denied(self) -> list[tuple[int, int]]:
+        """(connection, count) of messages denied since the last call."""
+    def counters(self) -> dict[str, int]:
+        """Totals since the start: publishes_denied (messages), and topics_withheld (topics kept from a queue that had
+        subscribed to them; each counts when it is looked up, not for each message)."""
     def route(self, arrivals: Arrivals) -> None:
-        """Gives each accepted PUBLISH its targets."""
+        """Denies what may not be published, and gives each accepted PUBLISH its targets."""
     def match(self, topic_name: bytes) -> list[tuple[int, int]]:
         """(queue, qos) for a topic; for tools and tests."""
-    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
-        """All of a topic's targets in queue order: (queue, connection, qos, retain_as_published, identifiers in the
-        order of subscribing, except: the owner if every matching subscription has No Local, else 0)."""
+    def targets(
+        self, topic_name: bytes
+    ) -> list[tuple[int, int, tuple[int, bool, list[int]], tuple[int, tuple[int, bool, list[int]] | None] | None]]:
+        """All of a topic's targets in queue order: (queue, connection, terms, own). Terms are (qos, retain_as_published,
+        identifiers in the order of subscribing). `own` is None unless a matching subscription has No Local: then the
+        owner, and the terms of the others for its own messages, None if there are no others."""
     def __len__(self) -> int: ...
 
 # --- store ------------------------------------------------------------------------------------------------------------
@@ -262,7 +300,9 @@ class Log:
         """Writes and syncs what has been appended, here and now; for simulation, tools and shutdown."""
     def scan(self, scans: Scans) -> None: ...
     def count(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, to_offset: int) -> int:
-        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index."""
+        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index.
+        What a queue may get is not considered: messages that `Dispatch.grant` denies count until the queue has
+        passed them."""
     def offset_of_newest(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, messages: int) -> int:
         """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`)."""
     def retained(self, topic_filter: bytes, limit: int) -> list[int]:
@@ -370,8 +410,29 @@ class Dispatch:
     def detach(self, connection: int, received: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `received` is what `Inbox.received` says."""
+    def open_group(
+        self, *, party: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
+    ) -> int:
+        """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
+        the group's own."""
+    def close_group(self, queue: int) -> bytes:
+        """The group is detached; returns its delivery state. What members have in flight at QoS 1 is not acknowledged in
+        it."""
+    def join(
+        self, queue: int, connection: int, *, qos: int, retain_as_published: bool, identifier: int | None
+    ) -> None:
+        """The session on this connection takes its turn in the group, on these terms; they replace those it had."""
+    def leave(self, queue: int, connection: int) -> None:
+        """The session gets nothing more from the group; what it has in flight it completes. `detach` leaves every group
+        and gives back what was in flight at QoS 1."""
+    def backlog(self, queue: int) -> tuple[int, int]:
+        """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
+    def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
+        """What the queue may get of the log, retained messages included, from now on: as in `Routes.grant`. What it has
+        at hand and has not sent is read again by that; what was in flight on an earlier connection and is denied now
+        is given up with the notice "denied"."""
     def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifier: int | None) -> None:
         """The queue gets these retained messages too, with the RETAIN flag, in this order, before new ones."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
@@ -403,11 +464,12 @@ class Dispatch:
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def mark(self, queue: int) -> int: ...
-    def in_flight(self, queue: int) -> int: ...
+    def in_flight(self, queue: int) -> int:
+        """Messages in flight to the queue's session; of a group's queue those at QoS 1."""
     def party_state(self, connection: int, received: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
-        """(party, queue, connection) of all attached queues."""
+        """(party, queue, connection) of all sessions' queues."""
     def notices(self) -> list[tuple[int, str, int, int, int]]:
         """What will not be delivered: (party, reason, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
@@ -510,9 +572,12 @@ def key_slot(key: bytes) -> int:
     """The slot of a key: its hash modulo 65 536."""
 def received(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
+def new_state(mark: int) -> bytes:
+    """The delivery state of a party that wants nothing below `mark`."""
 def state_mark(state: bytes) -> int:
     """The mark of a delivery state: everything below is acknowledged."""
 def state_skip(state: bytes, mark: int) -> bytes:
     """The state with its mark moved up to `mark` (a queue at rest was cut to its limit)."""
 def describe_state(state: bytes) -> dict[str, Any]:
-    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, phase), received, owed: for people."""
+    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
+    group it came from), received, owed."""

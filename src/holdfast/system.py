@@ -7,6 +7,8 @@ and is handed inward as an argument; a simulation hands in its own.
 import os
 import resource
 import shutil
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,11 +44,32 @@ def disk_bytes(directory: Path) -> int:
     return shutil.disk_usage(_nearest_existing(directory)).total
 
 
+def open_files_limit() -> int:
+    """How many files this process may have open at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
+
+
 def raise_open_files_limit() -> int:
     """Let this process open as many files as it is allowed to; returns that number."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+    return open_files_limit()
+
+
+def end_process_within(seconds: float, exit_code: int, last_words: str) -> threading.Timer:
+    """Ends this process after so many seconds whatever it waits for, unless the timer is
+    cancelled: a thread that waits for a disk cannot be ended in any other way."""
+
+    def end() -> None:
+        sys.stderr.write(last_words + "\n")
+        sys.stderr.flush()
+        os._exit(exit_code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def process_id() -> int:

@@ -1,4 +1,5 @@
-"""Serve the log of a data directory over HTTP on a thread, as the broker does."""
+"""Serve the log of a data directory over HTTP and the control socket on a thread, as the broker
+does."""
 
 import asyncio
 import threading
@@ -7,14 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.broker.admin import http
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 
 EVERYTHING_DURABLE = 2**62
 
 
 @contextmanager
 def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator[str]:
-    """host:port of a read interface over this data directory, which ends with the block."""
+    """host:port of an interface over this data directory, which ends with the block."""
     ready, addresses = threading.Event(), []
     loop = asyncio.new_event_loop()
 
@@ -25,10 +27,14 @@ def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator
             ready=lambda: True,
             statistics=lambda: {"log": {"bytes": 1}},
         )
-        runner = await http.start(app, "127.0.0.1", 0)
+        runner = await http.start(app)
+        await http.listen(runner, "127.0.0.1", 0)
+        control_socket = ControlSocket(data_dir / CONTROL_SOCKET)
+        await control_socket.listen(runner)
         addresses.append(runner.addresses[0])
         ready.set()
         await ended.wait()
+        control_socket.close()
         await runner.cleanup()
 
     ended = asyncio.Event()

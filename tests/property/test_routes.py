@@ -1,6 +1,7 @@
 """The kernel's routes equal a list of subscriptions, whatever is remembered and forgotten."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast import kernel
-from holdfast.testing.model.routes import Routes, Subscription, filter_matches
+from holdfast.testing.model.routes import Routes, Subscription, Table, allows, filter_matches
+from tests.property.test_inbox import accepted_inbox
 
 LEVELS = st.sampled_from([b"a", b"b", b"", b"$s", b"\xc3\xbc"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=5).map(b"/".join).filter(bool)
@@ -21,6 +23,7 @@ FILTERS = (
     )
 ).filter(bool)
 QUEUES = st.integers(1, 4)
+TABLES = st.none() | st.lists(st.tuples(FILTERS, st.booleans()), max_size=4)
 SUBSCRIPTIONS = st.builds(
     Subscription,
     connection=st.integers(1, 3),
@@ -57,6 +60,9 @@ class RoutesMachine(RuleBasedStateMachine):
 
     @rule(queue=QUEUES, topic_filter=FILTERS, subscription=SUBSCRIPTIONS)
     def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
+        # A queue is on one connection as long as it has subscriptions.
+        held = [one.connection for (of, _), one in self.twin.subscriptions.items() if of == queue]
+        subscription = replace(subscription, connection=(held or [subscription.connection])[0])
         subscribe(self.compiled, queue, topic_filter, subscription)
         self.twin.subscribe(queue, topic_filter, subscription)
 
@@ -78,6 +84,16 @@ class RoutesMachine(RuleBasedStateMachine):
         self.compiled.remove(queue)
         self.twin.remove(queue)
 
+    @rule(connection=st.integers(1, 3), publish=TABLES, receive=TABLES)
+    def grant(self, connection: int, publish: Table, receive: Table) -> None:
+        self.compiled.grant(connection, publish, receive)
+        self.twin.grant(connection, publish, receive)
+
+    @rule(connection=st.integers(1, 3))
+    def ungrant(self, connection: int) -> None:
+        self.compiled.ungrant(connection)
+        self.twin.grant(connection, None, None)
+
     @rule(name=NAMES)
     def ask(self, name: bytes) -> None:
         self.asked.add(name)
@@ -95,7 +111,9 @@ class RoutesMachine(RuleBasedStateMachine):
         for name in sorted(self.asked):
             targets = self.compiled.targets(name)
             assert targets == self.twin.targets(name), name
-            assert self.compiled.match(name) == [(queue, qos) for queue, _, qos, *_ in targets]
+            assert self.compiled.match(name) == [
+                (queue, terms[0]) for queue, _, terms, _ in targets
+            ]
 
 
 TestRoutes = RoutesMachine.TestCase
@@ -171,3 +189,55 @@ def test_a_remembered_topic_follows_a_change(change: Callable[[kernel.Routes], o
     assert (routes.match(b"a/1"), routes.match(b"b/1")) == ([(1, 1)], [(2, 1)])
     change(routes)
     assert (routes.match(b"a/1"), routes.match(b"b/1")) == ([], [(2, 1)])
+
+
+@given(publish=TABLES, names=st.lists(NAMES, min_size=1, max_size=5))
+def test_what_a_table_denies_is_neither_stored_nor_forwarded(
+    publish: Table, names: list[bytes]
+) -> None:
+    read_buffer = bytearray(4_096)
+    inbox, routes, arrivals = accepted_inbox(5, read_buffer), kernel.Routes(0), kernel.Arrivals()
+    disk = kernel.SimulatedDisk(1)
+    log, _ = kernel.Log.open_simulated(
+        disk,
+        segment_bytes=1 << 20,
+        cache_bytes=1 << 20,
+        reserve_bytes=0,
+        durability="fsync",
+        seed=0,
+        now_us=1,
+    )
+    routes.grant(1, publish, None)
+    data = b"".join(
+        kernel.encode_packet(
+            "publish",
+            {"packet_identifier": number, "qos": 2, "topic_name": name.decode(), "payload": b""},
+            protocol_version=5,
+        )
+        for number, name in enumerate(names, 1)
+    )
+    read_buffer[: len(data)] = data
+    inbox.feed(1, len(data), 0)
+    inbox.decode(arrivals)
+    routes.route(arrivals)
+    log.append(arrivals, [], 2)
+    inbox.settle(arrivals)
+    allowed = [number for number, name in enumerate(names, 1) if allows(publish, name)]
+    denied = len(names) - len(allowed)
+    assert log.end_offset() == len(allowed)
+    assert routes.denied() == ([(1, denied)] if denied else [])
+    assert routes.counters()["publishes_denied"] == denied
+    # PUBREC with 0x87 ends the exchange, so only what was taken holds a packet identifier.
+    assert inbox.received(1) == b"".join(number.to_bytes(2, "little") for number in allowed)
+
+
+@pytest.mark.parametrize("rules", [[(b"a#", True)], [(b"", False)], [(b"a", True)] * 1_025])
+def test_a_bad_table_is_refused_and_changes_nothing(rules: list[tuple[bytes, bool]]) -> None:
+    routes = kernel.Routes(0)
+    subscribe(routes, 1, b"a", Subscription(1, 1, 0, False, False, None))
+    routes.grant(1, None, [(b"b", True)])
+    with pytest.raises(ValueError, match="rule"):
+        routes.grant(1, None, rules)
+    assert routes.match(b"a") == []
+    routes.ungrant(1)
+    assert routes.match(b"a") == [(1, 0)]

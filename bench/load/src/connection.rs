@@ -110,6 +110,11 @@ impl Connection {
         Ok(true)
     }
 
+    /// Leaves the epoll set; the socket stays open.
+    pub fn set_aside(&self, epoll: &OwnedFd) -> Result<(), LoadError> {
+        epoll::delete(epoll, &self.stream).map_err(|error| LoadError::System("epoll_ctl", error.into()))
+    }
+
     /// Ends the writing side, so that the broker reads everything and then closes.
     pub fn finish(&self) {
         // A broker that closed first has already done what is asked for here.

@@ -9,7 +9,7 @@
 use crate::connection::{Connection, READ_BYTES};
 use crate::error::LoadError;
 use crate::histogram::Histogram;
-use crate::packet::{Frame, PACKET_BYTES_MAXIMUM};
+use crate::packet::{Frame, Shape, PACKET_BYTES_MAXIMUM};
 use crate::publisher::Publisher;
 use crate::subscriber::{Heard, Subscriber};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -64,6 +64,8 @@ pub struct Fleet {
     pub publishers: Vec<Publisher>,
     /// All subscribers.
     pub subscribers: Vec<Subscriber>,
+    /// Connections that only stay open.
+    bystanders: Vec<Subscriber>,
     /// From sending to reading, of the messages that came since it was last cleared.
     pub latency: Histogram,
     /// How late this generator sent what a rate made due.
@@ -89,6 +91,7 @@ impl Fleet {
             pace: Pace::Idle,
             publishers: vec![],
             subscribers: vec![],
+            bystanders: vec![],
             latency: Histogram::default(),
             lateness: Histogram::default(),
             stalls: 0,
@@ -101,15 +104,10 @@ impl Fleet {
     }
 
     /// Adds a publisher; the broker's answer is still to come.
-    pub fn add_publisher(
-        &mut self,
-        topic: &str,
-        payload_bytes: usize,
-        hearers: std::ops::Range<usize>,
-    ) -> Result<(), LoadError> {
+    pub fn add_publisher(&mut self, shape: Shape<'_>, hearers: std::ops::Range<usize>) -> Result<(), LoadError> {
         let index = self.publishers.len();
         let connection = Connection::open(format!("publisher {index}"), self.port, &self.epoll, index as u64)?;
-        let frame = Frame::new(topic, self.qos, index as u32, payload_bytes);
+        let frame = Frame::new(shape, index as u32);
         let mut publisher = Publisher::new(connection, frame, self.qos, hearers);
         publisher.flush(&self.epoll)?;
         self.publishers.push(publisher);
@@ -128,9 +126,26 @@ impl Fleet {
 
     /// Has each subscriber ask for its filter.
     pub fn subscribe(&mut self, topic_filter: impl Fn(usize) -> String) -> Result<(), LoadError> {
+        self.subscribe_many(|index| vec![topic_filter(index)])
+    }
+
+    /// Has each subscriber ask for its filters, all in one packet; one without any asks for nothing.
+    pub fn subscribe_many(&mut self, topic_filters: impl Fn(usize) -> Vec<String>) -> Result<(), LoadError> {
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
-            subscriber.subscribe(&topic_filter(index), self.qos);
-            subscriber.flush(&self.epoll)?;
+            let topic_filters = topic_filters(index);
+            if !topic_filters.is_empty() {
+                subscriber.subscribe(&topic_filters, self.qos);
+                subscriber.flush(&self.epoll)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The subscribers stay connected, and nothing more is heard or expected of them.
+    pub fn set_subscribers_aside(&mut self) -> Result<(), LoadError> {
+        for mut subscriber in std::mem::take(&mut self.subscribers) {
+            subscriber.set_aside(&self.epoll)?;
+            self.bystanders.push(subscriber);
         }
         Ok(())
     }

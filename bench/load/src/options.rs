@@ -1,7 +1,7 @@
 //! The command line: a scenario and the numbers that describe it.
 
 use crate::error::LoadError;
-use crate::packet::PAYLOAD_BYTES_MAXIMUM;
+use crate::packet::{PAYLOAD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
 use std::time::Duration;
 
 /// Shown for `--help` and after a mistake.
@@ -17,6 +17,8 @@ scenarios
   latency   one pair at --rate messages a second, whatever comes back
   absent    --absent persistent sessions subscribe to everything and leave; then as pair
   backlog   --messages for a persistent subscriber that is away, then it returns and takes them
+  return    --messages for --absent persistent sessions that are away; all return and take them
+  retained  --messages retained on as many topics, then one subscriber asks for all of them
   connect   --connections are opened, 100 at a time, and held
 
 options                                         default
@@ -27,6 +29,9 @@ options                                         default
   --payload BYTES        20 to 65536                  64
   --rate N               messages a second            1000
   --absent N, --messages N, --connections N           0, 200000, 5000
+  --topics N             that each publisher takes in turn    1
+  --beside-subscriptions N   wildcard filters of others that match nothing here    0
+  --beside-connections N     connections of others that do nothing    0
   --warm-up SECONDS, --seconds SECONDS                1, 3
   --deadline SECONDS     the run fails after it       60
   --broker-process PID   also measure this process
@@ -47,6 +52,10 @@ pub enum Scenario {
     Absent,
     /// Messages for a persistent subscriber that is away, and their way out.
     Backlog,
+    /// Messages for many persistent sessions that are away and come back together.
+    Return,
+    /// Retained messages for a new subscriber.
+    Retained,
     /// Connections that do nothing.
     Connect,
 }
@@ -66,6 +75,9 @@ pub struct Options {
     pub absent: usize,
     pub messages: u64,
     pub connections: usize,
+    pub topics: u64,
+    pub beside_subscriptions: usize,
+    pub beside_connections: usize,
     pub warm_up: Duration,
     pub measured: Duration,
     pub deadline: Duration,
@@ -87,6 +99,9 @@ impl Options {
             absent: 0,
             messages: 200_000,
             connections: 5_000,
+            topics: 1,
+            beside_subscriptions: 0,
+            beside_connections: 0,
             warm_up: Duration::from_secs(1),
             measured: Duration::from_secs(3),
             deadline: Duration::from_secs(60),
@@ -105,8 +120,8 @@ impl Options {
         if options.port == 0 {
             return Err(LoadError::Options("--port is missing".into()));
         }
-        if options.scenario == Scenario::Backlog && options.qos == 0 {
-            return Err(LoadError::Options("backlog needs --qos 1 or 2: QoS 0 is not kept".into()));
+        if matches!(options.scenario, Scenario::Backlog | Scenario::Return) && options.qos == 0 {
+            return Err(LoadError::Options(format!("{scenario} needs --qos 1 or 2: QoS 0 is not kept")));
         }
         Ok(options)
     }
@@ -125,6 +140,9 @@ impl Options {
             "--absent" => self.absent = number(name, value, 0, 1_000_000)?,
             "--messages" => self.messages = number(name, value, 1, 100_000_000)?,
             "--connections" => self.connections = number(name, value, 1, 100_000)?,
+            "--topics" => self.topics = number(name, value, 1, TOPICS_MAXIMUM)?,
+            "--beside-subscriptions" => self.beside_subscriptions = number(name, value, 0, 1_000_000)?,
+            "--beside-connections" => self.beside_connections = number(name, value, 0, 100_000)?,
             "--warm-up" => self.warm_up = seconds(name, value)?,
             "--seconds" => self.measured = seconds(name, value)?,
             "--deadline" => self.deadline = seconds(name, value)?,
@@ -143,6 +161,8 @@ fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
         "latency" => Scenario::Latency,
         "absent" => Scenario::Absent,
         "backlog" => Scenario::Backlog,
+        "return" => Scenario::Return,
+        "retained" => Scenario::Retained,
         "connect" => Scenario::Connect,
         _ => return Err(LoadError::Options(format!("{name} is not a scenario"))),
     })

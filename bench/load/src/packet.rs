@@ -14,6 +14,12 @@ pub const PAYLOAD_BYTES_MAXIMUM: usize = 65_536;
 /// The largest packet that is read: anything larger was not published by this generator.
 pub const PACKET_BYTES_MAXIMUM: usize = 2 * PAYLOAD_BYTES_MAXIMUM;
 
+/// Digits of a topic's number.
+const NUMBER_DIGITS: usize = 7;
+
+/// Topics that one publisher takes in turn: their numbers have seven digits.
+pub const TOPICS_MAXIMUM: u64 = 10_000_000;
+
 /// The acknowledgement to send for one packet identifier (all four have the same shape).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -49,7 +55,7 @@ impl Reply {
 pub enum Packet<'a> {
     /// CONNACK and its return code.
     Connack(u8),
-    /// SUBACK and its only return code.
+    /// SUBACK and its first return code.
     Suback(u8),
     /// PUBLISH; the identifier is 0 at QoS 0.
     Publish { qos: u8, packet_identifier: u16, payload: &'a [u8] },
@@ -161,11 +167,13 @@ pub fn encode_connect(client_identifier: &str, clean_session: bool, outbox: &mut
     encode_frame(0x10, &body, outbox);
 }
 
-/// Appends SUBSCRIBE of one filter.
-pub fn encode_subscribe(topic_filter: &str, qos: u8, outbox: &mut Vec<u8>) {
+/// Appends SUBSCRIBE of some filters.
+pub fn encode_subscribe<Filter: AsRef<str>>(topic_filters: &[Filter], qos: u8, outbox: &mut Vec<u8>) {
     let mut body = vec![0, 1];
-    encode_string(topic_filter, &mut body);
-    body.push(qos);
+    for topic_filter in topic_filters {
+        encode_string(topic_filter.as_ref(), &mut body);
+        body.push(qos);
+    }
     encode_frame(0x82, &body, outbox);
 }
 
@@ -204,23 +212,53 @@ pub struct Frame {
     bytes: Vec<u8>,
     identifier_at: Option<usize>,
     stamp_at: usize,
+    topics: u64,
+    /// Where the topic's last level stands, the number of the topic.
+    number_at: Option<usize>,
+}
+
+/// What the messages of one publisher have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// The topic, or with more than one of them what they begin with.
+    pub topic: &'a str,
+    /// How many topics are taken in turn.
+    pub topics: u64,
+    /// 0, 1 or 2.
+    pub qos: u8,
+    /// Whether each message is to be kept as its topic's last one.
+    pub retain: bool,
+    /// At least the stamp's size.
+    pub payload_bytes: usize,
 }
 
 impl Frame {
-    /// Encodes PUBLISH to `topic` with a payload of `payload_bytes`, at least the stamp's size.
-    pub fn new(topic: &str, qos: u8, publisher: u32, payload_bytes: usize) -> Self {
+    /// Encodes PUBLISH as `shape` says, from `publisher`.
+    pub fn new(shape: Shape<'_>, publisher: u32) -> Self {
+        let Shape { topic, topics, qos, retain, payload_bytes } = shape;
         let payload_bytes = payload_bytes.max(STAMP_BYTES);
         let mut body = Vec::new();
-        encode_string(topic, &mut body);
+        if topics > 1 {
+            encode_string(&format!("{topic}/{:0NUMBER_DIGITS$}", 0), &mut body);
+        } else {
+            encode_string(topic, &mut body);
+        }
         if qos > 0 {
             body.extend_from_slice(&[0, 0]);
         }
         body.extend_from_slice(&publisher.to_le_bytes());
         body.resize(body.len() - 4 + payload_bytes, b'.');
         let mut bytes = Vec::new();
-        encode_frame(0x30 | (qos << 1), &body, &mut bytes);
+        encode_frame(0x30 | (qos << 1) | u8::from(retain), &body, &mut bytes);
         let stamp_at = bytes.len() - payload_bytes;
-        Self { bytes, identifier_at: (qos > 0).then(|| stamp_at - 2), stamp_at }
+        let topic_end = if qos > 0 { stamp_at - 2 } else { stamp_at };
+        Self {
+            bytes,
+            identifier_at: (qos > 0).then_some(topic_end),
+            stamp_at,
+            topics,
+            number_at: (topics > 1).then(|| topic_end - NUMBER_DIGITS),
+        }
     }
 
     /// The size of one message on the wire.
@@ -233,6 +271,13 @@ impl Frame {
         if let Some(at) = self.identifier_at {
             self.bytes[at..at + 2].copy_from_slice(&packet_identifier.to_be_bytes());
         }
+        if let Some(at) = self.number_at {
+            let mut rest = number % self.topics;
+            for digit in self.bytes[at..at + NUMBER_DIGITS].iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+        }
         let at = self.stamp_at + 4;
         self.bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         self.bytes[at + 8..at + 16].copy_from_slice(&sent_ns.to_le_bytes());
@@ -244,11 +289,15 @@ impl Frame {
 mod tests {
     use super::*;
 
+    fn shape(qos: u8) -> Shape<'static> {
+        Shape { topic: "bench/7", topics: 1, qos, retain: false, payload_bytes: 64 }
+    }
+
     #[test]
     fn a_message_reads_back_at_each_qos_and_size() {
         for qos in 0..3 {
             for size in [STAMP_BYTES, 64, 127, 128, 1_024, PAYLOAD_BYTES_MAXIMUM] {
-                let mut frame = Frame::new("bench/7", qos, 7, size);
+                let mut frame = Frame::new(Shape { payload_bytes: size, ..shape(qos) }, 7);
                 let mut outbox = Vec::new();
                 frame.encode(513, 1 << 40, 99, &mut outbox);
                 let (packet, used) = scan(&outbox).unwrap().unwrap();
@@ -259,6 +308,17 @@ mod tests {
                 let stamp = Stamp { publisher: 7, number: 1 << 40, sent_ns: 99 };
                 assert_eq!(Stamp::decode(payload), Some(stamp));
             }
+        }
+    }
+
+    #[test]
+    fn topics_are_taken_in_turn_and_retained_where_asked() {
+        let mut frame = Frame::new(Shape { topics: 12, retain: true, ..shape(1) }, 7);
+        for (number, topic) in [(0, "bench/7/0000000"), (11, "bench/7/0000011"), (25, "bench/7/0000001")] {
+            let mut outbox = Vec::new();
+            frame.encode(1, number, 0, &mut outbox);
+            assert_eq!((outbox[0], outbox[3]), (0x33, 15));
+            assert_eq!(&outbox[4..19], topic.as_bytes());
         }
     }
 
@@ -274,7 +334,7 @@ mod tests {
     #[test]
     fn a_packet_that_is_not_whole_is_not_yet_a_packet() {
         let mut outbox = Vec::new();
-        Frame::new("bench/0", 1, 0, 300).encode(1, 0, 0, &mut outbox);
+        Frame::new(Shape { payload_bytes: 300, ..shape(1) }, 0).encode(1, 0, 0, &mut outbox);
         for end in 0..outbox.len() {
             assert_eq!(scan(&outbox[..end]), Ok(None), "cut at {end}");
         }
@@ -300,7 +360,7 @@ mod tests {
         encode_connect("a", true, &mut outbox);
         assert_eq!(outbox, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
         outbox.clear();
-        encode_subscribe("b/#", 2, &mut outbox);
+        encode_subscribe(&["b/#"], 2, &mut outbox);
         assert_eq!(outbox, b"\x82\x08\x00\x01\x00\x03b/#\x02");
     }
 }

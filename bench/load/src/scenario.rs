@@ -3,6 +3,7 @@
 use crate::error::LoadError;
 use crate::fleet::{Fleet, Pace};
 use crate::options::{Options, Scenario};
+use crate::packet::Shape;
 use crate::report::Report;
 use crate::subscriber::Heard;
 use crate::usage::{self, Usage};
@@ -11,12 +12,16 @@ use std::ops::Range;
 /// Handshakes that wait for the broker at the same time when many sessions are made.
 const HANDSHAKES: usize = 100;
 
+/// Filters of one bystander, which it asks for in one packet.
+const FILTERS_EACH: usize = 500;
+
 /// What all topics of a run have in common.
 const EVERYTHING: &str = "bench/#";
 
 /// Plays the scenario that the options name.
 pub fn play(options: &Options) -> Result<Report, LoadError> {
     let mut fleet = Fleet::new(options.port, options.qos, options.deadline)?;
+    make_bystanders(&mut fleet, options)?;
     match options.scenario {
         Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency => flow(&mut fleet, options),
         Scenario::Absent => {
@@ -24,18 +29,21 @@ pub fn play(options: &Options) -> Result<Report, LoadError> {
             flow(&mut fleet, options)
         }
         Scenario::Backlog => backlog(&mut fleet, options),
+        Scenario::Return => all_return(&mut fleet, options),
+        Scenario::Retained => retained(&mut fleet, options),
         Scenario::Connect => connect(&mut fleet, options),
     }
 }
 
 /// Who hears whom.
-struct Shape {
+struct Cast {
     publishers: usize,
     subscribers: usize,
+    topics: u64,
     scenario: Scenario,
 }
 
-impl Shape {
+impl Cast {
     fn new(options: &Options) -> Self {
         let (publishers, subscribers) = match options.scenario {
             Scenario::FanOut => (1, options.subscribers),
@@ -43,7 +51,7 @@ impl Shape {
             Scenario::Latency => (1, 1),
             _ => (options.pairs, options.pairs),
         };
-        Self { publishers, subscribers, scenario: options.scenario }
+        Self { publishers, subscribers, topics: options.topics, scenario: options.scenario }
     }
 
     fn hearers(&self, publisher: usize) -> Range<usize> {
@@ -64,6 +72,7 @@ impl Shape {
         match self.scenario {
             Scenario::FanIn => EVERYTHING.into(),
             Scenario::FanOut => topic(0),
+            _ if self.topics > 1 => format!("{}/#", topic(subscriber)),
             _ => topic(subscriber),
         }
     }
@@ -76,6 +85,17 @@ impl Shape {
 
 fn topic(publisher: usize) -> String {
     format!("bench/{publisher}")
+}
+
+fn add_publisher(fleet: &mut Fleet, options: &Options, index: usize, hearers: Range<usize>) -> Result<(), LoadError> {
+    let shape = Shape {
+        topic: &topic(index),
+        topics: options.topics,
+        qos: options.qos,
+        retain: options.scenario == Scenario::Retained,
+        payload_bytes: options.payload_bytes,
+    };
+    fleet.add_publisher(shape, hearers)
 }
 
 /// The counters at one moment.
@@ -119,8 +139,8 @@ impl Mark {
 
 /// Joins everybody, warms up, measures, lets the last messages arrive, and counts what did not.
 fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
-    let shape = Shape::new(options);
-    join(fleet, options, &shape)?;
+    let cast = Cast::new(options);
+    join(fleet, options, &cast)?;
     let idle = Mark::take(fleet, options);
     fleet.set_pace(pace(fleet, options))?;
     fleet.drive_for("the warm-up", options.warm_up)?;
@@ -134,8 +154,8 @@ fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
         .note_until(&end, &mut report);
     note_latency(fleet, &mut report);
     fleet.drain()?;
-    note_losses(fleet, shape.copies(), &mut report);
-    report.note("connections", (shape.publishers + shape.subscribers) as f64);
+    note_losses(fleet, cast.copies(), &mut report);
+    report.note("connections", (cast.publishers + cast.subscribers) as f64);
     Ok(report)
 }
 
@@ -146,13 +166,13 @@ fn pace(fleet: &Fleet, options: &Options) -> Pace {
     }
 }
 
-fn join(fleet: &mut Fleet, options: &Options, shape: &Shape) -> Result<(), LoadError> {
+fn join(fleet: &mut Fleet, options: &Options, cast: &Cast) -> Result<(), LoadError> {
     let persistent = options.scenario == Scenario::FanIn;
-    add_subscribers(fleet, "subscriber", shape.subscribers, persistent, |index| shape.heard(index))?;
-    fleet.subscribe(|index| shape.topic_filter(index))?;
+    add_subscribers(fleet, "subscriber", cast.subscribers, persistent, |index| cast.heard(index))?;
+    fleet.subscribe(|index| cast.topic_filter(index))?;
     fleet.drive("subscribers join", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;
-    for index in 0..shape.publishers {
-        fleet.add_publisher(&topic(index), options.payload_bytes, shape.hearers(index))?;
+    for index in 0..cast.publishers {
+        add_publisher(fleet, options, index, cast.hearers(index))?;
     }
     publishers_join(fleet)
 }
@@ -186,8 +206,7 @@ fn add_subscribers(
 fn make_absent_sessions(fleet: &mut Fleet, count: usize) -> Result<(), LoadError> {
     for first in (0..count).step_by(HANDSHAKES) {
         let group = HANDSHAKES.min(count - first);
-        let name = format!("absent {first}");
-        add_subscribers(fleet, &name, group, true, |_| Heard::new(0, 0))?;
+        add_subscribers(fleet, &absent_name(first), group, true, |_| Heard::new(0, 0))?;
         fleet.subscribe(|_| EVERYTHING.into())?;
         fleet.drive("absent sessions subscribe", |fleet| {
             fleet.subscribers.iter().all(|subscriber| subscriber.subscribed)
@@ -195,6 +214,10 @@ fn make_absent_sessions(fleet: &mut Fleet, count: usize) -> Result<(), LoadError
         fleet.dismiss_subscribers()?;
     }
     Ok(())
+}
+
+fn absent_name(first: usize) -> String {
+    format!("absent {first}")
 }
 
 fn note_latency(fleet: &Fleet, report: &mut Report) {
@@ -220,14 +243,7 @@ fn backlog(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
     fleet.subscribe(|_| EVERYTHING.into())?;
     fleet.drive("the subscriber joins", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;
     fleet.dismiss_subscribers()?;
-    fleet.add_publisher(&topic(0), options.payload_bytes, 0..0)?;
-    publishers_join(fleet)?;
-    fleet.publishers[0].limit = options.messages;
-    let start = Mark::take(fleet, options);
-    fleet.set_pace(Pace::Window(options.window))?;
-    fleet.drive("the broker takes in", |fleet| fleet.acknowledged() == options.messages)?;
-    let taken_in = Mark::take(fleet, options);
-    fleet.set_pace(Pace::Idle)?;
+    let (start, taken_in) = take_in(fleet, options)?;
     add_subscribers(fleet, NAME, 1, true, |_| Heard::new(0, 1))?;
     fleet.publishers[0].hearers = 0..1;
     fleet.drain()?;
@@ -241,6 +257,81 @@ fn backlog(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
     report.note("broker_resident_kib_taken_in", taken_in.broker.resident_kib as f64);
     note_losses(fleet, 1, &mut report);
     Ok(report)
+}
+
+/// One publisher sends its messages to nobody; the counters before and after.
+fn take_in(fleet: &mut Fleet, options: &Options) -> Result<(Mark, Mark), LoadError> {
+    add_publisher(fleet, options, 0, 0..0)?;
+    publishers_join(fleet)?;
+    fleet.publishers[0].limit = options.messages;
+    let start = Mark::take(fleet, options);
+    fleet.set_pace(Pace::Window(options.window))?;
+    fleet.drive("the broker takes in", |fleet| fleet.acknowledged() == options.messages)?;
+    let taken_in = Mark::take(fleet, options);
+    fleet.set_pace(Pace::Idle)?;
+    Ok((start, taken_in))
+}
+
+/// Publishes for many persistent sessions that are away, then has all of them come back and take what is theirs.
+fn all_return(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    make_absent_sessions(fleet, options.absent)?;
+    let (start, taken_in) = take_in(fleet, options)?;
+    for first in (0..options.absent).step_by(HANDSHAKES) {
+        let group = HANDSHAKES.min(options.absent - first);
+        add_subscribers(fleet, &absent_name(first), group, true, |_| Heard::new(0, 1))?;
+    }
+    fleet.publishers[0].hearers = 0..options.absent;
+    fleet.drain()?;
+    let mut end = Mark::take(fleet, options);
+    end.at_ns = end.at_ns.min(fleet.last_event_ns());
+    let mut report = Report::default();
+    start.note_until(&end, &mut report);
+    report.note("drain_per_second", end.received as f64 / taken_in.seconds_until(&end));
+    note_losses(fleet, options.absent as u64, &mut report);
+    Ok(report)
+}
+
+/// Publishes retained messages, each to a topic of its own, and has one subscriber ask for all of them.
+fn retained(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    let options = &Options { topics: options.messages, ..options.clone() };
+    let (start, taken_in) = take_in(fleet, options)?;
+    add_subscribers(fleet, "late", 1, false, |_| Heard::new(0, 1))?;
+    fleet.publishers[0].hearers = 0..1;
+    let asked = Mark::take(fleet, options);
+    fleet.subscribe(|_| EVERYTHING.into())?;
+    fleet.drain()?;
+    let mut end = Mark::take(fleet, options);
+    end.at_ns = end.at_ns.min(fleet.last_event_ns());
+    let mut report = Report::default();
+    start.note_until(&end, &mut report);
+    report.note("take_in_per_second", options.messages as f64 / start.seconds_until(&taken_in));
+    report.note("drain_per_second", end.received as f64 / asked.seconds_until(&end));
+    note_losses(fleet, 1, &mut report);
+    Ok(report)
+}
+
+/// Joins whoever is only there: with filters that match nothing of this run, or without any.
+fn make_bystanders(fleet: &mut Fleet, options: &Options) -> Result<(), LoadError> {
+    let holders = options.beside_subscriptions.div_ceil(FILTERS_EACH);
+    add_subscribers(fleet, "bystander", holders, false, |_| Heard::new(0, 0))?;
+    fleet.subscribe_many(|holder| {
+        let first = holder * FILTERS_EACH;
+        let end = options.beside_subscriptions.min(first + FILTERS_EACH);
+        (first..end).map(filter_beside).collect()
+    })?;
+    fleet.drive("bystanders subscribe", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;
+    fleet.set_subscribers_aside()?;
+    add_subscribers(fleet, "idler", options.beside_connections, false, |_| Heard::new(0, 0))?;
+    fleet.set_subscribers_aside()
+}
+
+/// A filter that begins as the topics of this run do, or could, and matches none of them.
+fn filter_beside(number: usize) -> String {
+    match number % 3 {
+        0 => format!("+/beside-{number}"),
+        1 => format!("bench/+/beside-{number}/#"),
+        _ => format!("bench/+/+/beside-{number}"),
+    }
 }
 
 /// Opens connections and holds them: how fast, and what each costs the broker.

@@ -66,9 +66,14 @@ impl Subscriber {
         Self { connection, connected: false, subscribed: false, leaves: false, left: false, heard }
     }
 
-    /// Asks for a filter.
-    pub fn subscribe(&mut self, topic_filter: &str, qos: u8) {
-        packet::encode_subscribe(topic_filter, qos, self.connection.outbox());
+    /// Asks for filters.
+    pub fn subscribe<Filter: AsRef<str>>(&mut self, topic_filters: &[Filter], qos: u8) {
+        packet::encode_subscribe(topic_filters, qos, self.connection.outbox());
+    }
+
+    /// Takes the socket out of the epoll set: from now on it only stays open.
+    pub fn set_aside(&mut self, epoll: &OwnedFd) -> Result<(), LoadError> {
+        self.connection.set_aside(epoll)
     }
 
     /// Says DISCONNECT; the broker then closes.

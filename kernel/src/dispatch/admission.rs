@@ -3,11 +3,14 @@
 use super::cursor::Entry;
 use super::queue::Offered;
 use super::{emit, slot, Arrived, Dispatch};
-use crate::flow::state::Phase;
+use crate::flow::state::{Flight, Phase, Source};
 use crate::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, Notice, NoticeKind, Outgoing, Packet, Publish, Stored,
 };
 use crate::ids::{Connection, KeySlot, LogPosition, Offset, Timestamp};
+
+/// MQTT 5 Not authorized: what a publisher is told of a message that it may not publish.
+const NOT_AUTHORIZED: u8 = 0x87;
 
 impl Dispatch {
     /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
@@ -25,6 +28,7 @@ impl Dispatch {
                     self.refused.insert(publish.connection, reason_code);
                     self.answer(publish, LogPosition(0), reason_code);
                 }
+                (Fate::Denied, _) => self.answer(publish, LogPosition(0), NOT_AUTHORIZED),
             }
         }
     }
@@ -76,15 +80,13 @@ impl Dispatch {
 
     fn offer(&mut self, arrived: &Arrived) {
         for target in arrived.targets.iter() {
-            let own = target.except == arrived.publisher && target.except.0 != 0;
-            if own || target.terms.qos.min(arrived.found.qos) == 0 {
-                continue;
-            }
+            let terms = target.terms_for(arrived.publisher).filter(|terms| terms.qos.min(arrived.found.qos) > 0);
+            let Some(terms) = terms else { continue };
             let Some(queue) = self.queues.get_mut(slot(target.queue.0)).and_then(Option::as_mut) else { continue };
             if queue.connection != target.connection {
                 continue;
             }
-            let found = Found { terms: target.terms.clone(), ..arrived.found.clone() };
+            let found = Found { terms: terms.clone(), ..arrived.found.clone() };
             let (party, offset) = (queue.party, found.offset);
             match queue.offer(found) {
                 Offered::Skipped => {
@@ -139,7 +141,7 @@ impl Dispatch {
         };
         session.window.receive(packet_identifier);
         if flight.phase == Phase::Published {
-            self.finish_record(connection, flight.offset, flight.owed);
+            self.finish_record(connection, packet_identifier, &flight);
             self.change(connection, |changes| changes.received.push(packet_identifier));
         }
         self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0);
@@ -149,26 +151,35 @@ impl Dispatch {
     fn complete(&mut self, connection: Connection, packet_identifier: u16, reason_code: u8) {
         let Some(session) = self.session_mut(connection) else { return };
         let Some(flight) = session.window.complete(packet_identifier) else { return };
-        let (queue, party) = (session.queue, session.party);
+        let (queue, mut party) = (session.queue, session.party);
+        if let Source::Group(group) = flight.source {
+            party = group;
+            self.free_part(connection, group);
+        }
         self.counters.completed = self.counters.completed.wrapping_add(1);
         if flight.qos == 2 {
             self.change(connection, |changes| changes.completed.push(packet_identifier));
         }
         if flight.phase == Phase::Published {
-            self.finish_record(connection, flight.offset, flight.owed);
+            self.finish_record(connection, packet_identifier, &flight);
         }
         if reason_code >= 0x80 {
             let end = Offset(flight.offset.0.saturating_add(1));
             self.notices.add(Notice { party, kind: NoticeKind::Refused, first: flight.offset, end, count: 1 });
         }
         self.make_ready(queue);
+        self.make_groups_ready(connection);
     }
 
     /// The message need not be sent again.
-    fn finish_record(&mut self, connection: Connection, offset: Offset, is_owed: bool) {
+    fn finish_record(&mut self, connection: Connection, packet_identifier: u16, flight: &Flight) {
+        if let Source::Group(party) = flight.source {
+            return self.finish_shared(connection, packet_identifier, flight, party);
+        }
+        let offset = flight.offset;
         let Some(handle) = self.session(connection).map(|session| session.queue) else { return };
         let Ok(queue) = self.queue_mut(handle) else { return };
-        if is_owed {
+        if flight.source == Source::Retained {
             queue.resumed_owed.remove(&offset);
             self.change(connection, |changes| changes.owed_done.push(offset));
             return;
@@ -189,9 +200,12 @@ impl Dispatch {
         let Some(session) = self.session_mut(connection) else { return };
         let party = session.party;
         if let Some(flight) = session.window.complete(packet_identifier) {
+            if let Source::Group(group) = flight.source {
+                self.free_part(connection, group);
+            }
             self.change(connection, |changes| {
                 changes.completed.push(packet_identifier);
-                if flight.owed {
+                if flight.source == Source::Retained {
                     changes.owed_done.push(offset);
                 }
             });

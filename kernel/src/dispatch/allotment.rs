@@ -3,14 +3,14 @@
 use super::cursor::Holder;
 use super::queue::{entry_of, Queue};
 use super::{emit, slot, Dispatch, Session};
-use crate::flow::state::{Flight, Owed, Phase};
+use crate::flow::state::{Flight, Owed, Phase, Source};
 use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet};
 use crate::ids::{self, Offset, Timestamp};
 use crate::limits;
 
 /// What became of a queue's turn.
 #[derive(PartialEq, Eq)]
-enum Turn {
+pub(super) enum Turn {
     /// It has nothing more, or its window is full: an acknowledgement or a new message makes it ready again.
     Rests,
     /// It has more than one turn may send.
@@ -30,10 +30,14 @@ impl Dispatch {
     pub fn allot(&mut self, outgoing: &mut Outgoing, now: Timestamp) {
         for _ in 0..self.ready.len() {
             let Some(handle) = self.ready.pop_front() else { break };
-            let turn = self.allot_queue(handle, outgoing, now);
+            let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
+            let turn = if queue.is_some_and(|queue| queue.group.is_some()) {
+                self.allot_group(handle, outgoing, now)
+            } else {
+                self.allot_queue(handle, outgoing, now)
+            };
             let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) else { continue };
-            let reads_on = queue.is_behind() || !queue.owed.is_empty();
-            if turn == Turn::GoesOn || reads_on {
+            if turn == Turn::GoesOn || queue.reads_on() {
                 self.ready.push_back(handle);
             } else {
                 queue.is_ready = false;
@@ -76,7 +80,8 @@ impl Dispatch {
             self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(delivery.dup));
             if delivery.qos == 2 && !delivery.dup && session.party.is_durable() {
                 // The packet identifier has to be durable before PUBLISH leaves (docs/adr/0002-one-log.md).
-                session.changes.sent.push((delivery.packet_identifier, found.offset, is_owed));
+                let source = if is_owed { Source::Retained } else { Source::Queue };
+                session.changes.sent.push((delivery.packet_identifier, found.offset, source));
                 changed = true;
                 self.unpositioned.push((session.serial, Packet::Publish(delivery)));
             } else {
@@ -91,8 +96,16 @@ impl Dispatch {
     }
 }
 
-/// Takes the next entry of a queue that may be sent: retained messages first, then in offset order.
+/// Takes the next entry of a queue that may be sent: what groups handed over and retained messages first, then in
+/// offset order.
 fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Found, Allotted)> {
+    if let Some((found, packet_identifier)) = queue.handed_entries.pop_front() {
+        let allotted = allot_handed(&found, packet_identifier, queue, session);
+        if matches!(allotted, Allotted::NoRoom) {
+            queue.handed_entries.push_front((found.clone(), packet_identifier));
+        }
+        return Some((found, allotted));
+    }
     if let Some((found, owed)) = queue.owed_entries.front() {
         let allotted = allot_owed(found, owed, queue, session, now);
         if matches!(allotted, Allotted::NoRoom) {
@@ -110,13 +123,32 @@ fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Fou
     Some((found, allotted))
 }
 
+fn allot_handed(found: &Found, packet_identifier: u16, queue: &Queue, session: &mut Session) -> Allotted {
+    if !session.window.has_room() {
+        return Allotted::NoRoom;
+    }
+    session.window.send_again(packet_identifier);
+    let source = session.window.flight(packet_identifier).map(|flight| flight.source);
+    let membership = session.memberships.iter().find(|known| source == Some(Source::Group(known.party)));
+    let terms = membership.map(|membership| membership.terms.clone()).unwrap_or_default();
+    Allotted::Sent(Delivery {
+        connection: queue.connection,
+        packet_identifier,
+        qos: 2,
+        dup: true,
+        retain: found.retain && terms.retain_as_published,
+        identifiers: terms.identifiers,
+        location: found.location,
+    })
+}
+
 fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, now: Timestamp) -> Allotted {
     let again = queue.resumed_owed.get(&owed.offset).copied();
     if again.is_none() && has_expired(found, now) {
         return Allotted::Expired;
     }
     let qos = found.qos.min(owed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, owed: true };
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Retained };
     let Some(packet_identifier) = identifier(session, again, flight) else { return Allotted::NoRoom };
     Allotted::Sent(Delivery {
         connection: queue.connection,
@@ -137,7 +169,7 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         return Allotted::Expired;
     }
     let qos = again.map_or(found.qos.min(found.terms.qos), |resumed| resumed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, owed: false };
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Queue };
     let Some(packet_identifier) = identifier(session, again.map(|resumed| resumed.packet_identifier), flight) else {
         return Allotted::NoRoom;
     };
@@ -169,6 +201,6 @@ fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Opti
     session.window.send(flight)
 }
 
-fn has_expired(found: &Found, now: Timestamp) -> bool {
+pub(super) fn has_expired(found: &Found, now: Timestamp) -> bool {
     found.expires_at.is_some_and(|at| at <= now)
 }

@@ -344,6 +344,11 @@ impl Cursor {
         self.future.first().map(|(time, _)| Timestamp(*time))
     }
 
+    /// What waits and is due, in position order.
+    pub fn redeliveries(&self) -> impl Iterator<Item = Offset> + '_ {
+        self.ready.iter().copied().map(Offset)
+    }
+
     /// What is outstanding at this offset, held or waiting.
     pub fn delivery(&self, offset: Offset) -> Option<&Delivery> {
         self.find(offset.0).and_then(|index| self.slots.get(index)).map(|slot| &slot.delivery)

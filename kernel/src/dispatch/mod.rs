@@ -15,15 +15,18 @@
 mod admission;
 mod allotment;
 pub mod cursor;
+pub mod group;
 mod notices;
 pub mod queue;
 pub mod selection;
 pub mod window;
 
 use crate::error::{Error, Result};
-use crate::flow::state::{Changes, Flight, Owed, Phase, State};
+use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
+use crate::topic::table::Tables;
+use group::Membership;
 use notices::Notices;
 use queue::Queue;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +38,7 @@ use window::Window;
 pub struct Dispatch {
     sessions: Vec<Option<Session>>,
     queues: Vec<Option<Queue>>,
+    groups: BTreeMap<Party, ids::Queue>,
     freed: VecDeque<(ids::Queue, u64)>,
     arrived: VecDeque<Arrived>,
     arrived_total: u64,
@@ -42,10 +46,12 @@ pub struct Dispatch {
     awaiting: VecDeque<Awaiting>,
     unpositioned: Vec<(u32, Packet)>,
     changed: Vec<Connection>,
+    changed_groups: Vec<ids::Queue>,
     ready: VecDeque<ids::Queue>,
     answered: BTreeMap<Connection, u32>,
     refused: BTreeMap<Connection, u8>,
     notices: Notices,
+    tables: Tables,
     durable: Offset,
     serial: u32,
     counters: Counters,
@@ -75,6 +81,11 @@ struct Session {
     allotted_bytes: usize,
     changes: Changes,
     is_changed: bool,
+    memberships: Vec<Membership>,
+    /// The session has subscriptions of its own.
+    has_own: bool,
+    /// How much of the window one group may take.
+    part: usize,
 }
 
 /// A stored message on its way to queues; it waits until it is durable.
@@ -120,7 +131,7 @@ impl Dispatch {
             return Err(Error::Invalid(format!("connection {} has a session already", connection.0)));
         }
         let Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum } = attachment;
-        let handle = self.take_handle();
+        let (handle, has_own) = (self.take_handle(), !subscriptions.is_empty());
         let queue = Queue::resume(party, connection, &state, subscriptions, end, entries_maximum);
         let flights = state.flights.iter().map(|(identifier, flight)| (*identifier, *flight));
         let window = Window::resume(receive_maximum, state.last_packet_identifier, flights);
@@ -140,6 +151,9 @@ impl Dispatch {
             allotted_bytes: 0,
             changes: Changes::default(),
             is_changed: false,
+            memberships: Vec::new(),
+            has_own,
+            part: 0,
         };
         put(&mut self.sessions, index, session);
         self.make_ready(handle);
@@ -157,6 +171,7 @@ impl Dispatch {
         self.ready.retain(|handle| *handle != session.queue);
         self.answered.remove(&connection);
         self.refused.remove(&connection);
+        self.give_all_back(connection, &session);
         queue.catch_up_mark(self.durable);
         Ok(state_of(&session, &queue, received))
     }
@@ -173,7 +188,22 @@ impl Dispatch {
 
     /// Replaces the subscriptions by which the queue reads the log.
     pub fn set_subscriptions(&mut self, handle: ids::Queue, subscriptions: Arc<[Subscription]>) -> Result<()> {
-        self.queue_mut(handle)?.set_subscriptions(subscriptions);
+        let has_own = !subscriptions.is_empty();
+        let queue = self.queue_mut(handle)?;
+        queue.set_subscriptions(subscriptions);
+        let connection = queue.connection;
+        if let Some(session) = self.session_mut(connection) {
+            session.has_own = has_own;
+            session.divide();
+        }
+        Ok(())
+    }
+
+    /// Replaces what the queue may get (topic filter, allowed, in order); `None` for everything.
+    pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
+        let receive = receive.map(|rules| self.tables.table(rules)).transpose()?;
+        self.queue_mut(handle)?.grant(receive);
+        self.make_ready(handle);
         Ok(())
     }
 
@@ -197,6 +227,7 @@ impl Dispatch {
         let queue = session.queue;
         if is_writable {
             self.make_ready(queue);
+            self.make_groups_ready(connection);
         }
     }
 
@@ -213,7 +244,7 @@ impl Dispatch {
         let mut scans = Vec::new();
         for handle in handles {
             let Some(queue) = self.queues.get(slot(handle.0)).and_then(Option::as_ref) else { continue };
-            if queue.needs_log(self.durable) && self.session(queue.connection).is_some_and(Session::has_room) {
+            if queue.needs_log(self.durable) && self.can_send(handle, queue) {
                 scans.push(queue.scan(handle, self.durable));
             }
         }
@@ -223,15 +254,17 @@ impl Dispatch {
     /// Gives queues what the log found for them.
     pub fn feed(&mut self, scans: &mut Vec<Scan>) {
         for mut scan in scans.drain(..) {
+            self.feed_returned(&mut scan);
             let Ok(queue) = self.queue_mut(scan.queue) else { continue };
             let (party, connection) = (queue.party, queue.connection);
             let gone = queue.feed(&mut scan);
+            let because = queue.gone_because();
             if let Some((first, end)) = scan.missing {
                 let count = end.0.saturating_sub(first.0);
                 self.notices.add(Notice { party, kind: crate::flow::NoticeKind::Retention, first, end, count });
             }
             for (identifier, offset) in gone {
-                self.give_up(connection, identifier, offset, crate::flow::NoticeKind::Retention);
+                self.give_up(connection, identifier, offset, because);
             }
             self.make_ready(scan.queue);
         }
@@ -242,9 +275,7 @@ impl Dispatch {
         self.ready.iter().any(|handle| {
             let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
             queue.is_some_and(|queue| {
-                let has_room = self.session(queue.connection).is_some_and(Session::has_room);
-                let has_entries = !queue.entries.is_empty() || !queue.owed_entries.is_empty();
-                has_room && (has_entries || queue.needs_log(self.durable))
+                self.can_send(*handle, queue) && (queue.has_entries() || queue.needs_log(self.durable))
             })
         })
     }
@@ -293,6 +324,8 @@ impl Dispatch {
                 progress.push((session.party, value));
             }
         }
+        // After those of members: what a group has handed over is in the member's record first.
+        self.take_group_progress(&mut progress);
         progress
     }
 
@@ -316,13 +349,17 @@ impl Dispatch {
         Ok(queue.cursor.mark())
     }
 
-    /// Messages in flight to the queue's session.
+    /// Messages in flight to the queue's session, or from a group at QoS 1 to its members.
     pub fn in_flight(&mut self, handle: ids::Queue) -> Result<usize> {
-        let connection = self.queue_mut(handle)?.connection;
+        let queue = self.queue_mut(handle)?;
+        if queue.group.is_some() {
+            return Ok(queue.cursor.in_flight_count());
+        }
+        let connection = queue.connection;
         Ok(self.session(connection).map_or(0, |session| session.window.len()))
     }
 
-    /// Every attached queue: party, queue, connection.
+    /// Every session's queue: party, queue, connection.
     pub fn queues(&self) -> Vec<(Party, ids::Queue, Connection)> {
         let attached = self.sessions.iter().zip(0_u32..);
         attached
@@ -333,6 +370,14 @@ impl Dispatch {
     /// Totals since the start.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// True if somebody has room for what the queue has.
+    fn can_send(&self, handle: ids::Queue, queue: &Queue) -> bool {
+        match &queue.group {
+            None => self.session(queue.connection).is_some_and(Session::has_room),
+            Some(group) => self.has_taker(handle, group),
+        }
     }
 
     fn take_handle(&mut self) -> ids::Queue {
@@ -409,9 +454,13 @@ impl Session {
 }
 
 fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
-    let flights: BTreeMap<u16, Flight> = session.window.flights().collect();
+    // What a group has in flight at QoS 1 is the group's.
+    let keeps = |flight: &Flight| flight.qos == 2 || !matches!(flight.source, Source::Group(_));
+    let flights: BTreeMap<u16, Flight> = session.window.flights().filter(|(_, flight)| keeps(flight)).collect();
     let mut owed: Vec<Owed> = Vec::new();
-    for flight in flights.values().filter(|flight| flight.owed && flight.phase == Phase::Published) {
+    for flight in
+        flights.values().filter(|flight| flight.source == Source::Retained && flight.phase == Phase::Published)
+    {
         owed.push(Owed { offset: flight.offset, qos: flight.qos, identifier: None });
     }
     owed.extend(queue.owed_entries.iter().map(|(_, owed)| owed.clone()).filter(|owed| owed.qos > 0));

@@ -7,10 +7,12 @@
 //! entries are full it falls behind again: the log keeps what memory does not.
 
 use super::cursor::{Cursor, Entry};
-use crate::flow::state::{Owed, Phase, State};
-use crate::flow::{Found, Scan, Subscription};
+use super::group::Group;
+use crate::flow::state::{Owed, Phase, Source, State};
+use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
+use crate::topic::table::Table;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -44,9 +46,16 @@ pub struct Queue {
     pub resumed: BTreeMap<Offset, Resumed>,
     /// The same for retained messages.
     pub resumed_owed: BTreeMap<Offset, u16>,
+    /// What a group has handed to this session on an earlier connection, to be looked up: packet identifier, offset.
+    pub handed: VecDeque<(u16, Offset)>,
+    /// The same at hand.
+    pub handed_entries: VecDeque<(Found, u16)>,
+    /// What it has beside this if several sessions take from it.
+    pub group: Option<Group>,
     /// True while the dispatcher has it on its list.
     pub is_ready: bool,
     subscriptions: Arc<[Subscription]>,
+    receive: Option<Table>,
     listed: Offset,
     behind_until: Offset,
     entries_maximum: usize,
@@ -84,17 +93,24 @@ impl Queue {
             owed: state.owed.iter().cloned().collect(),
             owed_entries: VecDeque::new(),
             resumed: published()
-                .filter(|(_, flight)| !flight.owed)
+                .filter(|(_, flight)| flight.source == Source::Queue)
                 .map(|(identifier, flight)| {
                     (flight.offset, Resumed { packet_identifier: *identifier, qos: flight.qos, is_found: false })
                 })
                 .collect(),
             resumed_owed: published()
-                .filter(|(_, flight)| flight.owed)
+                .filter(|(_, flight)| flight.source == Source::Retained)
                 .map(|(identifier, flight)| (flight.offset, *identifier))
                 .collect(),
+            handed: published()
+                .filter(|(_, flight)| matches!(flight.source, Source::Group(_)) && flight.qos == 2)
+                .map(|(identifier, flight)| (*identifier, flight.offset))
+                .collect(),
+            handed_entries: VecDeque::new(),
+            group: None,
             is_ready: false,
             subscriptions,
+            receive: None,
             listed: state.mark,
             behind_until: end.max(state.mark),
             entries_maximum: if entries_maximum == 0 { limits::QUEUE_ENTRIES_MAXIMUM } else { entries_maximum },
@@ -105,6 +121,29 @@ impl Queue {
     /// Replaces the subscriptions that reading the log goes by.
     pub fn set_subscriptions(&mut self, subscriptions: Arc<[Subscription]>) {
         self.subscriptions = subscriptions;
+    }
+
+    /// Replaces what the queue may get; what is at hand and not sent is read again by that.
+    pub fn grant(&mut self, receive: Option<Table>) {
+        self.receive = receive;
+        if let Some(first) = self.entries.front().map(|found| found.offset) {
+            self.behind_until = self.behind_until.max(self.listed);
+            self.listed = first;
+            self.entries.clear();
+            self.resumed.values_mut().for_each(|resumed| resumed.is_found = false);
+        }
+        for (_, owed) in self.owed_entries.drain(..).rev() {
+            self.owed.push_front(owed);
+        }
+    }
+
+    /// Why a message that was in flight is not in the log: its table tells, where there is one.
+    pub fn gone_because(&self) -> NoticeKind {
+        if self.receive.is_some() {
+            NoticeKind::Denied
+        } else {
+            NoticeKind::Retention
+        }
     }
 
     /// A record that has become durable and that a subscription wants.
@@ -140,14 +179,13 @@ impl Queue {
     pub fn scan(&self, handle: ids::Queue, durable: Offset) -> Scan {
         let reads = self.reads(durable);
         let room = self.entries_maximum.saturating_sub(self.entries.len());
-        let page = if self.looks_up(durable) { limits::OWED_PAGE_MAXIMUM } else { 0 };
-        let owed = self.owed.iter().map(|owed| owed.offset).take_while(|offset| *offset < durable);
         Scan {
             queue: handle,
             owner: self.party,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
+            receive: self.receive.clone(),
             from: self.listed,
-            owed: owed.take(page).collect(),
+            owed: self.singles(durable),
             records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },
             bytes_maximum: limits::SCAN_BYTES_MAXIMUM,
             found: Vec::new(),
@@ -162,12 +200,45 @@ impl Queue {
     }
 
     fn looks_up(&self, durable: Offset) -> bool {
-        self.owed_entries.is_empty() && !self.owed.is_empty() && !self.owes_beyond(durable)
+        let returned = self.group.as_ref().is_some_and(|group| group.returned.is_empty());
+        self.looks_up_handed()
+            || self.owed_entries.is_empty() && !self.owed.is_empty() && !self.owes_beyond(durable)
+            || returned && self.cursor.redelivery_count() > 0
+    }
+
+    fn looks_up_handed(&self) -> bool {
+        self.handed_entries.is_empty() && !self.handed.is_empty()
     }
 
     /// True if the next retained message is not durable yet: the log does not give it before.
     pub fn owes_beyond(&self, durable: Offset) -> bool {
         self.owed.front().is_some_and(|owed| owed.offset >= durable)
+    }
+
+    /// Single records to look up next, of one kind.
+    fn singles(&self, durable: Offset) -> Vec<Offset> {
+        if !self.looks_up(durable) {
+            Vec::new()
+        } else if self.looks_up_handed() {
+            self.handed.iter().map(|(_, offset)| *offset).take(limits::OWED_PAGE_MAXIMUM).collect()
+        } else if self.group.is_some() {
+            self.cursor.redeliveries().take(limits::OWED_PAGE_MAXIMUM).collect()
+        } else {
+            let owed = self.owed.iter().map(|owed| owed.offset);
+            owed.take_while(|offset| *offset < durable).take(limits::OWED_PAGE_MAXIMUM).collect()
+        }
+    }
+
+    /// True if a record is at hand.
+    pub fn has_entries(&self) -> bool {
+        let returned = self.group.as_ref().is_some_and(|group| !group.returned.is_empty());
+        !self.entries.is_empty() || !self.owed_entries.is_empty() || !self.handed_entries.is_empty() || returned
+    }
+
+    /// True if the log has, or may have, more for it.
+    pub fn reads_on(&self) -> bool {
+        let given_back = self.group.is_some() && self.cursor.redelivery_count() > 0;
+        self.is_behind() || !self.owed.is_empty() || !self.handed.is_empty() || given_back
     }
 
     /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with
@@ -192,6 +263,15 @@ impl Queue {
         }
         for (_, offset) in &gone {
             self.resumed.remove(offset);
+        }
+        if self.looks_up_handed() {
+            for found in scan.found_owed.drain(..) {
+                let Some((identifier, offset)) = self.handed.pop_front() else { break };
+                match found {
+                    Some(found) => self.handed_entries.push_back((found, identifier)),
+                    None => gone.push((identifier, offset)),
+                }
+            }
         }
         for found in scan.found_owed.drain(..) {
             let Some(owed) = self.owed.pop_front() else { break };

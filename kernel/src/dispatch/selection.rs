@@ -95,6 +95,11 @@ impl Round {
         }
     }
 
+    /// Everybody in the round, in its order.
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+
     /// The next holder in turn that has room; `None` if none has.
     pub fn next(&mut self, mut has_room: impl FnMut(Holder) -> bool) -> Option<Holder> {
         let (before, from_turn) = self.holders.split_at_checked(self.turn).unwrap_or((&self.holders, &[]));

@@ -34,6 +34,11 @@ impl Window {
         Window { receive_maximum: usize::from(receive_maximum.max(1)), last, outstanding: 0, flights }
     }
 
+    /// What the receiver allowed.
+    pub fn receive_maximum(&self) -> usize {
+        self.receive_maximum
+    }
+
     /// True if another message may be sent.
     pub fn has_room(&self) -> bool {
         self.outstanding < self.receive_maximum && self.flights.len() < usize::from(u16::MAX)

@@ -6,7 +6,7 @@
 //! to the one before, [`REMOVED`] nothing: the party is gone. `docs/formats/log.md` draws the bytes.
 
 use crate::error::{Error, Result};
-use crate::ids::Offset;
+use crate::ids::{Offset, Party};
 use crate::ranges::RangeSet;
 use crate::varint::{put, Reader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +36,20 @@ pub struct Flight {
     pub qos: u8,
     /// How far it is.
     pub phase: Phase,
-    /// It was sent as a retained message, beside the queue's order.
-    pub owed: bool,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// Where a message in flight came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The party's own queue.
+    Queue,
+    /// It is a retained message, beside the queue's order.
+    Retained,
+    /// The queue of a group, by its party. At QoS 1 the message is still the group's, which gives it to another
+    /// member if this one leaves; at QoS 2 sending has made it this party's alone (docs/adr/0009-groups.md).
+    Group(Party),
 }
 
 /// A retained message that the party still has to get.
@@ -75,8 +87,8 @@ pub struct Changes {
     pub mark: Option<Offset>,
     /// Ranges of offsets above the mark that are acknowledged: first and end.
     pub acknowledged: Vec<(Offset, Offset)>,
-    /// QoS 2 messages that were given a packet identifier: identifier, offset, owed.
-    pub sent: Vec<(u16, Offset, bool)>,
+    /// QoS 2 messages that were given a packet identifier: identifier, offset, where from.
+    pub sent: Vec<(u16, Offset, Source)>,
     /// Packet identifiers for which PUBREC came.
     pub received: Vec<u16>,
     /// Packet identifiers of QoS 2 that are free again.
@@ -97,6 +109,7 @@ const TAG_RELEASED: u64 = 5;
 const TAG_OWED_DONE: u64 = 6;
 const TAG_OWED: u64 = 7;
 const TAG_MARK: u64 = 8;
+const TAG_SENT_BY_GROUP: u64 = 9;
 
 impl Changes {
     /// True if there is nothing to remember.
@@ -123,11 +136,15 @@ impl Changes {
             put(out, first.0);
             put(out, end.0.saturating_sub(first.0));
         }
-        for (packet_identifier, offset, owed) in &self.sent {
-            put(out, TAG_SENT);
-            put(out, u64::from(*packet_identifier));
-            put(out, offset.0);
-            put(out, u64::from(*owed));
+        for (packet_identifier, offset, source) in &self.sent {
+            let (tag, number) = match source {
+                Source::Queue => (TAG_SENT, 0),
+                Source::Retained => (TAG_SENT, 1),
+                Source::Group(party) => (TAG_SENT_BY_GROUP, u64::from(party.0)),
+            };
+            for value in [tag, u64::from(*packet_identifier), offset.0, number] {
+                put(out, value);
+            }
         }
         for (tag, identifiers) in
             [(TAG_RECEIVED, &self.received), (TAG_COMPLETED, &self.completed), (TAG_RELEASED, &self.released)]
@@ -175,7 +192,12 @@ impl State {
             let bits = reader.next()?;
             let phase = if bits & 4 == 0 { Phase::Published } else { Phase::Received };
             let qos = if bits & 3 == 2 { 2 } else { 1 };
-            state.flights.insert(packet_identifier, Flight { offset, qos, phase, owed: bits & 8 != 0 });
+            let source = match bits & 24 {
+                0 => Source::Queue,
+                8 => Source::Retained,
+                _ => Source::Group(read_party(&mut reader)?),
+            };
+            state.flights.insert(packet_identifier, Flight { offset, qos, phase, source });
         }
         for _ in 0..reader.count()? {
             state.owed.push(read_owed(&mut reader)?);
@@ -203,7 +225,14 @@ impl State {
             put(out, u64::from(*packet_identifier));
             put(out, flight.offset.0);
             let phase = if flight.phase == Phase::Received { 4 } else { 0 };
-            put(out, u64::from(flight.qos) | phase | if flight.owed { 8 } else { 0 });
+            match flight.source {
+                Source::Queue => put(out, u64::from(flight.qos) | phase),
+                Source::Retained => put(out, u64::from(flight.qos) | phase | 8),
+                Source::Group(party) => {
+                    put(out, u64::from(flight.qos) | phase | 16);
+                    put(out, u64::from(party.0));
+                }
+            }
         }
         put_length(out, self.owed.len());
         for owed in &self.owed {
@@ -236,7 +265,7 @@ impl State {
     /// QoS 1 in that range is in flight no longer.
     pub fn acknowledge(&mut self, first: Offset, end: Offset) {
         let is_done = |flight: &Flight| first <= flight.offset && flight.offset < end;
-        self.flights.retain(|_, flight| flight.qos == 2 || flight.owed || !is_done(flight));
+        self.flights.retain(|_, flight| flight.qos == 2 || flight.source != Source::Queue || !is_done(flight));
         if first <= self.mark {
             self.mark = self.mark.max(end);
         } else {
@@ -249,6 +278,11 @@ impl State {
             self.mark = self.mark.max(Offset(end));
             self.acknowledged.remove_below(self.mark.0);
         }
+    }
+
+    fn note_sent(&mut self, packet_identifier: u16, offset: Offset, source: Source) {
+        self.last_packet_identifier = packet_identifier;
+        self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, source });
     }
 
     fn apply_delta(&mut self, bytes: &[u8]) -> Result<()> {
@@ -265,10 +299,14 @@ impl State {
                     self.acknowledge(Offset(first), Offset(end));
                 }
                 TAG_SENT => {
-                    let packet_identifier = reader.small()?;
-                    let (offset, owed) = (Offset(reader.next()?), reader.next()? != 0);
-                    self.last_packet_identifier = packet_identifier;
-                    self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, owed });
+                    let (packet_identifier, offset) = (reader.small()?, Offset(reader.next()?));
+                    let source = if reader.next()? == 0 { Source::Queue } else { Source::Retained };
+                    self.note_sent(packet_identifier, offset, source);
+                }
+                TAG_SENT_BY_GROUP => {
+                    let (packet_identifier, offset) = (reader.small()?, Offset(reader.next()?));
+                    let source = Source::Group(read_party(&mut reader)?);
+                    self.note_sent(packet_identifier, offset, source);
                 }
                 TAG_RECEIVED => {
                     if let Some(flight) = self.flights.get_mut(&reader.small()?) {
@@ -284,7 +322,9 @@ impl State {
                 TAG_OWED_DONE => {
                     let offset = Offset(reader.next()?);
                     self.owed.retain(|owed| owed.offset != offset);
-                    self.flights.retain(|_, flight| flight.qos == 2 || !flight.owed || flight.offset != offset);
+                    self.flights.retain(|_, flight| {
+                        flight.qos == 2 || flight.source != Source::Retained || flight.offset != offset
+                    });
                 }
                 TAG_OWED => self.owed.push(read_owed(&mut reader)?),
                 tag => return Err(Error::Invalid(format!("a delivery state has no change of kind {tag}"))),
@@ -292,6 +332,10 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn read_party(reader: &mut Reader<'_>) -> Result<Party> {
+    u32::try_from(reader.next()?).map(Party).map_err(|_| out_of_range())
 }
 
 fn put_owed(out: &mut Vec<u8>, owed: &Owed) {

@@ -10,6 +10,7 @@
 //!
 //! Flow: sockets -> inbox -> route. The first stage of a turn.
 
+use super::rate::{Allowance, Rate};
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
 use crate::flow::{AcknowledgementKind, Arrivals, Fate};
@@ -34,6 +35,10 @@ pub struct Inbox {
     pieces: Vec<Piece>,
     /// Connections whose backlog the next decode looks at.
     queue: Vec<Connection>,
+    /// How fast all connections together are read.
+    rate: Option<Rate>,
+    /// Nothing is left of that: what waits in `queue` waits for the time.
+    throttled: bool,
 }
 
 impl Inbox {
@@ -90,12 +95,12 @@ impl Inbox {
         }
         let slot = self.receptions.get_mut(index(connection)).and_then(Option::as_mut);
         let reception = slot.ok_or_else(|| unknown(connection))?;
-        reception.heard(now);
+        let breach = reception.heard(count, now).err();
         if reception.is_ended() || count == 0 {
             return Ok(reception.waiting_bytes());
         }
-        if reception.would_overfill(count) {
-            reception.overfill();
+        if let Some(breach) = breach {
+            reception.end(breach);
             enqueue(&mut self.queue, reception, connection);
         } else if reception.held || reception.queued {
             fill(reception.backlog());
@@ -116,32 +121,81 @@ impl Inbox {
     }
 
     /// Decodes what has come into `arrivals`; returns control packets and faults, whose connections are held.
-    pub fn decode(&mut self, arrivals: &mut Arrivals) -> Vec<(Connection, Event)> {
+    pub fn decode(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event)> {
         arrivals.clear();
+        if let Some(rate) = &mut self.rate {
+            rate.advance(now);
+        }
         mem::swap(&mut arrivals.bytes, &mut self.incoming);
         let mut events = Vec::new();
         let mut pieces = mem::take(&mut self.pieces);
         let mut queue = mem::take(&mut self.queue);
-        // Before the pieces: what is queued then is the next turn's.
+        // Before the pieces: what is queued then is the next turn's. Who was served goes to the back, so that the limit
+        // of all is shared by turns.
+        let mut served = Vec::new();
         for connection in queue.drain(..) {
-            if let Ok(reception) = self.reception(connection) {
-                reception.decode_backlog(arrivals, &mut events);
-                if reception.queued {
-                    self.queue.push(connection);
-                }
+            let took = self.within_limits(connection, arrivals, |reception, allowance, arrivals| {
+                reception.decode_backlog(allowance, arrivals, &mut events);
+            });
+            match took {
+                Some((taken, true)) if taken > 0 => served.push(connection),
+                Some((_, true)) => self.queue.push(connection),
+                _ => {}
             }
         }
+        self.queue.append(&mut served);
         for piece in pieces.drain(..) {
-            if let Ok(reception) = self.reception(piece.connection) {
-                let was_queued = reception.queued;
-                reception.decode_piece(piece.start..piece.end, arrivals, &mut events);
-                if reception.queued && !was_queued {
-                    self.queue.push(piece.connection);
-                }
+            let mut was_queued = false;
+            let took = self.within_limits(piece.connection, arrivals, |reception, allowance, arrivals| {
+                was_queued = reception.queued;
+                reception.decode_piece(piece.start..piece.end, allowance, arrivals, &mut events);
+            });
+            if took.is_some_and(|(_, queued)| queued) && !was_queued {
+                self.queue.push(piece.connection);
             }
         }
         self.pieces = pieces;
+        self.throttled = self.rate.as_ref().is_some_and(Rate::is_spent);
         events
+    }
+
+    /// Lets a connection decode as much as the limit of all allows; returns the bytes that it took, and whether it is
+    /// queued for more. `None` if it is closed.
+    fn within_limits(
+        &mut self,
+        connection: Connection,
+        arrivals: &mut Arrivals,
+        decode: impl FnOnce(&mut Reception, Allowance, &mut Arrivals),
+    ) -> Option<(usize, bool)> {
+        let reception = self.receptions.get_mut(index(connection)).and_then(Option::as_deref_mut)?;
+        let mut rate = self.rate.as_mut().filter(|_| connection != Connection::LOOPBACK);
+        let publishes = arrivals.publishes.len();
+        let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(publishes));
+        let waiting = reception.waiting_bytes();
+        decode(reception, allowance, arrivals);
+        let taken = waiting.saturating_sub(reception.waiting_bytes());
+        if let Some(rate) = &mut rate {
+            rate.take(arrivals.publishes.len() - publishes, taken);
+        }
+        Some((taken, reception.queued))
+    }
+
+    /// How fast one connection may send from now on; sending faster is a fault.
+    pub fn limit(&mut self, connection: Connection, rate: Option<Rate>) -> Result<()> {
+        self.reception(connection)?.rate = rate.map(Box::new);
+        Ok(())
+    }
+
+    /// How fast all connections together are read from now on; what comes faster waits.
+    pub fn limit_all(&mut self, rate: Option<Rate>) {
+        self.rate = rate;
+        self.throttled = false;
+    }
+
+    /// When a decode has something to do although nothing more comes, if waiting for the limit of all is what keeps it.
+    pub fn next_at(&self) -> Option<Timestamp> {
+        let rate = self.rate.as_ref().filter(|_| self.throttled && !self.queue.is_empty());
+        rate.map(Rate::next_at)
     }
 
     /// What was held is decoded by the next [`Inbox::decode`].
@@ -158,15 +212,14 @@ impl Inbox {
         Ok(self.reception(connection)?.receiver.received().collect())
     }
 
-    /// True if bytes wait on a connection that is not held.
+    /// True if bytes wait on a connection that is not held, and need not wait for the limit of all.
     pub fn ready(&self) -> bool {
-        !self.pieces.is_empty() || !self.queue.is_empty()
+        !self.pieces.is_empty() || !self.queue.is_empty() && !self.throttled
     }
 
     /// Forgets the packet identifiers of refused messages and of PUBRELs.
     pub fn settle(&mut self, arrivals: &Arrivals) {
-        let refused =
-            arrivals.publishes.iter().filter(|publish| publish.qos == 2 && matches!(publish.fate, Fate::Refused(_)));
+        let refused = arrivals.publishes.iter().filter(|publish| publish.qos == 2 && is_refused(publish.fate));
         let released = arrivals.acknowledgements.iter().filter(|packet| packet.kind == AcknowledgementKind::Pubrel);
         let refused = refused.map(|publish| (publish.connection, publish.packet_identifier));
         for (connection, packet_identifier) in
@@ -212,6 +265,10 @@ impl Inbox {
         self.pieces.retain(|piece| piece.connection != connection);
         enqueue(&mut self.queue, reception, connection);
     }
+}
+
+fn is_refused(fate: Fate) -> bool {
+    matches!(fate, Fate::Refused(_) | Fate::Denied)
 }
 
 fn enqueue(queue: &mut Vec<Connection>, reception: &mut Reception, connection: Connection) {

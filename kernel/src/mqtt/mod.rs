@@ -20,10 +20,12 @@ pub mod outbox;
 pub mod packet;
 pub mod property;
 pub mod publish;
+pub mod rate;
 pub mod reader;
 pub mod reason_code;
 pub mod receiver;
 pub mod reception;
+pub mod sharing;
 
 /// A version of the protocol, as CONNECT carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

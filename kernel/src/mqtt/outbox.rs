@@ -12,13 +12,15 @@
 
 use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
+use super::reason_code::NOT_AUTHORIZED;
+use super::sharing::{Member, Sharing};
 use super::Version;
 use crate::error::{Error, Result};
 use crate::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, Notice, NoticeKind, Outgoing,
     Packet, Publish, Target,
 };
-use crate::ids::{Connection, Offset, Party, Timestamp};
+use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
 use std::collections::BTreeMap;
 use std::mem;
@@ -63,6 +65,7 @@ pub struct Outboxes {
     /// The encodings of the message that is being passed through.
     scratch: Vec<u8>,
     refused: Vec<(Connection, u16)>,
+    sharing: Sharing,
     dropped: BTreeMap<(Party, NoticeKind), u64>,
     counters: Counters,
 }
@@ -123,6 +126,11 @@ impl Outboxes {
         self.outboxes.get(index(connection)).and_then(Option::as_ref).map_or(0, |outbox| outbox.bytes.len())
     }
 
+    /// Messages of QoS 0 for this queue, a group's, go to these members in turn.
+    pub fn share(&mut self, queue: Queue, party: Party, members: Vec<Member>) {
+        self.sharing.set(queue, party, members);
+    }
+
     /// Encodes the messages of this turn for targets that get them at QoS 0, and answers PINGREQ.
     pub fn pass_through(&mut self, arrivals: &Arrivals) {
         for publish in &arrivals.publishes {
@@ -138,18 +146,26 @@ impl Outboxes {
 
     /// One message to many targets: each of the few ways to write it is written once and then copied.
     fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target]) {
-        let Outboxes { outboxes, listed, spare, spare_bytes, scratch, dropped, counters, .. } = self;
+        let Outboxes { outboxes, listed, spare, spare_bytes, scratch, dropped, counters, sharing, .. } = self;
         let source = Source::new(arrivals, publish);
         let mut variants = Variants::default();
         scratch.clear();
         for target in targets {
-            let own = target.except == publish.publisher && target.except != Party(0);
-            if own || target.terms.qos.min(publish.qos) != 0 {
-                continue;
+            let terms = target.terms_for(publish.publisher).filter(|terms| terms.qos.min(publish.qos) == 0);
+            let Some(mut terms) = terms else { continue };
+            let mut connection = target.connection;
+            if connection == Connection::GROUP {
+                let Some(member) = sharing.next(target.queue, |member| has_room(outboxes, member)) else {
+                    if let Some(party) = sharing.party(target.queue) {
+                        drop_message(dropped, counters, party, NoticeKind::SlowReader);
+                    }
+                    continue;
+                };
+                (connection, terms) = (member.connection, &member.terms);
             }
-            let Some(outbox) = outboxes.get_mut(index(target.connection)).and_then(Option::as_mut) else { continue };
-            let retain = publish.retain && target.terms.retain_as_published;
-            let identifiers = target.terms.identifiers.as_deref().unwrap_or_default();
+            let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+            let retain = publish.retain && terms.retain_as_published;
+            let identifiers = terms.identifiers.as_deref().unwrap_or_default();
             let encoded = variants.encoded(scratch, &source.writing(outbox.version, retain, identifiers));
             let refusal = if encoded.is_empty() || encoded.len() > outbox.maximum_packet_size_bytes {
                 Some(NoticeKind::TooLarge)
@@ -162,7 +178,7 @@ impl Outboxes {
                 drop_message(dropped, counters, outbox.party, kind);
                 continue;
             }
-            outbox.prepare(target.connection, listed, spare, spare_bytes);
+            outbox.prepare(connection, listed, spare, spare_bytes);
             outbox.bytes.extend_from_slice(encoded);
             counters.publishes_sent += 1;
             counters.bytes_encoded += count(encoded.len());
@@ -388,11 +404,12 @@ impl Variants {
     }
 }
 
-/// True for what would read as "taken" without its reason code: older versions cannot be told that a message was
-/// refused. PUBCOMP ends its exchange whatever its reason code.
+/// True for what would read as "taken" without its reason code: older versions cannot be told that the log has no
+/// room, and may send again to one that has. What they may not publish is acknowledged all the same ([MQTT-3.3.5-2] of
+/// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
 fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
     let answers_publish = matches!(acknowledgement.kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubrec);
-    answers_publish && acknowledgement.reason_code >= 0x80
+    answers_publish && acknowledgement.reason_code >= 0x80 && acknowledgement.reason_code != NOT_AUTHORIZED
 }
 
 fn drop_message(
@@ -408,6 +425,12 @@ fn drop_message(
         NoticeKind::SlowReader => counters.dropped_slow_reader += 1,
         _ => counters.dropped_retention += 1,
     }
+}
+
+/// True if a member of a group may be chosen: it keeps up.
+fn has_room(outboxes: &[Option<Outbox>], connection: Connection) -> bool {
+    let outbox = outboxes.get(index(connection)).and_then(Option::as_ref);
+    outbox.is_some_and(|outbox| outbox.writable && outbox.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2)
 }
 
 fn count(size: usize) -> u64 {

@@ -28,6 +28,7 @@ mod codes {
     pub const RECEIVE_MAXIMUM_EXCEEDED: u8 = 0x93;
     pub const TOPIC_ALIAS_INVALID: u8 = 0x94;
     pub const PACKET_TOO_LARGE: u8 = 0x95;
+    pub const MESSAGE_RATE_TOO_HIGH: u8 = 0x96;
     pub const QUOTA_EXCEEDED: u8 = 0x97;
     pub const PAYLOAD_FORMAT_INVALID: u8 = 0x99;
 }

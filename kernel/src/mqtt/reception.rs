@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::frame::Frame;
 use super::packet::{Kind, Packet};
 use super::publish::{gathered, Layout};
+use super::rate::{Allowance, Rate};
 use super::reader::NOT_MINIMAL;
 use super::receiver::Receiver;
 use super::{reason_code, Role, Version};
@@ -71,7 +72,10 @@ pub struct Reception {
     pub held: bool,
     /// The backlog may hold whole packets, which the next decode takes.
     pub queued: bool,
-    overfull: bool,
+    /// It sent more than may wait, or faster than it may: the next decode reports it.
+    breach: Option<Fault>,
+    /// How fast it may send.
+    pub rate: Option<Box<Rate>>,
     /// Messages and aliases.
     pub receiver: Receiver,
 }
@@ -92,7 +96,8 @@ impl Reception {
             fed_bytes: 0,
             held: false,
             queued: false,
-            overfull: false,
+            breach: None,
+            rate: None,
             receiver: Receiver::default(),
         }
     }
@@ -109,9 +114,18 @@ impl Reception {
         self.receiver = acceptance.receiver;
     }
 
-    /// Something came at `now`.
-    pub fn heard(&mut self, now: Timestamp) {
+    /// `count` bytes came at `now`. A fault if they are more than may wait, or came faster than they may.
+    pub fn heard(&mut self, count: usize, now: Timestamp) -> Result<(), Fault> {
         self.heard_at = now;
+        if let Some(rate) = &mut self.rate {
+            rate.advance(now);
+            rate.spend(0, count)?;
+        }
+        let maximum = self.packet_bytes_maximum.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
+        if self.waiting_bytes().saturating_add(count) > maximum {
+            return Err(Fault::new(reason_code::QUOTA_EXCEEDED, "more bytes than may wait undecoded"));
+        }
+        Ok(())
     }
 
     /// True if nothing came for one and a half times Keep Alive [MQTT-3.1.2-22].
@@ -129,15 +143,9 @@ impl Reception {
         self.backlog.len() - self.consumed + self.fed_bytes
     }
 
-    /// True if `count` bytes more pass what a connection may leave undecoded.
-    pub fn would_overfill(&self, count: usize) -> bool {
-        let maximum = self.packet_bytes_maximum.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
-        self.waiting_bytes().saturating_add(count) > maximum
-    }
-
-    /// The peer sent more than may wait: the next decode reports it.
-    pub fn overfill(&mut self) {
-        self.overfull = true;
+    /// The next decode reports this fault.
+    pub fn end(&mut self, breach: Fault) {
+        self.breach = Some(breach);
         self.backlog = Vec::new();
         self.consumed = 0;
     }
@@ -151,12 +159,14 @@ impl Reception {
     pub fn decode_piece(
         &mut self,
         piece: Range<usize>,
+        allowance: Allowance,
         arrivals: &mut Arrivals,
         events: &mut Vec<(Connection, Event)>,
     ) {
         self.fed_bytes = self.fed_bytes.saturating_sub(piece.len());
         let mut at = piece.start;
-        if !self.backlog.is_empty() && !self.held && !self.queued {
+        let mut spent = allowance.is_spent(arrivals.publishes.len(), 0);
+        if !self.backlog.is_empty() && !self.held && !self.queued && !spent {
             at = match self.complete(piece.clone(), arrivals) {
                 Ok((at, event)) => {
                     self.report(event.map(Ok), events);
@@ -165,8 +175,12 @@ impl Reception {
                 Err(fault) => return self.report(Some(Err(fault)), events),
             };
         }
-        let limit = at.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
-        while !self.held && !self.queued && self.stage != Stage::Ended && at < limit {
+        let start = at;
+        while !self.held && !self.queued && self.stage != Stage::Ended {
+            spent = allowance.is_spent(arrivals.publishes.len(), at - start);
+            if spent {
+                break;
+            }
             match self.step(at, piece.end, arrivals) {
                 Ok(None) => break,
                 Ok(Some((size, event))) => {
@@ -179,20 +193,25 @@ impl Reception {
         if self.stage != Stage::Ended {
             let rest = arrivals.bytes.get(at..piece.end).unwrap_or_default();
             self.backlog.extend_from_slice(rest);
-            self.queued |= at >= limit && !rest.is_empty() && !self.held;
+            self.queued |= spent && !rest.is_empty() && !self.held;
         }
     }
 
     /// Decodes what waits in the backlog, as far as one turn goes.
-    pub fn decode_backlog(&mut self, arrivals: &mut Arrivals, events: &mut Vec<(Connection, Event)>) {
+    pub fn decode_backlog(
+        &mut self,
+        allowance: Allowance,
+        arrivals: &mut Arrivals,
+        events: &mut Vec<(Connection, Event)>,
+    ) {
         self.queued = false;
-        if self.overfull {
-            let fault = Fault::new(reason_code::QUOTA_EXCEEDED, "more bytes than may wait undecoded");
+        if let Some(fault) = self.breach.take() {
             return self.report(Some(Err(fault)), events);
         }
         let before = self.consumed;
         while !self.held && self.stage != Stage::Ended {
-            if self.consumed - before >= TURN_CONNECTION_BYTES_MAXIMUM || arrivals.bytes.len() >= TURN_BYTES_MAXIMUM {
+            let spent = allowance.is_spent(arrivals.publishes.len(), self.consumed - before);
+            if spent || arrivals.bytes.len() >= TURN_BYTES_MAXIMUM {
                 self.queued = true;
                 break;
             }
@@ -347,6 +366,9 @@ impl Reception {
     fn publish(&mut self, frame: &Frame, body: Range<usize>, arrivals: &mut Arrivals) -> Result<(), Fault> {
         if !frame.minimal && self.version == Version::V5 {
             return Err(NOT_MINIMAL);
+        }
+        if let Some(rate) = &mut self.rate {
+            rate.spend(1, 0)?;
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
         let layout = Layout::read(frame.flags(), bytes, self.version, Role::Server)?;

@@ -6,7 +6,9 @@
 //! Invariants:
 //! 1. A queue has at most one subscription per filter, and at most one target per message.
 //! 2. Removing a queue costs its own subscriptions, whatever else there is.
+//! 3. All subscriptions of a queue are on one connection at a time.
 
+use super::grants::{Grants, Rules};
 use super::memory::{Memory, Targets};
 use super::trie::{Place, Trie, Walk};
 use crate::error::{Error, Result};
@@ -14,7 +16,8 @@ use crate::flow::{Arrivals, Fate, Publish, Target, Terms};
 use crate::ids::{Connection, Party, Queue};
 use crate::{limits, topic};
 use ahash::RandomState;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// A subscription of an attached queue, without its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,10 @@ pub struct Routes {
     positions: HashMap<(Queue, Place), usize, RandomState>,
     /// The places of each queue, in no particular order.
     queues: HashMap<Queue, Vec<Place>, RandomState>,
+    /// Which queues a connection holds, to find what a changed table concerns.
+    holders: BTreeSet<(Connection, Queue)>,
+    /// Who may publish and be sent what.
+    pub grants: Grants,
     memory: Memory,
     walk: Walk,
     matching: Vec<Subscriber>,
@@ -67,6 +74,8 @@ impl Routes {
             subscribers: Vec::new(),
             positions: HashMap::with_hasher(hashing.clone()),
             queues: HashMap::with_hasher(hashing.clone()),
+            holders: BTreeSet::new(),
+            grants: Grants::new(hashing.clone()),
             memory: Memory::new(hashing),
             walk: Walk::default(),
             matching: Vec::new(),
@@ -85,6 +94,7 @@ impl Routes {
         let Some(subscribers) = self.subscribers.get_mut(place.index()) else { return Ok(()) };
         let position = self.positions.get(&(queue, place));
         if let Some(subscriber) = position.and_then(|position| subscribers.get_mut(*position)) {
+            self.holders.remove(&(subscriber.subscription.connection, queue));
             subscriber.subscription = subscription;
         } else {
             // Most filters have one subscriber, and a vector that grows by itself starts with room for four.
@@ -96,7 +106,25 @@ impl Routes {
             self.queues.entry(queue).or_default().push(place);
             self.subscriptions_ever += 1;
         }
+        self.holders.insert((subscription.connection, queue));
         self.memory.change(filter);
+        Ok(())
+    }
+
+    /// Replaces what a connection may publish and be sent. Topics that its subscriptions match are looked up again
+    /// only if it may be sent something else than before.
+    pub fn grant<Filter: AsRef<[u8]>>(
+        &mut self,
+        connection: Connection,
+        publish: Rules<'_, Filter>,
+        receive: Rules<'_, Filter>,
+    ) -> Result<()> {
+        if self.grants.grant(connection, publish, receive)? {
+            let held = self.holders.range((connection, Queue(0))..=(connection, Queue(u32::MAX)));
+            for place in held.filter_map(|(_, queue)| self.queues.get(queue)).flatten() {
+                self.memory.change(&self.trie.filter(*place));
+            }
+        }
         Ok(())
     }
 
@@ -132,8 +160,9 @@ impl Routes {
         self.positions.is_empty()
     }
 
-    /// Gives each accepted PUBLISH its targets.
+    /// Denies what may not be published, and gives each accepted PUBLISH its targets.
     pub fn route(&mut self, arrivals: &mut Arrivals) {
+        self.grants.refuse(arrivals);
         let mut publishes = std::mem::take(&mut arrivals.publishes);
         // A publisher often sends to the same topic again: the second time is not even hashed.
         let mut last: Option<&Publish> = None;
@@ -164,7 +193,8 @@ impl Routes {
             return None;
         }
         let same_queue = |one: &Subscriber, other: &Subscriber| one.subscription.queue == other.subscription.queue;
-        let targets: Targets = Some(self.matching.chunk_by(same_queue).filter_map(merge).collect());
+        let merged = self.matching.chunk_by(same_queue).filter_map(merge);
+        let targets: Targets = Some(merged.filter(|target| self.grants.receives(target.connection, name)).collect());
         self.memory.remember(name, targets.clone());
         targets
     }
@@ -176,7 +206,10 @@ impl Routes {
         let Some(position) = self.positions.remove(&(queue, place)).filter(|at| *at < subscribers.len()) else {
             return;
         };
-        subscribers.swap_remove(position);
+        let removed = subscribers.swap_remove(position).subscription;
+        if self.queues.get(&queue).is_none_or(|places| places.len() <= 1) {
+            self.holders.remove(&(removed.connection, queue));
+        }
         if let Some(moved) = subscribers.get(position) {
             self.positions.insert((moved.subscription.queue, place), position);
         }
@@ -200,21 +233,28 @@ fn check(filter: &[u8], subscription: &Subscription) -> Result<()> {
     }
 }
 
-/// The one target of a queue's matching subscriptions: highest QoS, all identifiers in the order of subscribing; the
-/// owner's own messages are left out only if every one of them has No Local.
+/// The one target of a queue's matching subscriptions. The owner's own messages go by those without No Local.
 fn merge(subscribers: &[Subscriber]) -> Option<Target> {
     let newest = subscribers.last()?.subscription;
     let subscriptions = || subscribers.iter().map(|subscriber| &subscriber.subscription);
-    let identified = subscriptions().any(|subscription| subscription.identifier.is_some());
+    let has_no_local = newest.owner != Party(0) && subscriptions().any(|subscription| subscription.no_local);
+    let own = || (newest.owner, best(subscriptions().filter(|subscription| !subscription.no_local)));
     Some(Target {
         queue: newest.queue,
         connection: newest.connection,
-        terms: Terms {
-            qos: subscriptions().map(|subscription| subscription.qos).max().unwrap_or_default(),
-            retain_as_published: subscriptions().any(|subscription| subscription.retain_as_published),
-            identifiers: identified
-                .then(|| subscriptions().filter_map(|subscription| subscription.identifier).collect()),
-        },
-        except: if subscriptions().all(|subscription| subscription.no_local) { newest.owner } else { Party::default() },
+        terms: best(subscriptions())?,
+        own: has_no_local.then(|| Arc::new(own())),
+    })
+}
+
+/// The terms that several subscriptions come to: highest QoS, all identifiers in the order of subscribing.
+fn best<'a>(subscriptions: impl Iterator<Item = &'a Subscription> + Clone) -> Option<Terms> {
+    let identified = subscriptions.clone().any(|subscription| subscription.identifier.is_some());
+    let retain_as_published = subscriptions.clone().any(|subscription| subscription.retain_as_published);
+    let identifiers = subscriptions.clone().filter_map(|subscription| subscription.identifier);
+    Some(Terms {
+        qos: subscriptions.map(|subscription| subscription.qos).max()?,
+        retain_as_published,
+        identifiers: identified.then(|| identifiers.collect()),
     })
 }

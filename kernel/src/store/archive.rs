@@ -244,6 +244,12 @@ impl Archive {
 
     /// Where in a segment the first message with `offset` or a later one starts; the end if there is none.
     pub fn position_of(&mut self, place: usize, offset: Offset) -> Result<u32> {
+        let start = self.mark_before(place, offset)?;
+        self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+    }
+
+    /// The last position known to the index from which reading on comes to a message with this offset.
+    fn mark_before(&mut self, place: usize, offset: Offset) -> Result<u32> {
         let Some(segment) = self.segments.get(place) else { return Ok(0) };
         if offset <= segment.base_offset() {
             return Ok(SEGMENT_HEADER_BYTES);
@@ -252,14 +258,17 @@ impl Archive {
             return Ok(segment.end);
         }
         let marks = self.marks(place)?;
-        let start = mark_before(&marks, offset).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
-        self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+        Ok(mark_before(&marks, offset).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position))
     }
 
-    /// Where the message with exactly this offset is; `None` if it is gone or damaged.
-    pub fn find_message(&mut self, offset: Offset) -> Result<Option<Location>> {
+    /// Where the message with exactly this offset is; `None` if it is gone or damaged. `last` is the location of one
+    /// with a smaller offset, where the caller knows one: from there to a message close behind it is a short walk.
+    pub fn find_message(&mut self, offset: Offset, last: Option<Location>) -> Result<Option<Location>> {
         let place = self.first_from(offset);
-        let start = self.position_of(place, offset)?;
+        let mut start = self.mark_before(place, offset)?;
+        if let Some(last) = last.filter(|last| self.find(last.segment) == Some(place)) {
+            start = start.max(last.position);
+        }
         let position = self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)?;
         let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
         let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);

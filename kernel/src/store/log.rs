@@ -227,7 +227,7 @@ impl Log {
         if offset >= self.durable_offset() {
             return Ok(None);
         }
-        self.archive.find_message(offset)
+        self.archive.find_message(offset, None)
     }
 
     /// Named numbers for people.

@@ -5,8 +5,8 @@
 
 use super::record::Record;
 use crate::error::Result;
-use crate::flow::state::{State, FULL, REMOVED};
-use crate::ids::Party;
+use crate::flow::state::{Phase, Source, State, FULL, REMOVED};
+use crate::ids::{Offset, Party};
 use ahash::RandomState;
 use std::collections::HashMap;
 
@@ -59,6 +59,27 @@ impl Parties {
         if let Some(packet_identifier) = record.packet_identifier {
             self.states.entry(record.publisher.0).or_default().state.note_received(packet_identifier);
         }
+    }
+
+    /// A group's message that was handed to a member is the member's alone. The two records that say so were written
+    /// together, the member's first; a crash may have left that one only.
+    pub fn reconcile(&mut self) {
+        for (offset, party) in self.handed_over() {
+            if let Some(group) = self.states.get_mut(&party.0) {
+                group.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
+            }
+        }
+    }
+
+    /// The messages that groups have handed to members and that have to be there until these have them.
+    pub fn handed_over(&self) -> Vec<(Offset, Party)> {
+        let flights = self.states.values().flat_map(|known| known.state.flights.values());
+        let open = flights.filter(|flight| flight.phase == Phase::Published);
+        open.filter_map(|flight| match flight.source {
+            Source::Group(party) => Some((flight.offset, party)),
+            _ => None,
+        })
+        .collect()
     }
 
     /// Sets a state, as a checkpoint has it.

@@ -95,6 +95,7 @@ impl Log {
         let checkpoint = log.load_checkpoint(&names, |position| first.is_some_and(|first| first <= position))?;
         recovery.from_checkpoint = checkpoint.is_some();
         log.replay(checkpoint, &mut recovery)?;
+        log.parties.reconcile();
         log.make_durable(checkpoint.unwrap_or_default())?;
         log.ready(now)?;
         Ok((log, recovery))
@@ -502,10 +503,13 @@ impl Log {
     /// Retained messages may have been copied to a carry segment after the checkpoint was written.
     fn relocate_retained(&mut self) -> Result<()> {
         let archive = &self.archive;
-        let lost: Vec<Retained> =
+        let mut lost: Vec<Retained> =
             self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
+        lost.sort_unstable_by_key(|retained| retained.offset);
+        let mut last = None;
         for retained in lost {
-            if let Some(location) = self.archive.find_message(retained.offset)? {
+            if let Some(location) = self.archive.find_message(retained.offset, last)? {
+                last = Some(location);
                 let name = self.dictionary.name(retained.topic).to_vec();
                 self.retained.relocate(&name, retained.offset, location);
             }

@@ -198,6 +198,8 @@ impl Log {
         let inside = |offset: Offset| range.base.base_offset <= offset && offset < range.end_offset;
         let mut needed: BTreeSet<Offset> =
             self.retained.iter().map(|kept| kept.offset).filter(|offset| inside(*offset)).collect();
+        needed
+            .extend(self.parties.handed_over().into_iter().map(|(offset, _)| offset).filter(|offset| inside(*offset)));
         for cursor in cursors.iter().filter(|cursor| cursor.mark < range.end_offset) {
             let newest =
                 self.offset_of_newest(&cursor.subscriptions, cursor.party, cursor.mark, cursor.messages_maximum)?;
@@ -263,9 +265,11 @@ impl Log {
         let mut written = 0_u64;
         let mut end = SEGMENT_HEADER_BYTES;
         let mut index = SegmentIndex::new(header.base_offset, range.end_control, self.options.seed);
+        let mut last = None;
         for offset in needed.iter().copied() {
             let salt = self.archive.salt;
-            let Some(old) = self.archive.find_message(offset)? else { continue };
+            let Some(old) = self.archive.find_message(offset, last)? else { continue };
+            last = Some(old);
             let Some(record) = self.archive.record_at(old)?.filter(|record| record.kind == Kind::Message) else {
                 continue;
             };

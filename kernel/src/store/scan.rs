@@ -18,6 +18,7 @@ use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue, TopicId};
 use crate::limits::{SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM};
 use crate::topic;
+use crate::topic::table::Table;
 use ahash::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(super) struct ScanMemory {
 /// What one queue's subscriptions come to.
 struct QueueMemory {
     subscriptions: Arc<[Subscription]>,
+    receive: Option<Table>,
     /// The dictionary's topics up to here have been looked at.
     topics_seen: usize,
     topics: HashMap<u32, TopicTerms, RandomState>,
@@ -83,10 +85,18 @@ impl Log {
     /// Single records that a queue is owed, retained messages, wherever they are by now.
     fn look_up_owed(&mut self, scan: &mut Scan) -> Result<()> {
         scan.found_owed.clear();
+        let durable = self.durable_offset();
+        let mut last: Option<(Offset, Location)> = None;
         for offset in scan.owed.iter().copied() {
-            let found = match self.locate(offset)? {
+            let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
+            let location = if offset < durable { self.archive.find_message(offset, near)? } else { None };
+            let found = match location {
                 Some(location) => {
+                    last = Some((offset, location));
                     let record = self.archive.record_at(location)?;
+                    let may =
+                        |topic| scan.receive.as_ref().is_none_or(|table| table.allows(self.dictionary.name(topic)));
+                    let record = record.filter(|record| may(record.topic));
                     record.map(|record| found(&record, location, Terms::default()))
                 }
                 None => None,
@@ -101,12 +111,14 @@ impl ScanMemory {
     fn take(&mut self, scan: &Scan) -> QueueMemory {
         if let Some(memory) = self.queues.remove(&scan.queue) {
             self.entries = self.entries.saturating_sub(memory.entries());
-            if Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions) || memory.subscriptions == scan.subscriptions {
+            let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
+            if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
                 return memory;
             }
         }
         QueueMemory {
             subscriptions: Arc::clone(&scan.subscriptions),
+            receive: scan.receive.clone(),
             topics_seen: 0,
             topics: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
             resume: None,
@@ -158,6 +170,9 @@ impl QueueMemory {
     }
 
     fn note(&mut self, id: TopicId, name: &[u8]) {
+        if self.receive.as_ref().is_some_and(|table| !table.allows(name)) {
+            return;
+        }
         let matching = self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name));
         let constant =
             matching.clone().all(|subscription| !subscription.no_local && subscription.until == Offset(u64::MAX));

@@ -71,21 +71,27 @@ pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
     }
 }
 
-/// Everything a queue with one subscription finds, in several scans.
-pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
-    let mut scan = Scan {
+/// A request for everything that one subscription matches.
+pub fn scan_of(filter: &str, from: u64) -> Scan {
+    Scan {
         queue: Queue(3),
         owner: Party(3),
         subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
+        receive: None,
         from: Offset(from),
         owed: Vec::new(),
-        records_maximum: page,
-        bytes_maximum: 5_000,
+        records_maximum: 1_000,
+        bytes_maximum: 1 << 20,
         found: Vec::new(),
         found_owed: Vec::new(),
         reached: Offset(0),
         missing: None,
-    };
+    }
+}
+
+/// Everything a queue with one subscription finds, in several scans.
+pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, Stored)> {
+    let mut scan = Scan { records_maximum: page, bytes_maximum: 5_000, ..scan_of(filter, from) };
     let mut all = Vec::new();
     loop {
         log.scan(std::slice::from_mut(&mut scan)).unwrap();

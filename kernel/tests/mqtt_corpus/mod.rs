@@ -231,7 +231,7 @@ impl Recorder {
 
     /// One turn: decodes, writes down, settles, and releases what was held.
     pub fn turn(&mut self) {
-        let events = self.inbox.decode(&mut self.arrivals);
+        let events = self.inbox.decode(&mut self.arrivals, Timestamp(1));
         for publish in &self.arrivals.publishes {
             let text = format!(
                 "publish {} {} {} {:?} {:?} {:?} {:?} {:?}",

@@ -6,18 +6,21 @@ The parts are built from the kernel's stages outward, so that each is handed wha
 
 import asyncio
 import logging
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Timer
 
 from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
-from holdfast.broker import log_lines
+from holdfast.broker import log_lines, open_files, signals
 from holdfast.broker.admin import http
+from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.data_directory import held
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
@@ -25,21 +28,21 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.listener import refused
+from holdfast.broker.reload import Reload
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.view import View
+from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
 from holdfast.core.config import Config
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
 from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
-from holdfast.protocols.mqtt.handshake import Offer
-from holdfast.protocols.mqtt.session import SessionPolicy
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,10 @@ DURABILITY_WARNINGS = {
 }
 
 
+EXIT_UNFINISHED = 3
+"""The process ended before its stop was complete; the next start recovers."""
+
+
 def assemble(config: Config, world: World) -> Server:
     """Opens the log in `world` and builds the broker on it; nothing listens yet.
 
@@ -56,18 +63,19 @@ def assemble(config: Config, world: World) -> Server:
     """
     schedule = Schedule(asyncio.get_running_loop())
     counts: Counter[str] = Counter()
-    offer = _offer(config)
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
 
     losses = Losses(records)
     wills = Wills(kernel, counts)
-    sessions = Sessions(config, kernel, records, losses, wills)
+    parties = Parties(records)
+    groups = Groups(config, kernel, records, losses, parties)
+    sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
-    admission = Admission(offer, world, kernel, connections, closing, sessions, counts)
+    admission = Admission(config, world, kernel, connections, closing, sessions, counts)
     control_packets = ControlPackets(
-        offer, kernel, connections, admission, closing, sessions, counts
+        config, kernel, connections, admission, closing, sessions, groups, counts
     )
     stages = Stages(
         kernel=kernel,
@@ -76,48 +84,72 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
+        groups=groups,
         wills=wills,
         losses=losses,
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())
+    groups.recover(world.now_us())
     if orphaned:
         log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
     return Server(config, world, stages, records, schedule, counts)
 
 
-def run(config: Config) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code. Raises `OperatingError`, and what the
-    log raises, if it cannot start or cannot go on."""
+def run(config: Config, read: Callable[[], Config]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code. `read` finds the settings again for a
+    reload. Raises `OperatingError`, and what the log raises, if it cannot start or cannot go on."""
     log_lines.begin(config.log_level)
+    signals.ignore_hangup()
     system.raise_open_files_limit()
     with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, read))
     return 0
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, read: Callable[[], Config]) -> None:
+    supervisor = Supervisor(system.environment(), system.process_id())
     server = assemble(config, RealWorld())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.request_stop)
+    reload = Reload(config, read, server.reconfigure, system.open_files_limit())
+
+    def on_hangup() -> None:
+        supervisor.reloading(int(system.monotonic_s() * 1_000_000))
+        reload.on_signal()
+        supervisor.ready()
+
+    signals.listen(stop=server.request_stop, reload=on_hangup)
     web = None
+    control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        if config.http_port is not None:
-            web = await _serve_http(config, config.http_port, server)
-        _announce(config, server, [] if web is None else web.addresses)
+        web = await _serve_http(config, server)
+        await control_socket.listen(web)
+        _announce(config, server, web.addresses)
+        supervisor.ready()
         await server.wait_ended()
+        supervisor.stopping()
+        deadline = _end_within(reload.config.stop_timeout_s)
     except BaseException:
         server.abandon()
         raise
     finally:
+        supervisor.close()
+        control_socket.close()
         if web is not None:
             await web.cleanup()
     await server.stop()
+    deadline.cancel()
 
 
-async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
+def _end_within(seconds: int) -> Timer:
+    words = (
+        f"holdfast: not stopped within {seconds} s (stop_timeout_s), ended as it is; nothing"
+        " acknowledged is lost, and the next start recovers"
+    )
+    return system.end_process_within(seconds, EXIT_UNFINISHED, words)
+
+
+async def _serve_http(config: Config, server: Server) -> AppRunner:
     app = http.application(
         data_dir=str(config.data_dir / LOG_DIRECTORY),
         durable_offset=server.durable_offset,
@@ -125,10 +157,14 @@ async def _serve_http(config: Config, port: int, server: Server) -> AppRunner:
         statistics=server.statistics,
         retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
-    try:
-        return await http.start(app, config.host, port)
-    except OSError as error:
-        raise refused(config.host, port, error) from error
+    runner = await http.start(app)
+    if config.http_port is not None:
+        try:
+            await http.listen(runner, config.host, config.http_port)
+        except OSError as error:
+            await runner.cleanup()
+            raise refused(config.host, config.http_port, error) from error
+    return runner
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
@@ -150,20 +186,6 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
     return stages, records
 
 
-def _offer(config: Config) -> Offer:
-    return Offer(
-        receive_maximum=config.receive_maximum,
-        maximum_packet_size_bytes=config.maximum_packet_size_bytes,
-        topic_alias_maximum=config.topic_alias_maximum,
-        keep_alive_maximum_s=config.keep_alive_maximum_s,
-        sessions=SessionPolicy(
-            expiry_maximum_s=config.session_expiry_maximum_s,
-            ttl_s=config.session_ttl_s,
-            strict_expiry=config.strict_session_expiry,
-        ),
-    )
-
-
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
@@ -183,6 +205,10 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     if config.durability in DURABILITY_WARNINGS:
         lines.append(DURABILITY_WARNINGS[config.durability])
         log.warning(DURABILITY_WARNINGS[config.durability])
+    too_few_files = open_files.warning(config, system.open_files_limit())
+    if too_few_files is not None:
+        lines.append(too_few_files)
+        log.warning(too_few_files)
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     fields = {

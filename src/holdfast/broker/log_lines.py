@@ -31,6 +31,11 @@ def begin(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
 
 
+def set_level(level: str) -> None:
+    """Logs what is at least this severe from here on."""
+    logging.getLogger().setLevel(level.upper())
+
+
 def _quoted(value: object) -> str:
     text = str(value)
     return text if text and not set(text) & set(' "=\n\t') else json.dumps(text)

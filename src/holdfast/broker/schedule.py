@@ -17,6 +17,7 @@ class Schedule:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._asked = False
+        self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = loop.create_future()
         self.commit_ended = False
         """A commit has ended since the last turn."""
@@ -27,6 +28,11 @@ class Schedule:
         if not self._asked:
             self._asked = True
             self._loop.call_soon(self._run)
+
+    def later(self, seconds: float) -> None:
+        """There will be something to do. One timer is enough: the turn it brings asks again."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._ring)
 
     def committed(self) -> None:
         """A commit has ended."""
@@ -42,6 +48,10 @@ class Schedule:
         """The broker cannot go on."""
         if not self.ended.done():
             self.ended.set_exception(error)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.soon()
 
     def _run(self) -> None:
         self._asked = False

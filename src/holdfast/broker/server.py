@@ -21,7 +21,6 @@ from holdfast.broker.turn import Stages, Turn
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import STOP_TIMEOUT_S
-from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +79,12 @@ class Server:
     def statistics(self) -> dict[str, Any]:
         """Numbers for people and monitors; totals count from the start."""
         stages = self._stages
-        view = self._records.refresh()
         return {
             "connections": len(stages.connections),
             "sessions_attached": stages.sessions.count(),
-            "sessions_recorded": view.session_count(),
+            "sessions_recorded": stages.sessions.recorded(),
             "subscriptions": len(stages.kernel.routes),
+            "shared_groups": len(stages.groups),
             "turns": self._turn.count,
             "retained": stages.kernel.log.retained_count(),
             "uncommitted_bytes": stages.kernel.log.uncommitted_bytes(),
@@ -95,20 +94,37 @@ class Server:
             "ingress": dict(self._counts),
             "dispatch": stages.kernel.dispatch.counters(),
             "egress": stages.kernel.outboxes.counters(),
+            "routes": stages.kernel.routes.counters(),
             "log": stages.kernel.log.statistics(),
             "dropped": dict(stages.losses.by_reason),
         }
 
+    def reconfigure(self, config: Config) -> None:
+        """Hands new settings to whoever can take them while it serves (`reloadable`)."""
+        stages = self._stages
+        self._config = config
+        stages.connections.reconfigure(config)
+        stages.admission.reconfigure(config)
+        stages.control_packets.reconfigure(config)
+        stages.sessions.reconfigure(config)
+        self._turn.reconfigure(config)
+        self._sweep.reconfigure(config)
+
     async def stop(self) -> None:
-        """Stops listening, tells everybody, brings sessions to rest and the log to the disk."""
+        """Stops listening, answers what has arrived, tells everybody, brings sessions to rest and
+        the log to the disk. Peers that do not read are waited for STOP_TIMEOUT_S; the disk is
+        waited for as long as it takes (`run` puts a bound on that)."""
         if self._listener is not None:
             self._listener.close()
         self._sweep.stop()
         now_us = self._world.now_us()
-        # A last turn, so that what has arrived is not lost to who has sent it at QoS 0.
+        # What has arrived is stored, made durable and answered, so that no publisher has to send
+        # again, after the restart, what is there already.
+        self._turn.stages_in_order(now_us)
+        self._stages.commits.stop()
         self._turn.stages_in_order(now_us)
         for connection in self._stages.connections.all():
-            self._stages.closing.expel(connection, ReasonCode.SERVER_SHUTTING_DOWN, now_us)
+            self._stages.closing.shut_down(connection, now_us)
         self._rest(now_us)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
@@ -129,7 +145,6 @@ class Server:
     def _rest(self, now_us: int) -> None:
         stages = self._stages
         self._turn.stages_in_order(now_us)
-        stages.commits.stop()
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.wills.waiting():
             stages.kernel.log.commit()

@@ -43,6 +43,11 @@ class Sweep:
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
 
+    def reconfigure(self, config: Config) -> None:
+        """Writes checkpoints and retains by this from now on."""
+        self._config = config
+        self._retention.reconfigure(config)
+
     def start(self) -> None:
         """Sweeps every second from now on."""
         self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)
@@ -64,6 +69,7 @@ class Sweep:
         """One sweep."""
         self._connections(now_us)
         self._stages.sessions.sweep(now_us)
+        self._stages.groups.sweep(now_us)
         self._stages.losses.write(now_us)
         self._stages.losses.trim(now_us)
         self._store(now_us)
@@ -99,7 +105,7 @@ class Sweep:
         )
         marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
         try:
-            outcome = self._retention.run(marks, now_us)
+            outcome = self._retention.run(marks, self._stages.groups.cursors(), now_us)
         except DiskError as error:
             if not error.full:
                 raise

@@ -12,6 +12,7 @@ for each connection that has something to send.
 
 from dataclasses import dataclass
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import LOOPBACK, Wills
@@ -37,6 +38,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    groups: Groups
     wills: Wills
     losses: Losses
     commits: Commits
@@ -48,12 +50,16 @@ class Turn:
     def __init__(self, config: Config, world: World, stages: Stages, schedule: Schedule) -> None:
         self._stages = stages
         self._schedule = schedule
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
         self._now_us = world.now_us
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.reconfigure(config)
         schedule.turn = self.run
+
+    def reconfigure(self, config: Config) -> None:
+        """Stores what these settings ask for from now on."""
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
@@ -74,7 +80,7 @@ class Turn:
         stages.admission.durable(kernel.log.durable_position(), now_us)
         stages.wills.feed(now_us)
 
-        control_packets = kernel.inbox.decode(arrivals)
+        control_packets = kernel.inbox.decode(arrivals, now_us)
         kernel.routes.route(arrivals)
         kernel.log.append(arrivals, self._store_all, now_us)
         kernel.inbox.settle(arrivals)
@@ -96,7 +102,7 @@ class Turn:
         stages.connections.write(kernel.outboxes.take())
 
         self._exceptions(now_us)
-        self._next_turn()
+        self._next_turn(now_us)
 
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
@@ -105,6 +111,8 @@ class Turn:
             kernel.inbox.settled(connection, count)
             if connection == LOOPBACK:
                 stages.wills.answered(count)
+        for connection, count in kernel.routes.denied():
+            stages.closing.denied(connection, count)
         for connection, packet_identifier in kernel.outboxes.refused():
             kernel.dispatch.refuse(connection, packet_identifier)
         for connection, reason_code in kernel.dispatch.refused():
@@ -114,7 +122,7 @@ class Turn:
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)
 
-    def _next_turn(self) -> None:
+    def _next_turn(self, now_us: int) -> None:
         """Wakes the committer if somebody waits for the disk, and asks for another turn if a stage
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
@@ -123,3 +131,6 @@ class Turn:
             stages.commits.wake()
         if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.wills.waiting():
             self._schedule.soon()
+        next_at_us = kernel.inbox.next_at_us()
+        if next_at_us is not None:
+            self._schedule.later(max(next_at_us - now_us, 0) / 1_000_000)

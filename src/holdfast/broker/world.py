@@ -52,6 +52,9 @@ class World(Protocol):
     def seed(self) -> int:
         """A seed for hash tables."""
 
+    def open_files(self) -> int:
+        """How many files, sockets among them, may be open at once."""
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log; see `Log.open`."""
 
@@ -104,6 +107,10 @@ class RealWorld:
     def seed(self) -> int:
         """From the operating system."""
         return system.seed()
+
+    def open_files(self) -> int:
+        """As the operating system says."""
+        return system.open_files_limit()
 
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens the log in the data directory, which the caller has locked."""

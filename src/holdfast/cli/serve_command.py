@@ -11,7 +11,8 @@ def add_to(commands: Subparsers) -> None:
         "serve",
         help="start the broker in the foreground",
         description="Start the broker in the foreground. Without any option it listens on loopback"
-        " and keeps its data in ./holdfast-data. SIGTERM or Ctrl-C ends it cleanly.",
+        " and keeps its data in ./holdfast-data. SIGTERM or Ctrl-C ends it cleanly, a second one at"
+        " once; SIGHUP has it read its settings again.",
         allow_abbrev=False,
     )
     add_settings(parser)
@@ -24,4 +25,4 @@ def run(options: argparse.Namespace) -> int:
     # Imported here, since the other commands need neither the event loop nor the kernel's writer.
     from holdfast.broker import assemble
 
-    return assemble.run(settings.config)
+    return assemble.run(settings.config, lambda: effective(options).config)

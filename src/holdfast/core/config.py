@@ -1,20 +1,16 @@
-"""The table of settings, and how the effective value of each is found.
+"""The table of settings, and the effective value of each.
 
-Owns: which settings exist, their defaults and reasons; the order of sources (default, then file,
-then environment, then command line; a later one wins); what contradicts what. Never: reads a file,
-the environment or the host; those are arguments.
+Owns: which settings exist, their defaults and reasons, which of them a running broker takes over
+(`reloadable`); what contradicts what. Never: reads a file, the environment or the host; those are
+arguments, and `sources` looks into them.
 
 Invariants:
-1. Every key that a file, a `HOLDFAST_` variable or an option names is known, or loading is refused
-   with the key and the place it stands in.
-2. Each effective value knows where it came from.
-3. A `Config` never changes.
+1. Each effective value knows where it came from.
+2. A `Config` never changes; a reload makes another one.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +33,7 @@ from holdfast.core.settings import (
     text,
     texts,
 )
+from holdfast.core.sources import Sources, parse
 
 KIB: Final = 2**10
 MIB: Final = 2**20
@@ -89,6 +86,14 @@ class Config:
         choice("debug", "info", "warning", "error"),
         "info",
         "The least severe kind of line that is logged.",
+        reloadable=True,
+    )
+    stop_timeout_s: int = setting(
+        duration(1, 3_600),
+        "60s",
+        """How long a clean stop may take before the process ends as it is, with exit code 3: a disk
+        that does not answer must not hold up a restart. Nothing acknowledged is lost.""",
+        reloadable=True,
     )
 
     durability: Literal["fsync", "os", "memory"] = setting(
@@ -117,22 +122,26 @@ class Config:
         size(1 * MIB, 64 * GIB),
         "256MB",
         "Derived state is written after this much log; recovery reads at most this much again.",
+        reloadable=True,
     )
     retention_age_s: int = setting(
         duration(1, CENTURY_S),
         "7d",
         "Messages older than this may be removed, by whole segments.",
+        reloadable=True,
     )
     retention_bytes: int = setting(
         or_automatic(size(1 * MIB, 2**50)),
         "auto",
         """The log's size beyond which the oldest segments may be removed; auto is the smaller of
         10 GB and a tenth of the disk.""",
+        reloadable=True,
     )
     store_all: tuple[str, ...] = setting(
         texts(_is_filter_like, "a topic filter"),
         "",
         "Topic filters whose messages of QoS 0 are stored too; otherwise they pass through.",
+        reloadable=True,
     )
 
     session_expiry_maximum_s: int = setting(
@@ -141,6 +150,7 @@ class Config:
         """The longest Session Expiry Interval that is granted; a client that asks for more gets
         this and is told so.""",
         aliases=("MQTT_CLIENT_SESSION_EXPIRY_MAX_EXPIRY_INTERVAL",),
+        reloadable=True,
     )
     session_ttl_s: int = setting(
         duration(-1, CENTURY_S),
@@ -148,6 +158,7 @@ class Config:
         """How long a session is kept after its client has gone if the protocol would keep it for
         ever. 0 or less: for ever.""",
         aliases=("MQTT_CLIENT_SESSION_EXPIRY_TTL",),
+        reloadable=True,
     )
     strict_session_expiry: bool = setting(
         boolean(),
@@ -155,41 +166,62 @@ class Config:
         """True: an MQTT 5 session with Clean Start 0 and expiry 0 ends with its connection, as the
         standard says. False: it is kept for session_ttl_s.""",
         aliases=("mqtt5.strict_session_expiry",),
+        reloadable=True,
     )
     queue_messages_maximum: int = setting(
         integer(1, limits.QUEUE_MESSAGES_HARD_MAXIMUM),
         10_000,
         "Messages kept for one absent session; beyond it queue_keep decides.",
         aliases=("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_LIMIT",),
+        reloadable=True,
     )
     queue_keep: Literal["newest", "oldest"] = setting(
         choice("newest", "oldest"),
         "newest",
         "Which messages an absent session keeps when there are more than it may have.",
+        reloadable=True,
+    )
+    sessions_maximum: int = setting(
+        integer(1, 100_000_000),
+        1_000_000,
+        """Sessions that are kept, connected or not; a client that would add one is refused with
+        0x97. Each costs about a kilobyte of disk, for as long as it is kept.""",
+        reloadable=True,
+    )
+    shared_group_expiry_s: int = setting(
+        duration(0, 10 * 365 * 86_400),
+        "0s",
+        """How long a group of shared subscriptions that no session subscribes to any more keeps its
+        queue. 0: it ends with its last subscription. Workers that come under new names each time
+        need more, or what was published while none was there is not kept.""",
     )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),
         10_000,
         """Messages that the reader of a session that is not kept may lag behind; older ones are
         skipped and counted, so that a slow reader costs bounded memory.""",
+        reloadable=True,
     )
 
     connections_maximum: int = setting(
         integer(1, 1_000_000),
         100_000,
         "Connections at once; further ones are refused and counted.",
+        reloadable=True,
     )
     keep_alive_maximum_s: int = setting(
         duration(1, 65_535),
         "65535s",
         """The longest Keep Alive that is granted. The protocol's own maximum; a client that sends 0
         is watched by TCP alone.""",
+        reloadable=True,
     )
     receive_maximum: int = setting(
         integer(1, 65_535),
         1_000,
         """QoS 1 and 2 messages that one publisher may have unanswered. Enough to cover a commit of
         a millisecond at a million messages a second; each identifier in flight costs memory.""",
+        reloadable=True,
     )
     maximum_packet_size_bytes: int = setting(
         size(1 * KIB, 256 * MIB - 1),
@@ -202,6 +234,7 @@ class Config:
         64,
         """Topic aliases that one publisher may set. A device publishes on a handful of topics; each
         alias holds a topic name in memory.""",
+        reloadable=True,
     )
 
 
@@ -226,12 +259,6 @@ class Effective:
     """Key to place: `default`, `holdfast.toml`, `HOLDFAST_HOST`, `--host`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    written: object
-    place: str
-
-
 def load(
     *,
     file: tuple[str, str] | None = None,
@@ -244,8 +271,8 @@ def load(
     `file` is a name and its TOML text; `options` are those given on the command line, by key.
     `disk_bytes` tells the size of the disk that a directory lies on. Raises `ConfigurationError`.
     """
-    written = _from_file(file) | _from_environment(environment or {}) | _from_options(options or {})
-    values: dict[str, Any] = {key: _parse(SETTINGS[key], value) for key, value in written.items()}
+    written = Sources(SETTINGS).written(file, environment or {}, options or {})
+    values: dict[str, Any] = {key: parse(SETTINGS[key], item) for key, item in written.items()}
     config = Config(**values)
     origins = {key: written[key].place if key in written else "default" for key in SETTINGS}
     if not config.retention_bytes:
@@ -253,7 +280,7 @@ def load(
         chosen = max(MIB, min(RETENTION_BYTES_DEFAULT_MAXIMUM, tenth))
         config = replace(config, retention_bytes=chosen)
         origins["retention_bytes"] += " (auto)"
-    _check(config, origins)
+    check(config, origins)
     return Effective(config, MappingProxyType(origins))
 
 
@@ -265,81 +292,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _from_file(file: tuple[str, str] | None) -> dict[str, _Value]:
-    if file is None:
-        return {}
-    name, content = file
-    try:
-        table = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{name} is not valid TOML: {error}") from error
-    names = _names()
-    found: dict[str, _Value] = {}
-    for written_key, value in _flatten(table).items():
-        key = names.get(written_key)
-        if key is None:
-            raise ConfigurationError(f'{name}: unknown key "{written_key}"{_nearest(written_key)}')
-        if key in found:
-            raise ConfigurationError(f'{name}: "{written_key}" is a second value of "{key}"')
-        found[key] = _Value(value, name if written_key == key else f"{name} ({written_key})")
-    return found
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, _Value]:
-    own = {row.environment_variable: key for key, row in SETTINGS.items()}
-    found: dict[str, _Value] = {}
-    for key, row in SETTINGS.items():
-        for alias in row.aliases:
-            if alias in environment:
-                found[key] = _Value(environment[alias], alias)
-    for variable in sorted(environment):
-        if not variable.startswith("HOLDFAST_"):
-            continue
-        if variable not in own:
-            nearest = _nearest(variable.removeprefix("HOLDFAST_").lower())
-            raise ConfigurationError(f'environment: unknown variable "{variable}"{nearest}')
-        found[own[variable]] = _Value(environment[variable], variable)
-    return found
-
-
-def _from_options(options: Mapping[str, object]) -> dict[str, _Value]:
-    return {key: _Value(value, SETTINGS[key].option) for key, value in options.items()}
-
-
-def _names() -> dict[str, str]:
-    names = {key: key for key in SETTINGS}
-    for key, row in SETTINGS.items():
-        names |= dict.fromkeys(row.aliases, key)
-    return names
-
-
-def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _nearest(written_key: str) -> str:
-    near = get_close_matches(written_key, list(SETTINGS), n=1)
-    return f' (did you mean "{near[0]}"?)' if near else ""
-
-
-def _parse(row: Setting, value: _Value) -> object:
-    try:
-        return row.kind.parse(value.written)
-    except ValueError as error:
-        sentence = f"{value.place}: {row.key}: expected {row.kind.expects}, but {error}"
-        raise ConfigurationError(sentence) from error
-
-
-def _check(config: Config, origins: Mapping[str, str]) -> None:
+def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Refuse what contradicts itself; `origins` tells where a value is to be corrected. Raises
+    `ConfigurationError`."""
     if not is_loopback(config.host) and not config.anonymous:
         raise ConfigurationError(
-            f"{origins['host']}: host: {config.host} can be reached from other machines, and no"
+            f"{_place(origins, 'host')}{config.host} can be reached from other machines, and no"
             " credentials are set up; say --anonymous (or anonymous = true) if that is wanted"
         )
     if config.mqtt_port is None and config.http_port is None:
@@ -349,6 +307,10 @@ def _check(config: Config, origins: Mapping[str, str]) -> None:
     least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(
-            f"{origins['segment_bytes']}: segment_bytes: {show_size(config.segment_bytes)} cannot"
+            f"{_place(origins, 'segment_bytes')}{show_size(config.segment_bytes)} cannot"
             f" hold one record of maximum_packet_size_bytes; at least {show_size(least)} is needed"
         )
+
+
+def _place(origins: Mapping[str, str], key: str) -> str:
+    return f"{origins[key]}: {key}: " if key in origins else f"{key}: "

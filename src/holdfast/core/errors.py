@@ -49,6 +49,23 @@ class DirectoryError(OperatingError):
     retriable = False
 
 
+class BrokerAbsentError(OperatingError):
+    """No broker runs where a command was to reach one. It may be started."""
+
+    retriable = True
+
+
+class BrokerRefusedError(OperatingError):
+    """A running broker refused a request; it said why."""
+
+    retriable = False
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        """The status of HTTP."""
+
+
 class ListenError(OperatingError):
     """An address could not be listened on: the port is in use, or the address is not ours."""
 

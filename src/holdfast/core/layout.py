@@ -7,3 +7,6 @@ LOG_DIRECTORY: Final = "log"
 
 VIEW_FILE: Final = "view.sqlite"
 """A view of the control records; it can be deleted and is built again."""
+
+CONTROL_SOCKET: Final = "control.sock"
+"""Where a running broker takes the commands of `holdfast` on the same host."""

@@ -18,6 +18,18 @@ SUBSCRIPTIONS_PER_SESSION_MAXIMUM: Final = 10_000
 """Subscriptions of one session: a queue at rest is read again by its subscriptions, so their number
 bounds the work of one reconnect."""
 
+SHARED_GROUPS_MAXIMUM: Final = 10_000
+"""Groups of shared subscriptions: each is a queue with a control record of its own, and all of them
+are looked at when the log lets old segments go."""
+
+SHARED_MEMBERS_MAXIMUM: Final = 1_000
+"""Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
+worst, to ask each of them."""
+
+SHARED_PER_SESSION_MAXIMUM: Final = 100
+"""Groups that one session is a member of: an acknowledgement of it wakes each of them, and its
+window is divided among them."""
+
 CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
 """Connections that have not been accepted by CONNECT yet: each may hold a partial CONNECT in
 memory, so a flood of them is refused at the door."""

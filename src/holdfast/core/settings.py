@@ -54,6 +54,8 @@ class Setting:
     """What it does, and why the default is what it is."""
     aliases: tuple[str, ...]
     """Further names that it is accepted under, in a file and in the environment."""
+    reloadable: bool = False
+    """A running broker takes a new value over (SIGHUP); otherwise it needs a restart."""
 
     @property
     def environment_variable(self) -> str:
@@ -72,10 +74,11 @@ def setting(
     reason: str,
     *,
     aliases: tuple[str, ...] = (),
+    reloadable: bool = False,
 ) -> Any:
     """Describe a field of `Config`. The field's own name is the setting's key."""
     value = kind.parse(default)
-    row = Setting("", kind, default, " ".join(reason.split()), aliases)
+    row = Setting("", kind, default, " ".join(reason.split()), aliases, reloadable)
     return field(default=value, metadata={"setting": row})
 
 

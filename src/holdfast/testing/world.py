@@ -47,6 +47,10 @@ class SimulatedWorld:
         """From the seed."""
         return self._loop.random.getrandbits(63)
 
+    def open_files(self) -> int:
+        """More than any run opens."""
+        return 1 << 30
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log on the simulated disk."""
         return Log.open_simulated(

@@ -75,6 +75,18 @@ def test_a_step_is_met_from_its_bound_on() -> None:
     assert [Target(at_most=3).is_met(ratio) for ratio in (2.99, 3, 3.01)] == [True, True, False]
 
 
+def test_the_other_peers_have_a_table_of_their_own() -> None:
+    measured = result(
+        measurements("fan-in", "holdfast", [200_000]),
+        measurements("fan-in", "mosquitto", [100_000]),
+        measurements("fan-in", "nats", [400_000]),
+    )
+    measured.brokers["nats"] = "nats 3"
+    assert "nats" not in table.headings(measured)
+    (line,) = table.other_cells(measured)
+    assert line[2:] == ["200", "400", "0.50 (0.50..0.50)"]
+
+
 def test_a_wide_range_is_marked() -> None:
     quiet = result(measurements("fan-in", "holdfast", [95_000, 100_000, 105_000]))
     noisy = result(measurements("fan-in", "holdfast", [80_000, 100_000, 105_000]))
@@ -96,5 +108,5 @@ def test_a_result_reads_back_as_it_was_written(tmp_path: Path) -> None:
 def test_each_row_has_its_own_name_and_each_step_a_row() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names)
-    others = {line.target.of_row for row in ROWS for line in row.lines if line.target}
+    others = {target.of_row for row in ROWS for line in row.lines for target in line.targets}
     assert others - {None} <= set(names)

@@ -56,6 +56,9 @@ class StillWorld:
     def seed(self) -> int:
         return 7
 
+    def open_files(self) -> int:
+        return 1_000_000
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         return Log.open(
             str(config.data_dir),

@@ -69,16 +69,16 @@ def application(
     return app
 
 
-async def start(app: web.Application, host: str, port: int) -> web.AppRunner:
-    """Listens. `runner.addresses` says where, `await runner.cleanup()` ends it."""
+async def start(app: web.Application) -> web.AppRunner:
+    """Makes it ready to be listened for; `await runner.cleanup()` ends it and every listener."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except OSError:
-        await runner.cleanup()
-        raise
     return runner
+
+
+async def listen(runner: web.AppRunner, host: str, port: int) -> None:
+    """Listens over TCP; `runner.addresses` says where. Raises `OSError`."""
+    await web.TCPSite(runner, host, port).start()
 
 
 class LogReaders:

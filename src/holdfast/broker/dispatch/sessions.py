@@ -1,6 +1,6 @@
 """Sessions: who is attached to which connection, and what stays when a connection ends.
 
-Owns: attached sessions, party numbers, and the session's control records. Never: closes a socket or
+Owns: attached sessions and the session's control records. Never: closes a socket or
 encodes a packet; it says which connection was displaced, and ingress tells it so.
 
 Invariants:
@@ -14,18 +14,18 @@ Invariants:
 Flow: admission -> open -> (durable) -> attach -> ... -> close.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queues import Cut, cut_to_limit, queue_at_rest
-from holdfast.broker.dispatch.wills import LOOPBACK_PARTY, DueWill, Wills
+from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
-    PARTY_COUNTER,
     Loss,
     Table,
     format_session,
@@ -41,13 +41,10 @@ from holdfast.broker.store.tables import (
 from holdfast.core.config import Config
 from holdfast.kernel import TRANSIENT_PARTY, received
 from holdfast.protocols.mqtt.handshake import Opening
-from holdfast.protocols.mqtt.session import Session, Subscription, rest
+from holdfast.protocols.mqtt.session import Session, Subscription, own_of, rest, shared_of
 from holdfast.protocols.mqtt.subscribe import without_past
-from holdfast.protocols.mqtt.will import Ending, plan_will
+from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
-PARTY_BLOCK = 1_024
-"""Party numbers set aside by one control record, so that a new session costs one record, not
-two."""
 SWEEP_SESSIONS_MAXIMUM = 1_000
 """Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
 
@@ -86,8 +83,9 @@ class Sessions:
         records: ControlRecords,
         losses: Losses,
         wills: Wills,
+        parties: Parties,
+        groups: Groups,
     ) -> None:
-        self._config = config
         self._records = records
         self._log = kernel.log
         self._inbox = kernel.inbox
@@ -98,9 +96,14 @@ class Sessions:
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
-        self._next_party = int(records.get(Table.COUNTERS, PARTY_COUNTER) or b"1")
-        self._party_block_end = self._next_party
-        self._transient_parties = _transient_parties()
+        self._parties = parties
+        self._groups = groups
+        self._recorded = records.refresh().session_count()
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Holds to these limits whatever attaches from now on."""
+        self._config = config
 
     def of(self, connection: int) -> Attached | None:
         """The session that a connection holds."""
@@ -110,12 +113,23 @@ class Sessions:
         """How many sessions are attached."""
         return len(self._by_client)
 
+    def recorded(self) -> int:
+        """How many sessions are on record: those that are kept, attached or at rest."""
+        return self._recorded
+
+    def has_room_for(self, opening: Opening) -> bool:
+        """False if it would be one more session than are kept."""
+        if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
+            return True
+        return self._known(opening.client_identifier) is not None
+
     def name_of(self, party: int) -> str:
-        """The client identifier of a party; empty for one that has gone."""
+        """The client identifier of a party, or its name if it is a group; empty for one that has
+        gone."""
         attached = self._by_party.get(party)
         if attached is not None:
             return attached.session.client_identifier
-        return self._records.refresh().client_of(party)
+        return self._groups.name_of(party) or self._records.refresh().client_of(party)
 
     def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
         """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
@@ -131,6 +145,7 @@ class Sessions:
             known = None
         if known is None:
             session = self._new_session(opening, now_us)
+            self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, now_us)
         attached = Attached(session, self._subscriptions_of(session), connection, opening)
@@ -147,7 +162,8 @@ class Sessions:
         and not released."""
         session = attached.session
         opening = attached.opening
-        queue = queue_at_rest(self._log, session, attached.subscriptions)
+        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
+        queue = queue_at_rest(self._log, session, own)
         if is_durable(session):
             queue, cut = cut_to_limit(
                 self._log,
@@ -158,8 +174,8 @@ class Sessions:
             )
             if cut is not None:
                 self._lose(session, cut, now_us)
-            if queue.subscriptions != attached.subscriptions:
-                self.resubscribe(attached, queue.subscriptions, now_us)
+            if queue.subscriptions != own:
+                self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
             attached.connection,
             party=session.party,
@@ -173,6 +189,7 @@ class Sessions:
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
         )
+        self._groups.attach(attached.connection, session.party, shared, now_us)
         return received(queue.state) if queue.state else b""
 
     def resubscribe(
@@ -185,7 +202,8 @@ class Sessions:
             # Who ends with the connection reads nothing again, so nothing past matters to it.
             mark = self._dispatch.mark(attached.queue) if durable else self._log.end_offset()
             subscriptions = without_past(subscriptions, mark)
-            self._subscriptions.read_by(attached.queue, subscriptions)
+            self._subscriptions.read_by(attached.queue, own_of(subscriptions))
+            self._regroup(attached, subscriptions, now_us)
         attached.subscriptions = subscriptions
         if not durable:
             return None
@@ -208,10 +226,15 @@ class Sessions:
             self._subscriptions.forget(attached.queue)
             not_released = self._inbox.received(attached.connection)
             state = self._dispatch.detach(attached.connection, not_released)
+            self._groups.detach(attached.connection, now_us)
             if is_durable(session):
                 self._records.put_delivery_state(party_key(session.party), state, now_us)
+        if waits_for_restart(session, ending):
+            # Its record goes on saying that it is connected, and `recover` does the rest.
+            return
         will_due_at_us = plan_will(session, ending, now_us)
         if not is_durable(session):
+            self._leave_groups(session, attached.subscriptions, now_us)
             if session.will is not None and will_due_at_us is not None:
                 self._wills.owe(DueWill(session.will, None, will_due_at_us))
             return
@@ -230,11 +253,15 @@ class Sessions:
             value = format_will(session.will)
             self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
             self._wills.owe(DueWill(session.will, client, due_at_us))
+        self._groups.lose_handed(session.party, now_us)
+        self._leave_groups(session, self._subscriptions_of(session), now_us)
         key = session.client_identifier.encode()
         if self._records.get(Table.SUBSCRIPTIONS, key):
             self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
         self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
-        self._records.put(Table.SESSIONS, key, b"", now_us)
+        if self._records.get(Table.SESSIONS, key):
+            self._recorded -= 1
+            self._records.put(Table.SESSIONS, key, b"", now_us)
 
     def recover(self, now_us: int) -> int:
         """Sessions that were connected when the broker ended, which ended their connections;
@@ -259,7 +286,10 @@ class Sessions:
         for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
             self._publish_if_due(parse_session(value), now_us)
         for value in view.expired(now_us, SWEEP_SESSIONS_MAXIMUM):
-            self.end(parse_session(value), now_us)
+            # The view may be behind: its client may have come back in the meantime.
+            known = self._known(parse_session(value).client_identifier)
+            if known is not None and known.expired(now_us):
+                self.end(known, now_us)
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -292,7 +322,7 @@ class Sessions:
         durable = opening.expiry_s != 0
         return Session(
             client_identifier=opening.client_identifier,
-            party=self._new_party(now_us) if durable else next(self._transient_parties),
+            party=self._parties.durable(now_us) if durable else self._parties.transient(),
             protocol_version=opening.protocol_version,
             created_at_offset=self._log.end_offset(),
             expiry_s=opening.expiry_s,
@@ -314,15 +344,23 @@ class Sessions:
             will_due_at_us=None,
         )
 
-    def _new_party(self, now_us: int) -> int:
-        party = self._next_party
-        assert party < TRANSIENT_PARTY, "party numbers are used up"
-        if party >= self._party_block_end:
-            self._party_block_end = party + PARTY_BLOCK
-            value = str(self._party_block_end).encode()
-            self._records.put(Table.COUNTERS, PARTY_COUNTER, value, now_us)
-        self._next_party += 1
-        return party
+    def _regroup(
+        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> None:
+        """The attached session is a member of the groups that these name, and of no others."""
+        party = attached.session.party
+        before, now = shared_of(attached.subscriptions), shared_of(subscriptions)
+        stays = {item.topic_filter for item in now}
+        gone = [item.topic_filter for item in before if item.topic_filter not in stays]
+        self._groups.leave(attached.connection, party, gone, now_us)
+        new = [item for item in now if item not in before]
+        self._groups.attach(attached.connection, party, new, now_us)
+
+    def _leave_groups(
+        self, session: Session, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> None:
+        names = [item.topic_filter for item in shared_of(subscriptions)]
+        self._groups.leave(None, session.party, names, now_us)
 
     def _put(self, session: Session, now_us: int) -> None:
         key = session.client_identifier.encode()
@@ -345,9 +383,3 @@ class Sessions:
 def is_durable(session: Session) -> bool:
     """True if its delivery state is in the log: it is persistent, or was until this connection."""
     return session.party < TRANSIENT_PARTY
-
-
-def _transient_parties() -> Iterator[int]:
-    # The numbers come round after two thousand million connections; none can still be in use then.
-    while True:
-        yield from range(LOOPBACK_PARTY + 1, 2**32)

@@ -19,6 +19,7 @@ from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Waiting
 from holdfast.broker.world import World
+from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.handshake import (
     ASSIGNED_ENTROPY_BYTES,
@@ -30,6 +31,7 @@ from holdfast.protocols.mqtt.handshake import (
     refused,
 )
 from holdfast.protocols.mqtt.packets import Connect
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Admission:
 
     def __init__(
         self,
-        offer: Offer,
+        config: Config,
         world: World,
         kernel: KernelStages,
         connections: Connections,
@@ -51,7 +53,7 @@ class Admission:
         sessions: Sessions,
         counts: Counter[str],
     ) -> None:
-        self._offer = offer
+        self.reconfigure(config)
         self._entropy = world.entropy
         self._connections = connections
         self._closing = closing
@@ -61,12 +63,21 @@ class Admission:
         self._counts = counts
         self._waiting: Waiting[_Arrival] = Waiting()
 
+    def reconfigure(self, config: Config) -> None:
+        """Grants this to clients that connect from now on."""
+        self._offer = Offer.of(config)
+
     def connect(self, connection: Connection, connect: Connect, now_us: int) -> None:
         """Takes a CONNECT: the session is opened, and CONNACK follows when it may."""
         connection.protocol_version = connect.protocol_version
         decision = plan_handshake(connect, self._offer, self._entropy(ASSIGNED_ENTROPY_BYTES))
         if isinstance(decision, Refusal):
             self.refuse(connection, decision, connect.protocol_version)
+            return
+        if not self._sessions.has_room_for(decision):
+            self._counts["sessions_refused"] += 1
+            refusal = Refusal(ReasonCode.QUOTA_EXCEEDED)
+            self.refuse(connection, refusal, connect.protocol_version)
             return
         self._connections.enter(connection, Phase.ADMITTING)
         opened = self._sessions.open(decision, connection.handle, now_us)

@@ -4,6 +4,7 @@ Owns: the order: the session goes to rest first, then the handle is freed, then 
 the socket's end. An MQTT 5 peer is told why; older versions know no way to say it.
 """
 
+import logging
 from collections import Counter
 
 from holdfast.broker.dispatch.sessions import Attached, Sessions
@@ -11,6 +12,8 @@ from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.will import Ending
+
+log = logging.getLogger(__name__)
 
 
 class Closing:
@@ -29,11 +32,20 @@ class Closing:
     def expel(
         self, connection: Connection, reason_code: int, now_us: int, reason: str = ""
     ) -> None:
-        """We end it: a fault, silence, or the end of the broker. `reason` says more to people."""
+        """We end it: a fault, or silence. `reason` says more to people."""
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
         attached = self._sessions.of(connection.handle)
         words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
         self._rest(connection, Ending.ABNORMAL, now_us)
+        self._connections.close(connection, words)
+
+    def shut_down(self, connection: Connection, now_us: int) -> None:
+        """The broker ends, and with it the connection [MQTT 5 section 4.13.1]."""
+        reason_code = ReasonCode.SERVER_SHUTTING_DOWN
+        self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        attached = self._sessions.of(connection.handle)
+        words = b"" if attached is None else _last_words(attached, connection, reason_code, "")
+        self._rest(connection, Ending.SHUT_DOWN, now_us)
         self._connections.close(connection, words)
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:
@@ -43,6 +55,17 @@ class Closing:
         connection = self._connections.get(handle)
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)
+
+    def denied(self, handle: int, count: int) -> None:
+        """It published to topics that it may not publish to. It is told in the acknowledgement, or
+        not at all, and stays connected: a wrong rule must not cut off whoever it concerns."""
+        connection, attached = self._connections.get(handle), self._sessions.of(handle)
+        # Once for each connection: who publishes on without the right must not fill the log.
+        if connection is None or attached is None or connection.was_denied:
+            return
+        connection.was_denied = True
+        fields = {"client_identifier": attached.session.client_identifier, "messages": count}
+        log.warning("publish denied", extra={"fields": fields})
 
     def taken_over(self, displaced: Attached) -> None:
         """Its session has just passed to another connection [MQTT-3.1.4-3]."""

@@ -8,7 +8,8 @@ Invariants:
    given out again in the order in which they were freed, the longest unused first.
 2. A peer that has closed its side is finished only when the inbox has decoded what it had sent.
 3. Reading from a peer stops while it has more than a packet and READ_AHEAD_BYTES_MAXIMUM waiting,
-   or while the disk is far behind; so what is not decoded and not committed is bounded.
+   while the disk is far behind, or while all together send faster than they are read; so what is
+   not decoded and not committed is bounded.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import cast
 
+from holdfast.broker.open_files import connections_possible
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
@@ -54,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "protocol_version",
         "transport",
         "waiting_bytes",
+        "was_denied",
     )
 
     def __init__(self, connections: "Connections", buffer: bytearray) -> None:
@@ -63,6 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         self.opened_at_us = 0
         self.protocol_version = 0
         self.phase = Phase.NEW
+        self.was_denied = False
+        """A message of it was denied, and the log said so."""
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
@@ -110,11 +115,12 @@ class Connections:
         self._inbox = kernel.inbox
         self._outboxes = kernel.outboxes
         self._dispatch = kernel.dispatch
+        self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
         self._read_buffer = kernel.read_buffer
         self._now_us = world.now_us
         self._schedule = schedule.soon
-        self._connections_maximum = config.connections_maximum
+        self._open_files = world.open_files()
         self._packet_bytes_maximum = config.maximum_packet_size_bytes
         self._counts = counts
         self._by_handle: dict[int, Connection] = {}
@@ -126,6 +132,11 @@ class Connections:
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Takes this many connections from now on; those that are there stay."""
+        self._connections_maximum = connections_possible(config, self._open_files)
 
     def make(self) -> Connection:
         """A protocol for a socket that was accepted."""
@@ -202,7 +213,8 @@ class Connections:
 
     def resume(self) -> None:
         """After a turn: reads on from whoever was paused and need not be any longer."""
-        self._congested = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        behind = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        self._congested = behind or self._inbox.next_at_us() is not None
         if self._congested or not self._paused:
             return
         now_us = self._now_us()
@@ -221,7 +233,8 @@ class Connections:
         finished = []
         for connection in self._ended:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
-            if connection.phase is Phase.ADMITTING:
+            # What waits for the limit of all is decoded later, however long it stays the same.
+            if connection.phase is Phase.ADMITTING or self._inbox.next_at_us() is not None:
                 continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
@@ -238,6 +251,8 @@ class Connections:
         self._ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
         self._inbox.close(connection.handle)
+        # Whoever gets the handle next may not inherit what this one was granted.
+        self._ungrant(connection.handle)
         if was_accepted:
             self._outboxes.close(connection.handle)
         self._free.append(connection.handle)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
@@ -20,10 +21,12 @@ from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
+from holdfast.core.config import Config
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import own_of
 from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
 
@@ -33,24 +36,30 @@ class ControlPackets:
 
     def __init__(
         self,
-        offer: Offer,
+        config: Config,
         kernel: KernelStages,
         connections: Connections,
         admission: Admission,
         closing: Closing,
         sessions: Sessions,
+        groups: Groups,
         counts: Counter[str],
     ) -> None:
-        self._offer = offer
+        self.reconfigure(config)
         self._connections = connections
         self._admission = admission
         self._closing = closing
         self._sessions = sessions
+        self._groups = groups
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
         self._inbox = kernel.inbox
         self._log = kernel.log
+
+    def reconfigure(self, config: Config) -> None:
+        """Judges what clients ask for by this from now on."""
+        self._offer = Offer.of(config)
 
     def take(self, packets: Iterable[tuple[int, Packet]], now_us: int) -> None:
         """Handles what this turn decoded."""
@@ -94,9 +103,13 @@ class ControlPackets:
             attached.subscriptions,
             offset=self._log.end_offset(),
             protocol_version=version,
+            has_room=lambda name, others: self._groups.has_room(
+                name, attached.session.party, others
+            ),
         )
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
-        self._subscriptions.add(queue, attached.connection, attached.session.party, outcome.granted)
+        own = own_of(outcome.granted)
+        self._subscriptions.add(queue, attached.connection, attached.session.party, own)
         answer = {
             "packet_identifier": fields["packet_identifier"],
             "reason_codes": list(outcome.reason_codes),

@@ -11,6 +11,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import parse_session, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.kernel import Log, state_mark
+from holdfast.protocols.mqtt.session import own_of
 
 AGE_PERIOD_US = 600_000_000
 """How often the age of the oldest segment is looked at: messages are kept for days, so ten minutes
@@ -30,6 +31,11 @@ class Retention:
         self._age_at_us = now_us + AGE_PERIOD_US
         self._size_at_us = now_us + SIZE_PERIOD_US
 
+    def reconfigure(self, config: Config) -> None:
+        """Keeps for this long, and this much, from now on; the next sweep looks at both."""
+        self._config = config
+        self._age_at_us = self._size_at_us = 0
+
     def due(self, now_us: int) -> bool:
         """True if it is time for `run`."""
         if now_us >= self._age_at_us:
@@ -40,12 +46,15 @@ class Retention:
             return self._log.statistics()["bytes"] > self._config.retention_bytes
         return False
 
-    def run(self, marks: dict[int, int], now_us: int) -> dict[str, Any]:
-        """Removes what is past retention; `marks` are those of attached sessions, by party."""
+    def run(
+        self, marks: dict[int, int], groups: Iterable[dict[str, Any]], now_us: int
+    ) -> dict[str, Any]:
+        """Removes what is past retention; `marks` are those of attached sessions, by party, and
+        `groups` the cursors of shared subscriptions."""
         outcome = self._log.retain(
             maximum_age_us=self._config.retention_age_s * 1_000_000,
             maximum_bytes=self._config.retention_bytes,
-            cursors=list(self._cursors(marks)),
+            cursors=[*self._cursors(marks), *groups],
             now_us=now_us,
         )
         if outcome["unfinished"]:
@@ -56,7 +65,7 @@ class Retention:
     def _cursors(self, marks: dict[int, int]) -> Iterator[dict[str, Any]]:
         for session_value, subscriptions_value in self._sessions():
             session = parse_session(session_value)
-            subscriptions = parse_subscriptions(subscriptions_value)
+            subscriptions = own_of(parse_subscriptions(subscriptions_value))
             mark = marks.get(session.party)
             if mark is None:
                 state = self._log.delivery_state(session.party)

@@ -29,6 +29,8 @@ class Table(IntEnum):
     """Running number (u64, big-endian) to `Loss`."""
     COUNTERS = 4
     """Name to a number below which everything may have been given out."""
+    GROUPS = 7
+    """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
     Will: until that is in the log as a message."""
@@ -51,6 +53,18 @@ class Loss:
     end_offset: int
     count: int
     at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedGroup:
+    """A group of a shared subscription, its members and delivery state apart."""
+
+    name: str
+    party: int
+    reads: tuple[Subscription, ...]
+    """What its queue matches: one filter, without the offsets that were cut off."""
+    ends_at_us: int | None = None
+    """When it ends if nobody subscribes to it again; `None` while somebody does."""
 
 
 def party_key(party: int) -> bytes:
@@ -78,6 +92,19 @@ def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     """The inverse of `format_subscriptions`."""
     return tuple(Subscription(**item) for item in _parse(value)) if value else ()
+
+
+def format_group(group: SharedGroup) -> bytes:
+    """The value of a row in GROUPS."""
+    return _format(asdict(group))
+
+
+def parse_group(value: bytes) -> SharedGroup:
+    """The inverse of `format_group`."""
+    fields = _parse(value)
+    return SharedGroup(
+        **{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])}
+    )
 
 
 def will_key(client_identifier: str, due_at_us: int) -> bytes:

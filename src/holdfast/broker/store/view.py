@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -40,6 +40,9 @@ CREATE TABLE losses (
 CREATE TABLE counters (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE groups (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE wills (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -49,6 +52,7 @@ _NAMES = {
     Table.SUBSCRIPTIONS: "subscriptions",
     Table.LOSSES: "losses",
     Table.COUNTERS: "counters",
+    Table.GROUPS: "groups",
     Table.WILLS: "wills",
 }
 _PUT = {
@@ -112,6 +116,20 @@ class View:
         query = (
             "SELECT sessions.value, coalesce(subscriptions.value, '')"
             " FROM sessions LEFT JOIN subscriptions USING (key)"
+        )
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
+    def groups(self) -> list[bytes]:
+        """Every group of a shared subscription."""
+        return self._values("SELECT value FROM groups")
+
+    def sharing_sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """The value of each session that subscribes to a group, and that of its subscriptions."""
+        query = (
+            "SELECT sessions.value, subscriptions.value"
+            " FROM sessions JOIN subscriptions USING (key)"
+            """ WHERE subscriptions.value LIKE '%"$share/%'"""
         )
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()

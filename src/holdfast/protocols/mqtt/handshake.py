@@ -7,8 +7,9 @@ Flow: packets -> here -> session, CONNACK.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from holdfast.core.config import Config
 from holdfast.core.limits import CLIENT_IDENTIFIER_BYTES_MAXIMUM
 from holdfast.kernel import encode_packet, is_valid_topic_name
 from holdfast.protocols.mqtt.packets import Connect, Will
@@ -51,6 +52,21 @@ class Offer:
     topic_alias_maximum: int
     keep_alive_maximum_s: int
     sessions: SessionPolicy
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """What these settings grant."""
+        return cls(
+            receive_maximum=config.receive_maximum,
+            maximum_packet_size_bytes=config.maximum_packet_size_bytes,
+            topic_alias_maximum=config.topic_alias_maximum,
+            keep_alive_maximum_s=config.keep_alive_maximum_s,
+            sessions=SessionPolicy(
+                expiry_maximum_s=config.session_expiry_maximum_s,
+                ttl_s=config.session_ttl_s,
+                strict_expiry=config.strict_session_expiry,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +140,7 @@ def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | 
 
 def connack(opening: Opening, offer: Offer, *, session_present: bool) -> dict[str, Any]:
     """The fields of the CONNACK that accepts `opening`; says nothing that is the default anyway."""
-    properties: dict[str, Any] = {"shared_subscription_available": 0}
+    properties: dict[str, Any] = {}
     if opening.identifier_assigned:
         properties["assigned_client_identifier"] = opening.client_identifier
     expiry_s = SESSION_EXPIRY_NEVER if opening.expiry_s is None else opening.expiry_s

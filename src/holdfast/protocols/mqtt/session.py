@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.protocols.mqtt.packets import Will
+from holdfast.protocols.mqtt.shared import is_shared
 
 IN_FORCE: Final = 2**64 - 1
 """`until_offset` of a subscription that has not ended: larger than any offset."""
@@ -38,6 +39,11 @@ class Subscription:
         """False once it has been replaced or ended."""
         return self.until_offset == IN_FORCE
 
+    @property
+    def shared(self) -> bool:
+        """True if it is a part in a group's queue, and none of the session's own."""
+        return is_shared(self.topic_filter)
+
     def table(self) -> dict[str, Any]:
         """As the kernel takes it."""
         return {
@@ -49,6 +55,16 @@ class Subscription:
             "from_offset": self.from_offset,
             "until_offset": self.until_offset,
         }
+
+
+def own_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+    """Those by which the session's own queue is read."""
+    return tuple(item for item in subscriptions if not item.shared)
+
+
+def shared_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+    """Those that are parts in groups."""
+    return tuple(item for item in subscriptions if item.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,21 @@ Never: stores or routes.
 Invariants:
 1. At most one subscription per filter is in force.
 2. A subscription that is replaced by different terms ends where the new one begins, so that what
-   was stored before is delivered on the terms that held then.
+   was stored before is delivered on the terms that held then. A shared one has no past: what was
+   stored is its group's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from holdfast.core.limits import SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.session import Subscription
+from holdfast.protocols.mqtt.shared import is_shared, parse_shared
 
-SHARED_PREFIX: Final = "$share/"
 RETAIN_ALWAYS: Final = 0
 RETAIN_IF_NEW: Final = 1
 
@@ -52,15 +53,23 @@ def plan_subscribe(
     *,
     offset: int,
     protocol_version: int,
+    has_room: Callable[[str, int], bool],
 ) -> Subscribed:
-    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on."""
+    """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on. `has_room` says whether a
+    group takes one more member, while so many others are joined."""
     in_force = {item.topic_filter: item for item in current if item.in_force}
     past = [item for item in current if not item.in_force]
     reason_codes: list[int] = []
     granted: dict[str, Subscription] = {}
     retained: dict[str, Subscription] = {}
     for request in requests:
-        reason_code = _refusal(request, len(in_force) + len(past), request.topic_filter in in_force)
+        replaces = request.topic_filter in in_force
+        reason_code = _refusal(request, len(in_force) + len(past), replaces)
+        if reason_code is None and is_shared(request.topic_filter) and not replaces:
+            joined = sum(item.shared for item in in_force.values())
+            new = sum(item.shared for item in granted.values())
+            if joined >= SHARED_PER_SESSION_MAXIMUM or not has_room(request.topic_filter, new):
+                reason_code = ReasonCode.QUOTA_EXCEEDED
         if reason_code is not None:
             # 3.1.1 knows one failure [MQTT-3.9.3-2].
             reason_codes.append(reason_code if protocol_version == 5 else 0x80)
@@ -69,14 +78,15 @@ def plan_subscribe(
         subscription = _subscription(request, offset)
         if before is not None and replace(before, from_offset=offset) == subscription:
             subscription = before
-        elif before is not None and before.from_offset < offset:
+        elif before is not None and before.from_offset < offset and not before.shared:
             past.append(replace(before, until_offset=offset))
         in_force[request.topic_filter] = subscription
         granted[request.topic_filter] = subscription
-        new = before is None
-        if request.retain_handling == RETAIN_ALWAYS or (
-            request.retain_handling == RETAIN_IF_NEW and new
-        ):
+        is_due = request.retain_handling == RETAIN_ALWAYS or (
+            request.retain_handling == RETAIN_IF_NEW and before is None
+        )
+        # A group gets no retained messages [MQTT 5 section 4.8.2].
+        if is_due and not subscription.shared:
             retained[request.topic_filter] = subscription
         reason_codes.append(request.qos)
     return Subscribed(
@@ -100,7 +110,7 @@ def plan_unsubscribe(
         if subscription is None:
             reason_codes.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
             continue
-        if subscription.from_offset < offset:
+        if subscription.from_offset < offset and not subscription.shared:
             # What was queued before still goes out [MQTT-3.10.4-3].
             past.append(replace(subscription, until_offset=offset))
         removed.append(topic_filter)
@@ -114,10 +124,11 @@ def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Su
 
 
 def _refusal(request: SubscriptionRequest, count: int, replaces: bool) -> ReasonCode | None:
-    if not is_valid_topic_filter(request.topic_filter.encode()):
+    if is_shared(request.topic_filter):
+        if parse_shared(request.topic_filter) is None:
+            return ReasonCode.TOPIC_FILTER_INVALID
+    elif not is_valid_topic_filter(request.topic_filter.encode()):
         return ReasonCode.TOPIC_FILTER_INVALID
-    if request.topic_filter.startswith(SHARED_PREFIX):
-        return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
     # A replaced subscription may leave a past one behind, so both cases add one.
     if count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (2 if replaces else 1):
         return ReasonCode.QUOTA_EXCEEDED

@@ -15,6 +15,21 @@ class Ending(Enum):
     ABNORMAL = "anything else: lost, silent, at fault, or DISCONNECT with another reason code"
     RESUMED = "another connection took the session over and goes on with it"
     DISCARDED = "the session ends with the connection"
+    SHUT_DOWN = "the broker stops"
+
+
+def waits_for_restart(session: Session, ending: Ending) -> bool:
+    """True if the Will of a connected session is decided about when the broker is back.
+
+    A server that shuts down may defer Wills until its restart [MQTT 5 section 3.1.2.5]. One with
+    a delay is deferred, and its delay counts from the restart: a client that comes back in time is
+    not told to have gone because the broker was. One without a delay would have to go out at the
+    restart before its client can come back, so it goes out at once; and a session that ends with
+    its connection leaves no record to defer anything on.
+    """
+    if ending is not Ending.SHUT_DOWN or session.will is None:
+        return False
+    return session.persistent and session.will.delay_interval_s > 0
 
 
 def plan_will(session: Session, ending: Ending, now_us: int) -> int | None:

@@ -1,9 +1,11 @@
 """The twin of the kernel's `Routes`: a list of subscriptions, each compared with the topic.
 
-Owns: the subscriptions in the order in which they were made. Never: fast, and remembers nothing.
+Owns: the subscriptions in the order in which they were made, and the tables of connections. Never:
+fast, and remembers nothing.
 Invariant: a queue has one subscription per filter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,6 +21,22 @@ class Subscription:
     identifier: int | None
 
 
+Terms = tuple[int, bool, list[int]]
+"""QoS, Retain As Published, identifiers."""
+Target = tuple[int, int, Terms | None, tuple[int, Terms | None] | None]
+"""Queue, connection, terms; owner and the terms for its own messages, where there is No Local."""
+
+
+def _best(subscriptions: list[Subscription]) -> Terms | None:
+    if not subscriptions:
+        return None
+    return (
+        max(one.qos for one in subscriptions),
+        any(one.retain_as_published for one in subscriptions),
+        [one.identifier for one in subscriptions if one.identifier is not None],
+    )
+
+
 def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
     """MQTT 5 section 4.7, by its sentences."""
     filter_levels, levels = topic_filter.split(b"/"), topic_name.split(b"/")
@@ -32,11 +50,35 @@ def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
     )
 
 
+Table = Sequence[tuple[bytes, bool]] | None
+"""Rules in order (topic filter, allowed); None allows everything."""
+
+
+def allows(table: Table, topic_name: bytes) -> bool:
+    """The first filter that matches decides; none that matches denies."""
+    if table is None:
+        return True
+    return next((allowed for rule, allowed in table if filter_matches(rule, topic_name)), False)
+
+
 class Routes:
     """Subscriptions of queues by (queue, filter)."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[tuple[int, bytes], Subscription] = {}
+        self.tables: dict[int, tuple[Table, Table]] = {}
+
+    def grant(self, connection: int, publish: Table, receive: Table) -> None:
+        """Replaces what the connection may publish and be sent."""
+        self.tables[connection] = (publish, receive)
+
+    def may_publish(self, connection: int, topic_name: bytes) -> bool:
+        """What its table says."""
+        return allows(self.tables.get(connection, (None, None))[0], topic_name)
+
+    def may_receive(self, connection: int, topic_name: bytes) -> bool:
+        """What its table says."""
+        return allows(self.tables.get(connection, (None, None))[1], topic_name)
 
     def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
         """Adds or replaces; what is replaced keeps its place."""
@@ -51,8 +93,8 @@ class Routes:
         for key in [key for key in self.subscriptions if key[0] == queue]:
             del self.subscriptions[key]
 
-    def targets(self, topic_name: bytes) -> list[tuple[int, int, int, bool, list[int], int]]:
-        """(queue, connection, qos, retain_as_published, identifiers, except) in queue order."""
+    def targets(self, topic_name: bytes) -> list[Target]:
+        """In queue order."""
         matching: dict[int, list[Subscription]] = {}
         for (queue, topic_filter), subscription in self.subscriptions.items():
             if filter_matches(topic_filter, topic_name):
@@ -61,12 +103,13 @@ class Routes:
             (
                 queue,
                 all_of[-1].connection,
-                max(one.qos for one in all_of),
-                any(one.retain_as_published for one in all_of),
-                [one.identifier for one in all_of if one.identifier is not None],
-                all_of[-1].owner if all(one.no_local for one in all_of) else 0,
+                _best(all_of),
+                (all_of[-1].owner, _best([one for one in all_of if not one.no_local]))
+                if all_of[-1].owner and any(one.no_local for one in all_of)
+                else None,
             )
             for queue, all_of in sorted(matching.items())
+            if self.may_receive(all_of[-1].connection, topic_name)
         ]
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.limits import SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.session import IN_FORCE, Subscription
 from holdfast.protocols.mqtt.subscribe import (
@@ -20,8 +20,15 @@ def subscribe(
     current: tuple[Subscription, ...] = (),
     offset: int = 100,
     protocol_version: int = 5,
+    has_room: bool = True,
 ) -> Subscribed:
-    return plan_subscribe(requests, current, offset=offset, protocol_version=protocol_version)
+    return plan_subscribe(
+        requests,
+        current,
+        offset=offset,
+        protocol_version=protocol_version,
+        has_room=lambda _name, others: has_room and others < 2,
+    )
 
 
 def test_a_new_subscription_holds_from_now_on() -> None:
@@ -58,10 +65,28 @@ def test_mqtt_3_3_1_11_retain_handling_two_sends_none() -> None:
     assert subscribe(request(retain_handling=2)).retained == ()
 
 
-def test_a_shared_subscription_is_refused_with_its_own_reason_code() -> None:
+def test_a_shared_subscription_is_sent_no_retained_messages() -> None:
     outcome = subscribe(request("$share/group/a"), request("b"))
-    assert outcome.reason_codes == (0x9E, 1)
-    assert [item.topic_filter for item in outcome.granted] == ["b"]
+    assert outcome.reason_codes == (1, 1)
+    assert [item.topic_filter for item in outcome.granted] == ["$share/group/a", "b"]
+    assert [item.topic_filter for item in outcome.retained] == ["b"]
+
+
+def test_a_shared_subscription_has_no_past() -> None:
+    before = subscription("$share/group/a", from_offset=10)
+    outcome = subscribe(request("$share/group/a", qos=2), current=(before,))
+    assert outcome.subscriptions == (subscription("$share/group/a", qos=2, from_offset=100),)
+    ended = plan_unsubscribe(["$share/group/a"], outcome.subscriptions, offset=200)
+    assert (ended.reason_codes, ended.subscriptions) == ((0x00,), ())
+
+
+def test_a_group_or_a_session_that_is_full_takes_no_more() -> None:
+    assert subscribe(request("$share/g/a"), has_room=False).reason_codes == (0x97,)
+    several = [request(f"$share/{name}/a") for name in "abc"]
+    assert subscribe(*several).reason_codes == (1, 1, 0x97)
+    full = tuple(subscription(f"$share/{number}/a") for number in range(SHARED_PER_SESSION_MAXIMUM))
+    outcome = subscribe(request("$share/g/a"), request("$share/7/a", qos=2), current=full)
+    assert outcome.reason_codes == (0x97, 2)
 
 
 def test_mqtt_4_7_1_2_a_filter_that_is_none_is_refused() -> None:
@@ -69,7 +94,7 @@ def test_mqtt_4_7_1_2_a_filter_that_is_none_is_refused() -> None:
 
 
 def test_older_versions_know_one_failure() -> None:
-    outcome = subscribe(request("$share/group/a"), request("a/#/b"), protocol_version=4)
+    outcome = subscribe(request("$share//a"), request("a/#/b"), protocol_version=4)
     assert outcome.reason_codes == (0x80, 0x80)
 
 

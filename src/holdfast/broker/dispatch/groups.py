@@ -1,0 +1,370 @@
+"""Groups of shared subscriptions: the group owns the backlog, members take from it.
+
+Owns: which groups there are, who subscribes to them, who of those is attached, and the groups'
+control records. Never: chooses who gets a message; the kernel does, each member in its turn.
+
+Invariants:
+1. A group is there while a session subscribes to it, attached or at rest, and for
+   `shared_group_expiry_s` after that.
+2. Its queue is in the routes only while a member is attached, or has messages of it in flight;
+   else the queue is implied, like a session's.
+3. A session's part ends with its subscription or the session, whatever ends those.
+
+Flow: sessions -> here -> routes, dispatch, outboxes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.parties import Parties
+from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_limit
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import (
+    DELIVERY_STATE_REMOVED,
+    Loss,
+    SharedGroup,
+    Table,
+    format_group,
+    parse_group,
+    parse_session,
+    parse_subscriptions,
+    party_key,
+)
+from holdfast.core.config import Config
+from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
+from holdfast.kernel import GROUP_CONNECTION, describe_state, new_state, state_mark
+from holdfast.protocols.mqtt.session import MICROSECONDS, Subscription, shared_of
+from holdfast.protocols.mqtt.shared import parse_shared
+from holdfast.protocols.mqtt.subscribe import without_past
+
+QOS_MAXIMUM = 2
+"""A group reads whatever is stored; each member's own maximum decides how it is sent."""
+
+
+@dataclass(slots=True)
+class _Group:
+    record: SharedGroup
+    subscribers: set[int] = field(default_factory=set)
+    """Parties of all sessions that subscribe to it."""
+    attached: dict[int, Subscription] = field(default_factory=dict)
+    """Those that are attached, by connection."""
+    queue: int | None = None
+    """The kernel's queue, while there is one."""
+
+
+class Groups:
+    """All groups of the broker."""
+
+    def __init__(
+        self,
+        config: Config,
+        kernel: KernelStages,
+        records: ControlRecords,
+        losses: Losses,
+        parties: Parties,
+    ) -> None:
+        self._config = config
+        self._records = records
+        self._losses = losses
+        self._parties = parties
+        self._log = kernel.log
+        self._routes = kernel.routes
+        self._dispatch = kernel.dispatch
+        self._outboxes = kernel.outboxes
+        self._groups: dict[str, _Group] = {}
+        self._by_party: dict[int, _Group] = {}
+        self._by_connection: dict[int, list[_Group]] = {}
+        self._emptied: set[str] = set()
+        """Groups that are open without a member, or end some time."""
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def name_of(self, party: int) -> str:
+        """The name of a group's party; empty if it is none."""
+        group = self._by_party.get(party)
+        return "" if group is None else group.record.name
+
+    def has_room(self, name: str, party: int, others: int) -> bool:
+        """True if the session may join, while it joins so many others."""
+        group = self._groups.get(name)
+        if group is None:
+            return len(self._groups) + others < SHARED_GROUPS_MAXIMUM
+        return party in group.subscribers or len(group.subscribers) < SHARED_MEMBERS_MAXIMUM
+
+    def attach(
+        self, connection: int, party: int, subscriptions: Iterable[Subscription], now_us: int
+    ) -> None:
+        """The attached session takes its turn on these terms, from now on."""
+        for subscription in subscriptions:
+            group = self._subscribed(subscription, party, now_us)
+            if group.queue is None:
+                self._open(group, now_us)
+            queue = group.queue
+            assert queue is not None
+            self._dispatch.join(
+                queue,
+                connection,
+                qos=subscription.qos,
+                retain_as_published=subscription.retain_as_published,
+                identifier=subscription.identifier,
+            )
+            if connection not in group.attached:
+                self._by_connection.setdefault(connection, []).append(group)
+            group.attached[connection] = subscription
+            self._share(group)
+
+    def detach(self, connection: int, now_us: int) -> None:
+        """The session has left its connection, and with that (`Dispatch.detach`) the kernel's
+        queues; it goes on subscribing."""
+        for group in self._by_connection.pop(connection, []):
+            del group.attached[connection]
+            self._share(group)
+            self._rest(group, now_us)
+
+    def leave(self, connection: int | None, party: int, names: Iterable[str], now_us: int) -> None:
+        """The session subscribes to these no more."""
+        for name in names:
+            group = self._groups.get(name)
+            if group is None:
+                continue
+            group.subscribers.discard(party)
+            if connection in group.attached:
+                assert connection is not None
+                assert group.queue is not None
+                self._dispatch.leave(group.queue, connection)
+                del group.attached[connection]
+                self._by_connection[connection].remove(group)
+                self._share(group)
+            if group.subscribers:
+                self._rest(group, now_us)
+            else:
+                self._empty(group, now_us)
+
+    def recover(self, now_us: int) -> None:
+        """Finds the groups on record and the sessions that subscribe to them."""
+        view = self._records.refresh()
+        for value in view.groups():
+            self._add(parse_group(value))
+        for session_value, subscriptions_value in list(view.sharing_sessions()):
+            session = parse_session(session_value)
+            for subscription in shared_of(parse_subscriptions(subscriptions_value)):
+                self._subscribed(subscription, session.party, now_us)
+        for group in list(self._groups.values()):
+            if not group.subscribers:
+                self._empty(group, now_us)
+
+    def sweep(self, now_us: int) -> None:
+        """Groups whose last member has answered for what it had in flight, or whose time has
+        come."""
+        for name in list(self._emptied):
+            group = self._groups[name]
+            ends_at_us = group.record.ends_at_us
+            if ends_at_us is not None and ends_at_us <= now_us:
+                self._end(group, now_us)
+            else:
+                self._rest(group, now_us)
+
+    def cursors(self) -> Iterator[dict[str, Any]]:
+        """What retention has to keep for groups."""
+        for group in self._groups.values():
+            yield {
+                "party": group.record.party,
+                "mark": self._mark(group),
+                "subscriptions": [item.table() for item in group.record.reads],
+                "messages_maximum": self._config.queue_messages_maximum,
+            }
+
+    def overview(self, client_of: Callable[[int], str]) -> list[dict[str, Any]]:
+        """Each group: its name in parts, who is attached, how many sessions subscribe, and how many
+        messages wait and are in flight. `client_of` names the session on a connection."""
+        return [self._described(group, client_of) for group in self._groups.values()]
+
+    def lose_handed(self, party: int, now_us: int) -> None:
+        """A session at rest ends: what groups had handed to it at QoS 2 nobody else may get
+        [MQTT-4.8.2-5]."""
+        state = self._log.delivery_state(party)
+        for flight in describe_state(state)["in_flight"] if state else ():
+            if "group" in flight and flight["phase"] == "published":
+                name, offset = self.name_of(flight["group"]), flight["offset"]
+                self._lose(name, flight["group"], "session_ended", (offset, offset + 1, 1), now_us)
+
+    def _subscribed(self, subscription: Subscription, party: int, now_us: int) -> _Group:
+        name = subscription.topic_filter
+        group = self._groups.get(name)
+        if group is None:
+            group = self._create(subscription, now_us)
+        elif group.record.ends_at_us is not None:
+            self._put(group, replace(group.record, ends_at_us=None), now_us)
+        group.subscribers.add(party)
+        return group
+
+    def _create(self, subscription: Subscription, now_us: int) -> _Group:
+        parts = parse_shared(subscription.topic_filter)
+        assert parts is not None, "planning lets no other pass"
+        reads = Subscription(
+            topic_filter=parts.topic_filter,
+            qos=QOS_MAXIMUM,
+            no_local=False,
+            retain_as_published=True,
+            identifier=None,
+            from_offset=subscription.from_offset,
+        )
+        party = self._parties.durable(now_us)
+        record = SharedGroup(name=subscription.topic_filter, party=party, reads=(reads,))
+        group = self._add(record)
+        self._put(group, record, now_us)
+        state = new_state(subscription.from_offset)
+        self._records.put_delivery_state(party_key(party), state, now_us)
+        return group
+
+    def _add(self, record: SharedGroup) -> _Group:
+        group = _Group(record)
+        self._groups[record.name] = self._by_party[record.party] = group
+        return group
+
+    def _open(self, group: _Group, now_us: int) -> None:
+        """The queue is attached and routed to; what is beyond its limit is cut off first."""
+        record = group.record
+        state = self._log.delivery_state(record.party) or b""
+        reads = without_past(record.reads, state_mark(state))
+        queue, cut = cut_to_limit(
+            self._log,
+            record.party,
+            QueueAtRest(state, state_mark(state), reads),
+            maximum=self._config.queue_messages_maximum,
+            keep=self._config.queue_keep,
+        )
+        if cut is not None:
+            where = (cut.first_offset, cut.end_offset, cut.count)
+            self._lose(record.name, record.party, "overflow", where, now_us)
+        if queue.subscriptions != record.reads:
+            self._put(group, replace(record, reads=queue.subscriptions), now_us)
+        group.queue = self._dispatch.open_group(
+            party=record.party,
+            state=queue.state,
+            subscriptions=[item.table() for item in queue.subscriptions],
+            mark=queue.mark,
+            end_offset=self._log.end_offset(),
+        )
+        for item in queue.subscriptions:
+            if item.in_force:
+                self._routes.subscribe(
+                    group.queue,
+                    GROUP_CONNECTION,
+                    record.party,
+                    item.topic_filter.encode(),
+                    qos=item.qos,
+                    no_local=False,
+                    retain_as_published=True,
+                    identifier=None,
+                )
+
+    def _share(self, group: _Group) -> None:
+        """Messages of QoS 0 are not stored; the outboxes give them to members in turn."""
+        if group.queue is not None:
+            members = [
+                (connection, item.retain_as_published, item.identifier)
+                for connection, item in group.attached.items()
+            ]
+            self._outboxes.share(group.queue, group.record.party, members)
+
+    def _rest(self, group: _Group, now_us: int) -> None:
+        """Without a member the queue rests, once nobody has messages of it in flight."""
+        if group.queue is None or group.attached:
+            self._settle(group)
+        elif self._dispatch.in_flight(group.queue):
+            self._emptied.add(group.record.name)
+        else:
+            state = self._close(group)
+            self._records.put_delivery_state(party_key(group.record.party), state, now_us)
+            self._settle(group)
+
+    def _settle(self, group: _Group) -> None:
+        if group.record.ends_at_us is None:
+            self._emptied.discard(group.record.name)
+
+    def _empty(self, group: _Group, now_us: int) -> None:
+        """Nobody subscribes to it any more."""
+        if group.record.ends_at_us is None:
+            ends_at_us = now_us + self._config.shared_group_expiry_s * MICROSECONDS
+            if ends_at_us <= now_us:
+                self._end(group, now_us)
+                return
+            self._put(group, replace(group.record, ends_at_us=ends_at_us), now_us)
+        self._emptied.add(group.record.name)
+        self._rest(group, now_us)
+
+    def _end(self, group: _Group, now_us: int) -> None:
+        """Removes everything that the group has."""
+        record = group.record
+        if group.queue is not None:
+            self._close(group)
+        del self._groups[record.name]
+        del self._by_party[record.party]
+        self._emptied.discard(record.name)
+        self._records.put_delivery_state(party_key(record.party), DELIVERY_STATE_REMOVED, now_us)
+        self._records.put(Table.GROUPS, record.name.encode(), b"", now_us)
+
+    def _close(self, group: _Group) -> bytes:
+        queue, group.queue = group.queue, None
+        assert queue is not None
+        self._routes.remove(queue)
+        self._outboxes.share(queue, group.record.party, [])
+        return self._dispatch.close_group(queue)
+
+    def _put(self, group: _Group, record: SharedGroup, now_us: int) -> None:
+        group.record = record
+        self._records.put(Table.GROUPS, record.name.encode(), format_group(record), now_us)
+
+    def _mark(self, group: _Group) -> int:
+        if group.queue is not None:
+            return self._dispatch.mark(group.queue)
+        return state_mark(self._log.delivery_state(group.record.party) or b"")
+
+    def _described(self, group: _Group, client_of: Callable[[int], str]) -> dict[str, Any]:
+        parts = parse_shared(group.record.name)
+        assert parts is not None
+        return {
+            "name": parts.share_name,
+            "topic_filter": parts.topic_filter,
+            "members": sorted(client_of(connection) for connection in group.attached),
+            "subscribers": len(group.subscribers),
+            "queued": self._queued(group),
+            "in_flight": 0 if group.queue is None else self._dispatch.in_flight(group.queue),
+            "mark": self._mark(group),
+            "ends_at_us": group.record.ends_at_us,
+        }
+
+    def _queued(self, group: _Group) -> int:
+        """Messages that nobody has and nobody has had, and those that came back."""
+        record, end = group.record, self._log.end_offset()
+        tables = [item.table() for item in record.reads]
+        if group.queue is not None:
+            from_offset, returned = self._dispatch.backlog(group.queue)
+            return returned + self._log.count(tables, record.party, from_offset, end)
+        state = describe_state(self._log.delivery_state(record.party) or b"")
+        begin, count = state["mark"], 0
+        for first, after in [*state["acknowledged"], (end, end)]:
+            count += self._log.count(tables, record.party, begin, first)
+            begin = after
+        return count
+
+    def _lose(
+        self, name: str, party: int, reason: str, where: tuple[int, int, int], now_us: int
+    ) -> None:
+        first_offset, end_offset, count = where
+        self._losses.add(
+            Loss(
+                client_identifier=name,
+                party=party,
+                reason=reason,
+                first_offset=first_offset,
+                end_offset=end_offset,
+                count=count,
+                at_us=now_us,
+            )
+        )

@@ -1,0 +1,37 @@
+"""How many connections the limit of open files leaves room for.
+
+Owns: what the broker opens beside connections. Never: asks or changes the limit (`system` does).
+
+A socket that cannot be accepted for want of a descriptor waits in the operating system's queue and
+nobody is told; so the limit is said at start, and connections beyond it are turned away and counted
+while there is still a descriptor to do it with.
+"""
+
+from holdfast.core.config import Config
+
+FILES_BESIDE = 128
+"""Listeners, the view, the event loop, HTTP connections, and connections about to be turned
+away."""
+READERS = 1 + 4
+"""Whoever has each segment of the log open: the log itself, and the readers of the HTTP
+interface."""
+
+
+def connections_possible(config: Config, open_files: int) -> int:
+    """How many connections may be open at once: as many as configured, or as the limit allows."""
+    segments = config.retention_bytes // config.segment_bytes + 2
+    room = open_files - FILES_BESIDE - READERS * segments
+    return max(1, min(config.connections_maximum, room))
+
+
+def warning(config: Config, open_files: int) -> str | None:
+    """What to say of a limit that is too low, and what to do about it; `None` if it is not."""
+    possible = connections_possible(config, open_files)
+    if possible >= config.connections_maximum:
+        return None
+    lacking = open_files + config.connections_maximum - possible
+    return (
+        f"the limit of {open_files} open files allows {possible} connections, not"
+        f" {config.connections_maximum} (connections_maximum); raise it to {lacking}: LimitNOFILE="
+        " in the systemd unit, --ulimit nofile= for a container, ulimit -Hn in a shell"
+    )

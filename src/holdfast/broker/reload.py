@@ -1,0 +1,76 @@
+"""SIGHUP: the settings are read again, and what can change does.
+
+Owns: the words for it. Never: lets a wrong file change anything: either all that can change does,
+or the old configuration stays in force as it is.
+"""
+
+import logging
+from collections.abc import Callable
+
+from holdfast.broker import log_lines, open_files
+from holdfast.core.change import Change, plan_change
+from holdfast.core.config import SETTINGS, Config
+from holdfast.core.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+
+class Reload:
+    """Reads the settings again and hands them on."""
+
+    def __init__(
+        self,
+        config: Config,
+        read: Callable[[], Config],
+        apply: Callable[[Config], None],
+        open_files_limit: int,
+    ) -> None:
+        """`read` finds the settings as at start; `apply` hands a new configuration to the parts."""
+        self.config = config
+        """What is in force."""
+        self._read = read
+        self._apply = apply
+        self._open_files_limit = open_files_limit
+
+    def run(self) -> Change:
+        """Takes over what can change, and says what cannot. Raises `ConfigurationError`, and then
+        nothing has changed."""
+        try:
+            change = plan_change(self.config, self._read())
+        except ConfigurationError as error:
+            reason = {"reason": error}
+            log.error("configuration refused, the old one stays", extra={"fields": reason})
+            raise
+        before, self.config = self.config, change.config
+        self._apply(change.config)
+        log_lines.set_level(change.config.log_level)
+        for key in change.taken:
+            log.info("setting changed", extra={"fields": _fields(key, before, change.config)})
+        for key in change.waiting:
+            fields = {"setting": key, "in_force": _shown(key, before)}
+            log.warning("setting needs a restart", extra={"fields": fields})
+        self._warn_of_files(change)
+        counts = {"changed": len(change.taken), "need_a_restart": len(change.waiting)}
+        log.info("configuration read again", extra={"fields": counts})
+        return change
+
+    def on_signal(self) -> None:
+        """As `run`, for nobody who waits for an answer."""
+        try:
+            self.run()
+        except ConfigurationError:
+            # It has been logged, and that is all that a signal can be answered with.
+            return
+
+    def _warn_of_files(self, change: Change) -> None:
+        words = open_files.warning(change.config, self._open_files_limit)
+        if words is not None and "connections_maximum" in change.taken:
+            log.warning(words)
+
+
+def _fields(key: str, before: Config, now: Config) -> dict[str, object]:
+    return {"setting": key, "was": _shown(key, before), "is": _shown(key, now)}
+
+
+def _shown(key: str, config: Config) -> str:
+    return SETTINGS[key].kind.show(getattr(config, key)) or "(none)"

@@ -1,0 +1,34 @@
+"""Shared subscriptions: the name of a group, and what is known of it beyond its members.
+
+Owns: the syntax of `$share/<share name>/<topic filter>` [MQTT 5 section 4.8.2]. Never: knows who is
+a member.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.kernel import is_valid_topic_filter
+
+SHARED_PREFIX: Final = "$share/"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareName:
+    """A group's name in its two parts: two share names on one filter are two groups."""
+
+    share_name: str
+    topic_filter: str
+
+
+def is_shared(topic_filter: str) -> bool:
+    """True if a subscription to this means a group, whether or not the rest is valid."""
+    return topic_filter.startswith(SHARED_PREFIX)
+
+
+def parse_shared(topic_filter: str) -> ShareName | None:
+    """The parts of a shared subscription's filter, `None` if it is not a valid one: the share name
+    has a character and no wildcard [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
+    share_name, slash, rest = topic_filter.removeprefix(SHARED_PREFIX).partition("/")
+    if not share_name or not slash or "+" in share_name or "#" in share_name:
+        return None
+    return ShareName(share_name, rest) if is_valid_topic_filter(rest.encode()) else None

@@ -1,0 +1,84 @@
+"""Commands reach the broker of a data directory or at an address, or say that there is none."""
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.running import RunningBroker
+from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError, ConfigurationError
+from holdfast.core.layout import CONTROL_SOCKET
+from tests.builders.served import served
+from tests.builders.stored import Message, store
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    # Longer than an address of a socket may be.
+    found = tmp_path / ("directory" * 12)
+    store(found, [Message("t", b"1")])
+    return found
+
+
+def test_a_command_reaches_the_broker_of_a_data_directory(directory: Path) -> None:
+    with served(directory):
+        broker = RunningBroker(directory)
+        assert broker.get("/health/live") == {"status": "live"}
+        assert broker.get("/v1/log/offset", {"time": 0}) == {"offset": 0, "time_us": 0}
+
+
+def test_a_command_reaches_a_broker_at_an_address(directory: Path) -> None:
+    with served(directory) as address:
+        for url in (address, f"http://{address}", f"http://name:word@{address}/"):
+            assert RunningBroker.at(url).get("/health/live") == {"status": "live"}
+
+
+def test_only_the_user_of_the_broker_may_open_the_control_socket(directory: Path) -> None:
+    with served(directory):
+        mode = (directory / CONTROL_SOCKET).stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_socket_of_an_earlier_life_is_replaced_and_the_own_one_removed(directory: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as earlier, pytest.MonkeyPatch.context() as patch:
+        # Relative, because the whole path is longer than an address.
+        patch.chdir(directory)
+        earlier.bind(CONTROL_SOCKET)
+    with served(directory):
+        assert RunningBroker(directory).get("/health/live") == {"status": "live"}
+    assert not (directory / CONTROL_SOCKET).exists()
+
+
+def test_a_file_in_the_place_of_the_socket_is_left_alone(directory: Path) -> None:
+    (directory / CONTROL_SOCKET).write_text("mine")
+    with served(directory) as address:
+        assert RunningBroker.at(address).get("/health/live") == {"status": "live"}
+    assert (directory / CONTROL_SOCKET).read_text() == "mine"
+
+
+def test_where_no_broker_runs_a_command_says_so(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(BrokerAbsentError, match="no broker runs on the data directory"):
+        RunningBroker(directory).get("/health/live")
+    with pytest.raises(BrokerAbsentError, match="no broker runs on the data directory"):
+        RunningBroker(tmp_path / "nothing").get("/health/live")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+    with pytest.raises(BrokerAbsentError, match=f"no broker runs at 127.0.0.1:{port}"):
+        RunningBroker.at(f"http://127.0.0.1:{port}").get("/health/live")
+
+
+def test_a_refusal_says_what_the_broker_said(directory: Path) -> None:
+    with (
+        served(directory),
+        pytest.raises(BrokerRefusedError, match="time must be microseconds") as told,
+    ):
+        RunningBroker(directory).get("/v1/log/offset", {"time": "x"})
+    assert told.value.status == 400
+
+
+@pytest.mark.parametrize("url", ["http://", "ftp://127.0.0.1", "http://127.0.0.1:many"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        RunningBroker.at(url)
