@@ -31,7 +31,7 @@ class BrokerProcess:
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
-        chosen = {"http_port": "off", **settings}
+        chosen = {"host": HOST, "http_port": "off", **settings}
         self._settings = {f"HOLDFAST_{name.upper()}": str(chosen[name]) for name in chosen}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,7 +48,6 @@ class BrokerProcess:
             str(Path(sys.executable).with_name("holdfast")),
             "serve",
             *("--data-dir", str(self.data_directory)),
-            *("--host", HOST),
             *("--mqtt-port", str(self.port)),
         ]
         with self.log_file.open("ab") as log:
@@ -68,6 +67,16 @@ class BrokerProcess:
         self.kill()
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
 
+    def wait_logged(self, words: str) -> None:
+        """Waits until it has written these words."""
+        assert self._process is not None
+        began = system.monotonic_s()
+        while words not in self.log():
+            assert system.monotonic_s() - began < START_WITHIN_S, f"no {words!r} in:\n{self.log()}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(ASK_EVERY_S)
+                raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
+
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""
         return self._end(signal.SIGTERM)
@@ -75,6 +84,11 @@ class BrokerProcess:
     def kill(self) -> None:
         """Ends it with SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends it a signal that does not end it."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def is_running(self) -> bool:
         """True until it was ended or ended by itself."""

@@ -3,9 +3,10 @@ queued."""
 
 import queue
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion
@@ -40,9 +41,13 @@ class Device:
         keep_alive_s: int = 60,
         answer: bool = True,
         will: dict[str, Any] | None = None,
+        host: str = HOST,
+        transport: Literal["tcp", "websockets", "unix"] = "tcp",
+        tls: ssl.SSLContext | None = None,
         **properties: Any,
     ) -> None:
-        """`properties` are those of CONNECT; `answer` False keeps PUBACK and PUBREC back."""
+        """`properties` are those of CONNECT; `answer` False keeps PUBACK and PUBREC back. The host
+        of a Unix socket is its path."""
         self.name = name
         self.version = version
         self.reason_code: int | None = None
@@ -50,6 +55,8 @@ class Device:
         self.connack_properties: dict[str, Any] = {}
         self.ended_with: int | None = None
         self._port = port
+        self._host = host
+        self._transport = transport
         self._clean_start = clean_start
         self._keep_alive_s = keep_alive_s
         self._properties = properties
@@ -59,11 +66,14 @@ class Device:
         self._answers: queue.Queue[tuple[int, list[int]]] = queue.Queue()
         self._barriers = 0
         self.client = self._make_client(answer)
+        if tls is not None:
+            self.client.tls_set_context(tls)
         if will is not None:
             self._set_will(**will)
 
     def _make_client(self, answer: bool) -> Client:
         options: dict[str, Any] = {"client_id": self.name, "manual_ack": not answer}
+        options["transport"] = self._transport
         if self.version == 5:
             options["protocol"] = MQTTv5
         else:
@@ -105,7 +115,7 @@ class Device:
         if self.version == 5:
             options["clean_start"] = self._clean_start
             options["properties"] = properties_of(PacketTypes.CONNECT, self._properties)
-        self.client.connect(HOST, self._port, self._keep_alive_s, **options)
+        self.client.connect(self._host, self._port, self._keep_alive_s, **options)
         self.client.loop_start()
         assert self._connected.wait(WITHIN_S), f"{self.name}: no CONNACK"
         return self

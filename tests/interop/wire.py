@@ -13,9 +13,14 @@ WITHIN_S = 60.0
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int, version: int = 5) -> None:
+    def __init__(
+        self, port: int = 0, version: int = 5, *, over: socket.socket | None = None
+    ) -> None:
+        """Connects to `port`, or goes on over a socket that is connected."""
         self.version = version
-        self._socket = socket.create_connection((HOST, port), WITHIN_S)
+        if over is None:
+            over = socket.create_connection((HOST, port), WITHIN_S)
+        self._socket = over
         self._undecoded = b""
         self._packets: deque[tuple[str, dict[str, Any]]] = deque()
 

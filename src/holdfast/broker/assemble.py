@@ -25,9 +25,9 @@ from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connections
+from holdfast.broker.ingress.connection import Connections, show_address
 from holdfast.broker.ingress.control_packets import ControlPackets
-from holdfast.broker.ingress.listener import refused
+from holdfast.broker.ingress.listeners import refused
 from holdfast.broker.reload import Reload
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
@@ -49,6 +49,13 @@ log = logging.getLogger(__name__)
 DURABILITY_WARNINGS = {
     "os": "durability is os: what is acknowledged does not survive the loss of power",
     "memory": "durability is memory: what is acknowledged does not survive the end of the broker",
+}
+PLACES = {
+    "mqtt": "MQTT",
+    "mqtts": "MQTT with TLS",
+    "ws": "MQTT over WebSocket",
+    "wss": "MQTT over WebSocket with TLS",
+    "unix": "MQTT",
 }
 
 
@@ -157,13 +164,16 @@ async def _serve_http(config: Config, server: Server) -> AppRunner:
         statistics=server.statistics,
         retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
     )
+    app.add_routes([server.websocket_route()])
     runner = await http.start(app)
-    if config.http_port is not None:
-        try:
-            await http.listen(runner, config.host, config.http_port)
-        except OSError as error:
-            await runner.cleanup()
-            raise refused(config.host, config.http_port, error) from error
+    port = config.http_port
+    if port is not None:
+        for host in config.hosts:
+            try:
+                await http.listen(runner, host, port)
+            except OSError as error:
+                await runner.cleanup()
+                raise refused(host, port, error) from error
     return runner
 
 
@@ -197,8 +207,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) -> None:
     """Says to people what runs, and where."""
     lines = [f"holdfast {__version__}"]
-    lines += [f"MQTT on {host}:{port}" for host, port in server.addresses()]
-    lines += [f"HTTP on http://{host}:{port}" for host, port in web]
+    places = server.listeners.places()
+    http_places = [show_address(*address[:2]) for address in web]
+    lines += [f"{PLACES[name]} on {place}" for name in places for place in places[name]]
+    lines += [f"HTTP, and MQTT over WebSocket at /mqtt, on http://{place}" for place in http_places]
     lines.append(f"data in {config.data_dir.absolute()}")
     kept = show_duration(config.retention_age_s)
     lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes)}")
@@ -212,8 +224,8 @@ def _announce(config: Config, server: Server, web: Sequence[tuple[str, int]]) ->
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     fields = {
-        "mqtt": ",".join(f"{host}:{port}" for host, port in server.addresses()),
-        "http": ",".join(f"{host}:{port}" for host, port in web),
+        **{name: ",".join(places[name]) for name in places},
+        "http": ",".join(http_places),
         "data_dir": config.data_dir.absolute(),
         "durability": config.durability,
     }

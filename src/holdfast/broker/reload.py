@@ -25,7 +25,8 @@ class Reload:
         apply: Callable[[Config], None],
         open_files_limit: int,
     ) -> None:
-        """`read` finds the settings as at start; `apply` hands a new configuration to the parts."""
+        """`read` finds the settings as at start; `apply` hands a new configuration to the parts,
+        or raises `ConfigurationError` before it has changed any."""
         self.config = config
         """What is in force."""
         self._read = read
@@ -37,12 +38,12 @@ class Reload:
         nothing has changed."""
         try:
             change = plan_change(self.config, self._read())
+            self._apply(change.config)
         except ConfigurationError as error:
             reason = {"reason": error}
             log.error("configuration refused, the old one stays", extra={"fields": reason})
             raise
         before, self.config = self.config, change.config
-        self._apply(change.config)
         log_lines.set_level(change.config.log_level)
         for key in change.taken:
             log.info("setting changed", extra={"fields": _fields(key, before, change.config)})

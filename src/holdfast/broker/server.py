@@ -13,7 +13,10 @@ import logging
 from collections import Counter
 from typing import Any
 
-from holdfast.broker.ingress.listener import listen
+from aiohttp.web import RouteDef
+
+from holdfast.broker.ingress.listeners import Listeners
+from holdfast.broker.ingress.websocket_route import websocket_route
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.sweep import Sweep
@@ -37,28 +40,24 @@ class Server:
         schedule: Schedule,
         counts: Counter[str],
     ) -> None:
-        self._config = config
         self._world = world
         self._stages = stages
         self._records = records
         self._schedule = schedule
         self._counts = counts
-        self._listener: asyncio.Server | None = None
+        self.listeners = Listeners(config, stages.connections, counts)
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
 
     async def start(self) -> None:
-        """Listens for MQTT, if that is configured. Raises `ListenError`."""
-        config = self._config
-        if config.mqtt_port is not None:
-            connections = self._stages.connections
-            self._listener = await listen(connections, config.host, config.mqtt_port)
+        """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
+        await self.listeners.start()
         self._sweep.start()
 
-    def addresses(self) -> list[tuple[str, int]]:
-        """Where MQTT clients can connect."""
-        sockets = [] if self._listener is None else self._listener.sockets
-        return [socket.getsockname()[:2] for socket in sockets]
+    def websocket_route(self) -> RouteDef:
+        """The route on the HTTP listener that leads to MQTT."""
+        rules = self.listeners.websocket_rules
+        return websocket_route(self._stages.connections, rules, self._counts)
 
     def request_stop(self) -> None:
         """Lets `wait_ended` return."""
@@ -100,7 +99,9 @@ class Server:
         }
 
     def reconfigure(self, config: Config) -> None:
-        """Hands new settings to whoever can take them while it serves (`reloadable`)."""
+        """Hands new settings to whoever can take them while it serves (`reloadable`). Raises
+        `ConfigurationError` for certificates, having changed nothing."""
+        self.listeners.reconfigure(config)
         stages = self._stages
         self._config = config
         stages.connections.reconfigure(config)
@@ -114,8 +115,7 @@ class Server:
         """Stops listening, answers what has arrived, tells everybody, brings sessions to rest and
         the log to the disk. Peers that do not read are waited for STOP_TIMEOUT_S; the disk is
         waited for as long as it takes (`run` puts a bound on that)."""
-        if self._listener is not None:
-            self._listener.close()
+        self.listeners.close()
         self._sweep.stop()
         now_us = self._world.now_us()
         # What has arrived is stored, made durable and answered, so that no publisher has to send
@@ -136,8 +136,7 @@ class Server:
 
     def abandon(self) -> None:
         """Ends without another word to the disk: the log cannot be trusted to take it."""
-        if self._listener is not None:
-            self._listener.close()
+        self.listeners.close()
         self._sweep.stop()
         for connection in self._stages.connections.all():
             connection.transport.abort()

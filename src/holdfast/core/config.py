@@ -9,9 +9,10 @@ Invariants:
 2. A `Config` never changes; a reload makes another one.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -20,17 +21,19 @@ from holdfast.core import limits
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.settings import (
     Setting,
+    addresses,
     boolean,
     choice,
     duration,
     integer,
+    mode,
     or_automatic,
+    or_off,
     path,
     port,
     setting,
     show_size,
     size,
-    text,
     texts,
 )
 from holdfast.core.sources import Sources, parse
@@ -45,6 +48,21 @@ CENTURY_S: Final = 100 * 365 * 86_400
 RETENTION_BYTES_DEFAULT_MAXIMUM: Final = 10 * GB
 RETENTION_DISK_SHARE: Final = 10
 RECORD_OVERHEAD_BYTES_MAXIMUM: Final = 128 * KIB
+
+
+_PROXIED: Final = ("mqtt", "mqtts", "ws", "wss")
+
+
+def _is_origin_like(item: str) -> bool:
+    return item == "*" or re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", item) is not None
+
+
+def _is_network(item: str) -> bool:
+    try:
+        ip_network(item)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_filter_like(item: str) -> bool:
@@ -62,9 +80,10 @@ class Config:
         "Where the log and everything derived from it lie. One process holds it at a time.",
     )
     host: str = setting(
-        text(),
+        addresses(),
         "127.0.0.1",
-        "The address to listen on. Loopback, because a default start has no credentials.",
+        """The addresses to listen on; 0.0.0.0 is every IPv4 address and :: every IPv6 address.
+        Loopback, because a default start has no credentials.""",
     )
     mqtt_port: int | None = setting(
         port(),
@@ -81,6 +100,80 @@ class Config:
         False,
         """The explicit word that clients without credentials are wanted on an address beyond
         loopback. Without it such an address is refused.""",
+    )
+    mqtts_port: int | None = setting(
+        port(),
+        "off",
+        """The MQTT listener with TLS; 8883 is its registered port. Off, because it needs
+        tls_certificate.""",
+    )
+    ws_port: int | None = setting(
+        port(),
+        "off",
+        """A listener for MQTT over WebSocket alone; 8083 is customary. Off, because the HTTP
+        listener takes WebSocket at /mqtt.""",
+    )
+    wss_port: int | None = setting(
+        port(),
+        "off",
+        """A listener for MQTT over WebSocket with TLS; 8084 is customary. Off, because it needs
+        tls_certificate.""",
+    )
+    mqtt_unix_socket: Path | None = setting(
+        or_off(path()),
+        "off",
+        "A Unix domain socket for MQTT, for clients on this machine.",
+    )
+    mqtt_unix_socket_mode: int = setting(
+        mode(),
+        "0660",
+        "Who may open mqtt_unix_socket: its owner and its group.",
+    )
+    tls_certificate: Path | None = setting(
+        or_off(path()),
+        "off",
+        """The certificate of the TLS listeners in PEM, followed by those between it and the root.
+        It is read again on reload.""",
+        reloadable=True,
+    )
+    tls_key: Path | None = setting(
+        or_off(path()),
+        "off",
+        "The private key of tls_certificate in PEM, without a passphrase; off: it is in that file.",
+        reloadable=True,
+    )
+    tls_client_ca: Path | None = setting(
+        or_off(path()),
+        "off",
+        "The certificates in PEM that may sign those of clients.",
+        reloadable=True,
+    )
+    tls_client_certificates: Literal["off", "optional", "required"] = setting(
+        choice("off", "optional", "required"),
+        "off",
+        """Whether clients of the TLS listeners are asked for a certificate; one that
+        tls_client_ca has not signed is refused in any case.""",
+        reloadable=True,
+    )
+    ws_origins: tuple[str, ...] = setting(
+        texts(_is_origin_like, "an origin such as https://example.com, or *"),
+        "",
+        """Web pages that may open a WebSocket, by their origin; * is all of them. Without any:
+        those of the host that the page asks for. A page elsewhere would come from inside the
+        reader's network, and from the reader's own machine.""",
+        reloadable=True,
+    )
+    proxy_protocol: tuple[str, ...] = setting(
+        texts(_PROXIED.__contains__, f"one of {', '.join(_PROXIED)}"),
+        "",
+        """TCP listeners that stand behind a proxy and take nothing but connections that begin with
+        a header of the PROXY protocol, version 2.""",
+    )
+    proxy_protocol_from: tuple[str, ...] = setting(
+        texts(_is_network, "an address or a network such as 10.0.0.0/8"),
+        "127.0.0.0/8,::1",
+        "Where the proxy's connections come from. Whoever else came with a header could lie in it.",
+        reloadable=True,
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         choice("debug", "info", "warning", "error"),
@@ -209,6 +302,12 @@ class Config:
         "Connections at once; further ones are refused and counted.",
         reloadable=True,
     )
+    connections_per_address_maximum: int = setting(
+        integer(0, 1_000_000),
+        0,
+        """Connections at once from one IP address; 0: no limit of their own, because a whole fleet
+        may stand behind one router.""",
+    )
     keep_alive_maximum_s: int = setting(
         duration(1, 65_535),
         "65535s",
@@ -236,6 +335,23 @@ class Config:
         alias holds a topic name in memory.""",
         reloadable=True,
     )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The addresses to listen on, one by one."""
+        return tuple(self.host.split(","))
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The TCP listeners that are wanted, by the names of their settings."""
+        wanted = {
+            "mqtt_port": self.mqtt_port,
+            "mqtts_port": self.mqtts_port,
+            "ws_port": self.ws_port,
+            "wss_port": self.wss_port,
+            "http_port": self.http_port,
+        }
+        return {key: port for key, port in wanted.items() if port is not None}
 
 
 def _rows() -> Mapping[str, Setting]:
@@ -285,7 +401,11 @@ def load(
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a listener on `host`."""
+    """True if only this machine can reach listeners on `host`, one address or several."""
+    return all(_is_loopback(item) for item in host.split(","))
+
+
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -300,15 +420,32 @@ def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> 
             f"{_place(origins, 'host')}{config.host} can be reached from other machines, and no"
             " credentials are set up; say --anonymous (or anonymous = true) if that is wanted"
         )
-    if config.mqtt_port is None and config.http_port is None:
-        raise ConfigurationError("mqtt_port and http_port are both off: nothing would listen")
-    if config.mqtt_port and config.mqtt_port == config.http_port:
-        raise ConfigurationError(f"mqtt_port and http_port are both {config.mqtt_port}")
+    _check_listeners(config, origins)
     least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(
             f"{_place(origins, 'segment_bytes')}{show_size(config.segment_bytes)} cannot"
             f" hold one record of maximum_packet_size_bytes; at least {show_size(least)} is needed"
+        )
+
+
+def _check_listeners(config: Config, origins: Mapping[str, str]) -> None:
+    if not config.ports and config.mqtt_unix_socket is None:
+        raise ConfigurationError("every port and mqtt_unix_socket are off: nothing would listen")
+    taken: dict[int, str] = {}
+    for key, number in config.ports.items():
+        other = taken.setdefault(number, key)
+        if number and other != key:
+            raise ConfigurationError(f"{other} and {key} are both {number}")
+    for key in ("mqtts_port", "wss_port"):
+        if key in config.ports and config.tls_certificate is None:
+            raise ConfigurationError(
+                f"{_place(origins, key)}it needs tls_certificate, which is off"
+            )
+    if config.tls_client_certificates != "off" and config.tls_client_ca is None:
+        raise ConfigurationError(
+            f"{_place(origins, 'tls_client_certificates')}{config.tls_client_certificates}, but"
+            " there is no tls_client_ca to say which of them are good"
         )
 
 

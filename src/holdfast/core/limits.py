@@ -35,7 +35,8 @@ CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
 memory, so a flood of them is refused at the door."""
 
 CONNECT_TIMEOUT_S: Final = 10
-"""How long a new connection may take to send CONNECT; the specification asks for a reasonable time
+"""How long a new connection may take to send CONNECT, with everything that comes before it: the
+header of a proxy, the handshakes of TLS and WebSocket. The specification asks for a reasonable time
 [MQTT-3.1.4-1], and a device on a slow radio needs a few round trips."""
 
 STOP_TIMEOUT_S: Final = 5
@@ -44,6 +45,17 @@ the broker within seconds."""
 
 READ_BUFFER_BYTES: Final = 262_144
 """The one buffer that all sockets read into. A larger one would not fill in one system call."""
+
+WEBSOCKET_READ_BYTES: Final = 65_536
+"""What one read of a WebSocket takes: each frame costs some microseconds, and this many bytes of
+the smallest are less than a tenth of a second."""
+
+WEBSOCKET_REQUEST_BYTES_MAXIMUM: Final = 16_384
+"""The request that begins a WebSocket; a browser with many cookies sends half of it."""
+
+PROXY_HEADER_BYTES_MAXIMUM: Final = 4_096
+"""A header of the PROXY protocol; addresses take 232 bytes, and the rest is names that a proxy
+adds."""
 
 RETAINED_PER_SUBSCRIBE_MAXIMUM: Final = 100_000
 """Retained messages that one subscription is sent at once; a filter such as `#` over a large

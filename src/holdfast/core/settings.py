@@ -144,6 +144,19 @@ def text(*, may_be_empty: bool = False) -> Kind:
     return Kind("text", parse)
 
 
+def addresses() -> Kind:
+    """One host or several, kept as one text with commas between them."""
+    hosts = texts(lambda item: re.fullmatch(r"[^\s,/\[\]]+", item) is not None, "a host")
+
+    def parse(value: object) -> str:
+        found = hosts.parse(value)
+        if not found:
+            raise ValueError("it is empty")
+        return ",".join(found)
+
+    return Kind("an address or a list of them", parse)
+
+
 def texts(check: Callable[[str], bool], what: str) -> Kind:
     """A list of texts, in the environment and on the command line separated by commas."""
 
@@ -190,12 +203,30 @@ def path() -> Kind:
 def port() -> Kind:
     """A TCP port, or `off` for no listener. Port 0 lets the operating system choose one."""
 
-    def parse(value: object) -> int | None:
-        if value == "off" or value is None:
-            return None
+    def parse(value: object) -> int:
         return _within(_whole(value), 0, 65_535, str)
 
-    return Kind("a port from 0 to 65535, or off", parse, lambda port: _or_word(port, "off", str))
+    return or_off(Kind("a port from 0 to 65535", parse))
+
+
+def mode() -> Kind:
+    """The permissions of a file, in octal."""
+
+    def parse(value: object) -> int:
+        if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
+            raise ValueError(f"{_written(value)} is not")
+        return int(value, 8)
+
+    return Kind("permissions of a file in quotes such as 0660", parse, lambda mode: f"{mode:04o}")
+
+
+def or_off(kind: Kind) -> Kind:
+    """Something of `kind`, or `off` for nothing."""
+
+    def parse(value: object) -> Any:
+        return None if value == "off" or value is None else kind.parse(value)
+
+    return Kind(f"{kind.expects}, or off", parse, lambda value: _or_word(value, "off", kind.show))
 
 
 def or_automatic(kind: Kind) -> Kind:

@@ -118,6 +118,16 @@ def test_a_dotted_key_may_be_a_table() -> None:
         ("session_ttl_s = 1\nMQTT_CLIENT_SESSION_EXPIRY_TTL = 2", "is a second value of"),
         ("mqtt_port = 1\nhttp_port = 1", "mqtt_port and http_port are both 1"),
         ("mqtt_port = 'off'\nhttp_port = 'off'", "nothing would listen"),
+        ("mqtts_port = 8883", "holdfast.toml: mqtts_port: it needs tls_certificate, which is off"),
+        ("wss_port = 8084", "holdfast.toml: wss_port: it needs tls_certificate, which is off"),
+        ("ws_port = 1883", "mqtt_port and ws_port are both 1883"),
+        ("tls_client_certificates = 'required'", "there is no tls_client_ca"),
+        ("host = []", "host: expected an address or a list of them, but it is empty"),
+        ("host = '127.0.0.1, [::1]'", '"[::1]" is not a host'),
+        ("mqtt_unix_socket_mode = 660", "permissions of a file in quotes such as 0660, but 660"),
+        ("ws_origins = ['example.com']", '"example.com" is not an origin such as'),
+        ("proxy_protocol = ['http']", '"http" is not one of mqtt, mqtts, ws, wss'),
+        ("proxy_protocol_from = ['10.0.0.1/8']", '"10.0.0.1/8" is not an address or a network'),
         ("segment_bytes = '1MiB'", "cannot hold one record of maximum_packet_size_bytes"),
     ],
 )
@@ -130,7 +140,19 @@ def test_an_unknown_variable_of_ours_is_refused_and_others_are_left_alone() -> N
     assert load(environment={"HOTS": "::1"}).origins["host"] == "default"
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.test"])
+def test_several_addresses_may_be_listened_on() -> None:
+    for toml in ("host = ['127.0.0.1', '::1']", "host = '127.0.0.1, ::1'"):
+        assert load(toml).config.hosts == ("127.0.0.1", "::1")
+
+
+def test_ports_that_the_system_chooses_do_not_collide() -> None:
+    ports = load("mqtt_port = 0\nhttp_port = 0\nws_port = 0").config.ports
+    assert ports == {"mqtt_port": 0, "ws_port": 0, "http_port": 0}
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "192.0.2.1", "::", "example.test", "127.0.0.1,192.0.2.1"]
+)
 def test_a_wider_address_needs_the_explicit_word(host: str) -> None:
     assert "can be reached from other machines" in refusal(host=host)
     assert load(host=host, anonymous="true").config.host == host

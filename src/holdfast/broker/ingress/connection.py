@@ -35,6 +35,25 @@ WRITE_AHEAD_BYTES = 262_144
 """What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
 
 
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """Who is at the other end of a socket; empty if that is not known, or not known yet."""
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        return show_address(name[0], name[1])
+    # A Unix socket's peer has no name, and a socket that is gone has none either.
+    return "" if name is None else "unix"
+
+
+def show_address(host: str, port: int) -> str:
+    """A host and a port as people write them: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(peer: str) -> str:
+    """The host of a peer, without its port."""
+    return peer.rpartition(":")[0]
+
+
 class Phase(Enum):
     """How far a connection has come."""
 
@@ -50,18 +69,27 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_connections",
+        "certificate_name",
         "handle",
         "opened_at_us",
+        "peer",
         "phase",
         "protocol_version",
         "transport",
+        "transport_name",
         "waiting_bytes",
         "was_denied",
     )
 
-    def __init__(self, connections: "Connections", buffer: bytearray) -> None:
+    def __init__(self, connections: "Connections", buffer: bytearray, transport_name: str) -> None:
         self._connections = connections
         self._buffer = buffer
+        self.transport_name = transport_name
+        """How its bytes come: `tcp`, `tls`, `ws`, `wss` or `unix`."""
+        self.peer = ""
+        """Where it comes from: `host:port`, or `unix`; empty while only a proxy knows."""
+        self.certificate_name: str | None = None
+        """The common name of the client's certificate, if it has shown one that was verified."""
         self.handle = 0
         self.opened_at_us = 0
         self.protocol_version = 0
@@ -117,13 +145,15 @@ class Connections:
         self._dispatch = kernel.dispatch
         self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
-        self._read_buffer = kernel.read_buffer
+        self.read_buffer = kernel.read_buffer
         self._now_us = world.now_us
         self._schedule = schedule.soon
+        self._per_address_maximum = config.connections_per_address_maximum
         self._open_files = world.open_files()
         self._packet_bytes_maximum = config.maximum_packet_size_bytes
         self._counts = counts
         self._by_handle: dict[int, Connection] = {}
+        self._by_address: Counter[str] = Counter()
         self._free: deque[int] = deque()
         self._next_handle = 1
         self._paused: set[Connection] = set()
@@ -138,9 +168,9 @@ class Connections:
         """Takes this many connections from now on; those that are there stay."""
         self._connections_maximum = connections_possible(config, self._open_files)
 
-    def make(self) -> Connection:
+    def make(self, transport_name: str = "tcp") -> Connection:
         """A protocol for a socket that was accepted."""
-        return Connection(self, self._read_buffer)
+        return Connection(self, self.read_buffer, transport_name)
 
     def get(self, handle: int) -> Connection | None:
         """The connection with this handle, if it is still there."""
@@ -166,6 +196,18 @@ class Connections:
         self._by_handle[connection.handle] = connection
         self._pending[connection] = None
         self._inbox.open(connection.handle)
+        self.comes_from(connection, peer_of(connection.transport))
+
+    def comes_from(self, connection: Connection, peer: str) -> None:
+        """It is known where it comes from; ends it if too many come from there."""
+        connection.peer = peer
+        if not self._per_address_maximum or ":" not in peer:
+            return
+        address = address_of(peer)
+        self._by_address[address] += 1
+        if self._by_address[address] > self._per_address_maximum:
+            self._counts["connections_turned_away_by_address"] += 1
+            connection.transport.abort()
 
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
@@ -250,6 +292,8 @@ class Connections:
         self._paused.discard(connection)
         self._ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
+        if self._per_address_maximum:
+            self._leave(address_of(connection.peer))
         self._inbox.close(connection.handle)
         # Whoever gets the handle next may not inherit what this one was granted.
         self._ungrant(connection.handle)
@@ -289,6 +333,11 @@ class Connections:
         while self._closing:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
+
+    def _leave(self, address: str) -> None:
+        self._by_address[address] -= 1
+        if self._by_address[address] <= 0:
+            del self._by_address[address]
 
     def _read_ahead_bytes(self, connection: Connection) -> int:
         if connection.phase is Phase.ACCEPTED:

@@ -1,0 +1,76 @@
+"""What the TLS listeners show and accept, from files.
+
+Owns: the making of an `ssl.SSLContext`. Never: keeps one; a reload makes another, and connections
+that are open go on with the one that they began with.
+"""
+
+import ssl
+from pathlib import Path
+
+from holdfast.core.config import Config
+from holdfast.core.errors import ConfigurationError
+
+_CLIENTS = {
+    "off": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+def server_context(config: Config) -> ssl.SSLContext:
+    """What the settings ask for. Raises `ConfigurationError`: which file, and what is wrong."""
+    assert config.tls_certificate is not None, "the settings were checked"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A client that asks for new keys again and again would cost more than it brings (TLS 1.2).
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_mode = _CLIENTS[config.tls_client_certificates]
+    _load_certificate(context, config.tls_certificate, config.tls_key)
+    if config.tls_client_ca is not None:
+        _load_authorities(context, config.tls_client_ca)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+    _check_readable("tls_certificate", certificate)
+    if key is not None:
+        _check_readable("tls_key", key)
+    holder = certificate if key is None else key
+    try:
+        context.load_cert_chain(certificate, key, password=_refuse_passphrase)
+    except _PassphraseError:
+        raise ConfigurationError(f"tls_key: {holder} is locked by a passphrase") from None
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            sentence = f"tls_key: the key in {holder} does not belong to {certificate}"
+        else:
+            told = f"{certificate} and {holder}" if key else str(certificate)
+            sentence = f"tls_certificate: no certificate with its key in PEM in {told}"
+        raise ConfigurationError(f"{sentence} ({error.reason or 'not PEM'})") from error
+
+
+def _load_authorities(context: ssl.SSLContext, authorities: Path) -> None:
+    _check_readable("tls_client_ca", authorities)
+    try:
+        context.load_verify_locations(authorities)
+    except ssl.SSLError as error:
+        raise ConfigurationError(
+            f"tls_client_ca: no certificate in PEM in {authorities} ({error.reason or 'not PEM'})"
+        ) from error
+
+
+def _check_readable(key: str, file: Path) -> None:
+    try:
+        with file.open("rb"):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigurationError(f"{key}: {file} cannot be read: {reason}") from error
+
+
+class _PassphraseError(Exception):
+    """The key asks for a passphrase; without this OpenSSL would ask the terminal."""
+
+
+def _refuse_passphrase() -> str:
+    raise _PassphraseError

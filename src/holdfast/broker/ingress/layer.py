@@ -1,0 +1,135 @@
+"""What stands between a socket and its connection: TLS, WebSocket, the PROXY protocol.
+
+A layer is the protocol of what is below it and the transport of what is above it, so that a
+connection sees no difference between them and a socket, and layers stand on one another:
+
+    socket - [PROXY protocol] - [TLS] - [WebSocket] - connection
+
+Owns: what all layers have in common. Never: keeps bytes that could be handed on.
+
+Invariants:
+1. The connection above exists from the moment the socket was accepted, so the limits on
+   connections and the deadline for CONNECT cover handshakes that never end.
+2. All layers read into the one read buffer: what comes up has replaced what it was made of.
+3. A layer without its handshake is counted as unfinished when its socket goes.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any, ClassVar, cast
+
+ANSWERS_BYTES_MAXIMUM = 2_097_152
+"""What may wait for a peer that makes a layer answer (a ping, new keys) and does not read: more
+than one outbox holds, so that a slow reader who asks nothing never comes near."""
+
+
+class Layer(asyncio.Transport, asyncio.BufferedProtocol):
+    """Bytes through, both ways; each kind changes what it must."""
+
+    __slots__ = ("_buffer", "_counts", "_is_finished", "_is_ready", "_upper", "transport")
+
+    NAME: ClassVar[str]
+    """What it is, in the names of counters."""
+
+    def __init__(
+        self, upper: asyncio.BufferedProtocol, buffer: bytearray, counts: Counter[str]
+    ) -> None:
+        self._upper = upper
+        self._buffer = buffer
+        self._counts = counts
+        self._is_ready = False
+        """Its handshake is over."""
+        self._is_finished = False
+        """It has sent the last that it will ever send."""
+        self.transport: asyncio.Transport
+
+    # --- the protocol of what is below ----------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._upper.connection_made(self)
+
+    def get_buffer(self, _size_hint: int) -> bytearray | memoryview:
+        """The one buffer that everybody reads into."""
+        return self._buffer
+
+    def pause_writing(self) -> None:
+        """The peer does not read as fast as we write."""
+        self._upper.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._upper.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        if not self._is_ready:
+            self._end_handshake("handshakes_unfinished")
+        self._upper.connection_lost(error)
+
+    # --- the transport of what is above ---------------------------------------------------------
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When `pause_writing` is called."""
+        self.transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for the peer."""
+        return self.transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Nothing more is read from the peer."""
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """It is read again."""
+        self.transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What the socket below knows."""
+        return self.transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        """True if nothing can be written any more."""
+        return self.transport.is_closing()
+
+    def can_write_eof(self) -> bool:
+        """Every layer can end one direction and leave the other open."""
+        return True
+
+    def abort(self) -> None:
+        """Ends the connection where it is."""
+        self.transport.abort()
+
+    # --- for the kinds of layers ----------------------------------------------------------------
+
+    def _end_handshake(self, how: str) -> None:
+        """Counts that it has failed, once: those of the layers above have not begun."""
+        self._counts[f"{self.NAME}_{how}"] += 1
+        layer: asyncio.BufferedProtocol = self
+        while isinstance(layer, Layer):
+            layer._is_ready = True
+            layer = layer._upper
+
+    def _finish(self) -> None:
+        """Sends nothing more, and waits for the peer to end its side too.
+
+        What it still sends is thrown away. A socket that was closed with bytes unread would take
+        back what was written last, and that says why. Whoever closes connections bounds the wait.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
+        if not self.transport.is_closing():
+            self.transport.write_eof()
+            self.transport.resume_reading()
+        self._upper.connection_lost(None)
+
+    def _answer(self, data: bytes) -> None:
+        """Writes what this layer itself has to say."""
+        if self.transport.get_write_buffer_size() > ANSWERS_BYTES_MAXIMUM:
+            self._counts[f"{self.NAME}_peers_not_reading"] += 1
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.transport.write(data)
