@@ -44,9 +44,9 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     put! {
         REMAINING_LENGTH_MAXIMUM FIELD_BYTES_MAXIMUM CONNECT_BYTES_MAXIMUM USER_PROPERTIES_MAXIMUM
-        TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
-        ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM
-        QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
+        FILTERS_PER_PACKET_MAXIMUM TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
+        ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
+        ALIAS_TOPIC_BYTES_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
         CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM SCAN_BYTES_MAXIMUM
         ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
         RECORD_BYTES_MAXIMUM CONTROL_BYTES_MAXIMUM UNCOMMITTED_BYTES_MAXIMUM CHUNK_BYTES BLOCK_BYTES
@@ -199,9 +199,7 @@ impl Outboxes {
         Outboxes { inner: outbox::Outboxes::default() }
     }
 
-    /// Topic aliases towards clients are never used, which the specification leaves to the sender (section 3.3.2.3.4).
     #[pyo3(signature = (connection, *, protocol_version, maximum_packet_size_bytes, topic_alias_maximum, party))]
-    #[allow(unused_variables, reason = "the alias maximum is part of the boundary")]
     fn open(
         &mut self,
         connection: u32,
@@ -211,7 +209,8 @@ impl Outboxes {
         party: u32,
     ) -> PyResult<()> {
         let version = version(protocol_version)?;
-        self.inner.open(Connection(connection), version, maximum_packet_size_bytes, Party(party)).map_err(invalid)
+        let (connection, party) = (Connection(connection), Party(party));
+        self.inner.open(connection, version, maximum_packet_size_bytes, topic_alias_maximum, party).map_err(invalid)
     }
 
     fn close(&mut self, connection: u32) {

@@ -13,6 +13,10 @@ pub const CONNECT_BYTES_MAXIMUM: usize = 262_144;
 /// User properties of one packet: more are refused, because each costs an allocation at the receiver.
 pub const USER_PROPERTIES_MAXIMUM: usize = 1_024;
 
+/// Topic filters of one SUBSCRIBE or UNSUBSCRIBE: as many as a session may have. A megabyte of the shortest would be a
+/// quarter of a million.
+pub const FILTERS_PER_PACKET_MAXIMUM: usize = 10_000;
+
 /// Levels of a topic: bounds the trie's depth and so the work of one look-up.
 pub const TOPIC_LEVELS_MAXIMUM: usize = 128;
 
@@ -36,6 +40,12 @@ pub const TABLE_RULES_MAXIMUM: usize = 1_024;
 /// Answers of tables that are remembered, one per table and topic: for each of 20 000 publishers a few topics. Some 32
 /// bytes and the topic name each.
 pub const GRANT_MEMORY_TOPICS_MAXIMUM: usize = 131_072;
+
+/// Topic aliases that one client is sent, whatever more it would take, and ...
+pub const ALIASES_SENT_MAXIMUM: u16 = 64;
+
+/// ... the longest topic that gets one: together they bound what a connection holds for them to 16 KiB.
+pub const ALIAS_TOPIC_BYTES_MAXIMUM: usize = 256;
 
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;

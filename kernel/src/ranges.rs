@@ -10,6 +10,7 @@
 //! message in two leaves a hundred thousand gaps; while all goes in order the set is empty and owns no memory.
 
 use crate::error::{Error, Result};
+use crate::varint::{put, Reader};
 use std::collections::BTreeMap;
 
 /// A set of `u64` as disjoint, coalesced, half-open ranges.
@@ -106,32 +107,32 @@ impl RangeSet {
     /// Appends the set to `bytes`: the number of ranges, then for each the distance from the end of the one before
     /// (from 0 for the first) and its size, all as little-endian base-128 integers.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        write_integer(bytes, u64::try_from(self.ranges.len()).unwrap_or(u64::MAX));
+        put(bytes, u64::try_from(self.ranges.len()).unwrap_or(u64::MAX));
         let mut previous = 0;
         for (start, end) in self.iter() {
-            write_integer(bytes, start - previous);
-            write_integer(bytes, end - start);
+            put(bytes, start - previous);
+            put(bytes, end - start);
             previous = end;
         }
     }
 
     /// Reads a set from the start of `bytes`; returns it and the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(RangeSet, &[u8])> {
-        let (count, mut rest) = read_integer(bytes)?;
+        let mut reader = Reader::new(bytes);
+        let mut next = || reader.next().map_err(|error| malformed(&error.to_string()));
+        let count = next()?;
         let mut ranges = BTreeMap::new();
         let mut previous = 0u64;
         for index in 0..count {
-            let (distance, after_distance) = read_integer(rest)?;
-            let (size, after_size) = read_integer(after_distance)?;
+            let (distance, size) = (next()?, next()?);
             if size == 0 || (distance == 0 && index > 0) {
                 return Err(malformed("ranges that touch or are empty"));
             }
             let start = previous.checked_add(distance).ok_or_else(|| malformed("a range past the last position"))?;
             previous = start.checked_add(size).ok_or_else(|| malformed("a range past the last position"))?;
             ranges.insert(start, previous);
-            rest = after_size;
         }
-        Ok((RangeSet { ranges }, rest))
+        Ok((RangeSet { ranges }, reader.rest()))
     }
 }
 
@@ -147,41 +148,4 @@ impl FromIterator<(u64, u64)> for RangeSet {
 
 fn malformed(what: &str) -> Error {
     Error::Invalid(format!("a set of ranges has {what}"))
-}
-
-fn write_integer(bytes: &mut Vec<u8>, value: u64) {
-    let mut rest = value;
-    loop {
-        let low = u8::try_from(rest & 0x7f).unwrap_or_default();
-        rest >>= 7;
-        if rest == 0 {
-            bytes.push(low);
-            return;
-        }
-        bytes.push(low | 0x80);
-    }
-}
-
-/// Reads one integer; refuses one that is cut short, longer than needed, or above 64 bits.
-fn read_integer(bytes: &[u8]) -> Result<(u64, &[u8])> {
-    let mut value = 0u64;
-    let mut rest = bytes;
-    for shift in (0..64).step_by(7) {
-        let Some((&byte, after)) = rest.split_first() else {
-            return Err(malformed("an integer that is cut short"));
-        };
-        rest = after;
-        let low = u64::from(byte & 0x7f);
-        if (low << shift) >> shift != low {
-            break;
-        }
-        value |= low << shift;
-        if byte & 0x80 == 0 {
-            if byte == 0 && shift > 0 {
-                return Err(malformed("an integer longer than needed"));
-            }
-            return Ok((value, rest));
-        }
-    }
-    Err(malformed("an integer above 64 bits"))
 }

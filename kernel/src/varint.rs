@@ -1,4 +1,6 @@
 //! Unsigned integers in 7-bit groups, least significant first: the compact form inside control records.
+//!
+//! Invariant: [`Reader`] takes what [`put`] writes and refuses everything else, so a value has one form.
 
 use crate::error::{Error, Result};
 
@@ -22,6 +24,11 @@ impl<'a> Reader<'a> {
         Reader { bytes }
     }
 
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// True when everything has been read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -34,18 +41,25 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// One integer.
+    /// One integer; refuses one that is cut short, longer than needed, or above 64 bits.
     #[allow(clippy::should_implement_trait)] // It is no iterator: the end is an error here.
     pub fn next(&mut self) -> Result<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            let low = u64::from(byte & 0x7f);
+            if (low << shift) >> shift != low {
+                break;
+            }
+            value |= low << shift;
+            if byte == 0 && shift > 0 {
+                return Err(Error::Invalid("an integer is longer than needed".into()));
+            }
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Error::Invalid("an integer is longer than 64 bits".into()))
+        Err(Error::Invalid("an integer is above 64 bits".into()))
     }
 
     /// One integer of 16 bits.
@@ -85,9 +99,28 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let mut reader = Reader::new(&bytes);
-            while !reader.is_empty() && reader.next().is_ok() {}
+        fn what_is_read_would_be_put_so(bytes: Vec<u8>, last in 0..3_u8) {
+            // Long runs of high bits are where integers end late.
+            let bytes: Vec<u8> = bytes.iter().map(|byte| byte | 0x80).chain([last]).collect();
+            for bytes in [bytes.as_slice(), bytes.get(1..).unwrap_or_default()] {
+                let mut reader = Reader::new(bytes);
+                if let Ok(value) = reader.next() {
+                    let mut out = Vec::new();
+                    put(&mut out, value);
+                    prop_assert_eq!(out.as_slice(), &bytes[..bytes.len() - reader.rest().len()]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_value_has_one_form() {
+        let largest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(Reader::new(&largest).next(), Ok(u64::MAX));
+        let above = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
+        let endless = [0x80; 11];
+        for refused in [&[0x80, 0][..], &[0xff, 0x80, 0], &[0x80], &[], &above, &endless] {
+            assert!(Reader::new(refused).next().is_err(), "{refused:02x?}");
         }
     }
 }

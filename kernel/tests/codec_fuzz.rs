@@ -1,7 +1,9 @@
 //! Mutated packets against the codec, for `FUZZ_SECONDS` (2 if unset), from `FUZZ_SEED` (a fixed one if unset).
 //!
 //! Each round takes valid packets, changes some bytes and asks: does decoding end in a value or a declared fault, is a
-//! decoded packet the same after encode and decode, and does an inbox decode the same however the bytes are split?
+//! decoded packet the same after encode and decode, does an inbox decode the same however the bytes are split and
+//! however fast they may be read, does a table decide about each message, and does a client that follows topic aliases
+//! get what was let through?
 
 #![allow(
     missing_docs,
@@ -14,12 +16,23 @@
 
 mod mqtt_corpus;
 
+use holdfast_kernel::flow::{Arrivals, Fate};
+use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::frame::Frame;
+use holdfast_kernel::mqtt::inbox::Inbox;
+use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::packet::Packet;
+use holdfast_kernel::mqtt::property::Value;
+use holdfast_kernel::mqtt::rate::Rate;
+use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::{Role, Version};
-use mqtt_corpus::{encoded, Random, Recorder, VERSIONS};
+use holdfast_kernel::route::{Routes, Subscription};
+use holdfast_kernel::topic;
+use mqtt_corpus::{encoded, Random, Recorder, ALIAS_MAXIMUM, PACKET_MAXIMUM, VERSIONS};
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -82,6 +95,71 @@ fn check_inbox(random: &mut Random, bytes: &[u8], make: fn(Version) -> Recorder,
     assert!(whole.arrivals.bytes.len() <= bytes.len() * 2 + 65_535, "the arena outgrew what came");
 }
 
+/// The same bytes through a limit of all, a table, and topic aliases to a client.
+fn check_journey(random: &mut Random, bytes: &[u8], version: Version) {
+    let (publisher, subscriber) = (Connection(1), Connection(2));
+    let rules: Vec<(&str, bool)> = (0..random.below(4))
+        .map(|_| (["#", "site/#", "+/é/+", "will", "+"][random.below(5)], random.below(2) == 0))
+        .collect();
+    let mut routes = Routes::new(1);
+    routes.grant(publisher, Some(&rules), None).unwrap();
+    let (queue, connection, owner) = (Queue(1), subscriber, Party(2));
+    let (qos, no_local, retain_as_published, identifier) = (0, false, false, None);
+    let subscription = Subscription { queue, connection, owner, qos, no_local, retain_as_published, identifier };
+    routes.subscribe(b"#", subscription).unwrap();
+    let (mut inbox, mut arrivals, mut outboxes) = (Inbox::default(), Arrivals::default(), Outboxes::default());
+    inbox.open(publisher).unwrap();
+    let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, Default::default());
+    let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
+    let acceptance = Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+    inbox.accept(publisher, acceptance).unwrap();
+    inbox.limit_all(Rate::new(random.below(3) as u64, random.below(200) as u64));
+    let alias_maximum = random.below(4) as u16;
+    outboxes.open(subscriber, Version::V5, u32::MAX, alias_maximum, Party(2)).unwrap();
+    inbox.feed(publisher, bytes, Timestamp(1)).unwrap();
+    let (mut now, mut expected, mut received) = (Timestamp(1), Vec::new(), Vec::new());
+    while inbox.ready() || inbox.next_at().is_some() {
+        now = inbox.next_at().unwrap_or(now);
+        for (connection, _) in inbox.decode(&mut arrivals, now) {
+            inbox.release(connection);
+        }
+        routes.route(&mut arrivals);
+        for publish in &arrivals.publishes {
+            let name = arrivals.span(publish.topic);
+            let first = rules.iter().find(|(filter, _)| topic::matches(filter.as_bytes(), name));
+            let may = first.is_some_and(|(_, allowed)| *allowed);
+            assert_eq!(publish.fate == Fate::Denied, !may && publish.fate != Fate::Duplicate);
+            if publish.fate == Fate::Accepted && !name.starts_with(b"$") {
+                expected.push(String::from_utf8(name.to_vec()).unwrap());
+            }
+        }
+        outboxes.pass_through(&arrivals);
+        outboxes.take(|_, bytes| received.extend_from_slice(bytes));
+    }
+    assert_eq!(followed(&received, alias_maximum), expected);
+}
+
+/// The topics that a client that follows aliases reads.
+fn followed(mut bytes: &[u8], maximum: u16) -> Vec<String> {
+    let (mut aliases, mut topics) = (BTreeMap::new(), Vec::new());
+    while let Some(frame) = Frame::read(bytes).unwrap() {
+        let body = &bytes[frame.header_bytes..frame.size_bytes];
+        bytes = &bytes[frame.size_bytes..];
+        let Ok(Packet::Publish(publish)) = decode(&frame, body, Version::V5, Role::Client) else { panic!("{body:?}") };
+        let alias = publish.properties.items().find(|(property, _)| property.name == "topic_alias");
+        let Some((_, Value::Number(alias))) = alias else {
+            topics.push(publish.topic_name);
+            continue;
+        };
+        assert!((1..=u32::from(maximum)).contains(&alias));
+        if !publish.topic_name.is_empty() {
+            aliases.insert(alias, publish.topic_name);
+        }
+        topics.push(aliases[&alias].clone());
+    }
+    topics
+}
+
 /// Order is promised within publishes, within acknowledgements and within control packets.
 fn by_kind(found: &[String]) -> Vec<&String> {
     let mut sorted: Vec<&String> = found.iter().collect();
@@ -117,6 +195,10 @@ fn check_all(random: &mut Random, bytes: &[u8], version: Version) {
     check_packet(bytes, version, Role::Server);
     check_packet(bytes, version, Role::Client);
     check_inbox(random, bytes, Recorder::new, version);
+    // Its tables cost some megabytes each time.
+    if random.below(8) == 0 {
+        check_journey(random, bytes, version);
+    }
     let connect = encoded(version, Role::Server).into_iter().find(|packet| packet[0] >> 4 == 1).unwrap();
     check_inbox(random, &[connect.as_slice(), bytes].concat(), Recorder::opening, version);
     if bytes[0] >> 4 == 1 {

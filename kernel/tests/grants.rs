@@ -13,7 +13,7 @@ mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
-use holdfast_kernel::flow::state::{Flight, Owed, Phase, State};
+use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Fate, NoticeKind, Outgoing, Packet, Subscription,
 };
@@ -197,7 +197,7 @@ fn retained_messages_that_are_denied_are_not_owed() {
 fn what_was_in_flight_and_is_denied_now_is_given_up() {
     let mut log = logged(&[0, 1, 2]);
     let mut dispatch = Dispatch::default();
-    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, owed: false };
+    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, source: Source::Queue };
     let flights = [(1, flight(0)), (2, flight(1))].into_iter().collect();
     let queue = attached(&mut dispatch, &log, State { flights, ..State::default() }, 2);
     dispatch.grant(queue, Some(&[("a/b/#", true)])).unwrap();

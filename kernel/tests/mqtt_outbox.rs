@@ -25,8 +25,8 @@ const NEW: Connection = Connection(2);
 
 fn outboxes(maximum_packet_size_bytes: u32) -> Outboxes {
     let mut outboxes = Outboxes::default();
-    outboxes.open(OLD, Version::V311, maximum_packet_size_bytes, Party(11)).unwrap();
-    outboxes.open(NEW, Version::V5, maximum_packet_size_bytes, Party(12)).unwrap();
+    outboxes.open(OLD, Version::V311, maximum_packet_size_bytes, 0, Party(11)).unwrap();
+    outboxes.open(NEW, Version::V5, maximum_packet_size_bytes, 0, Party(12)).unwrap();
     outboxes
 }
 
@@ -116,6 +116,19 @@ fn a_refusal_that_a_version_cannot_express_is_not_sent_as_an_acknowledgement() {
     let mut outgoing = Outgoing { packets: vec![refusal(OLD), refusal(NEW)] };
     boxes.encode(&mut outgoing, &mut Log, Timestamp(0)).unwrap();
     assert_eq!(taken(&mut boxes), [(NEW, vec![0x40, 3, 0, 7, 0x97])]);
+}
+
+#[test]
+fn an_old_client_is_acknowledged_what_it_may_not_publish() {
+    let mut boxes = outboxes(1_000);
+    let denied = |connection, kind| {
+        Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier: 7, reason_code: 0x87 })
+    };
+    let kinds = [AcknowledgementKind::Puback, AcknowledgementKind::Pubrec];
+    let packets = kinds.iter().flat_map(|kind| [denied(OLD, *kind), denied(NEW, *kind)]).collect();
+    boxes.encode(&mut Outgoing { packets }, &mut Log, Timestamp(0)).unwrap();
+    let (old, new) = (vec![0x40, 2, 0, 7, 0x50, 2, 0, 7], vec![0x40, 3, 0, 7, 0x87, 0x50, 3, 0, 7, 0x87]);
+    assert_eq!(taken(&mut boxes), [(OLD, old), (NEW, new)]);
 }
 
 #[test]
@@ -240,9 +253,9 @@ fn closed_connection_gets_nothing_and_a_new_one_starts_empty() {
     boxes.close(NEW);
     boxes.write(NEW, b"nobody");
     assert!(taken(&mut boxes).is_empty());
-    boxes.open(NEW, Version::V5, 1_000, Party(12)).unwrap();
+    boxes.open(NEW, Version::V5, 1_000, 0, Party(12)).unwrap();
     assert_eq!(boxes.waiting_bytes(NEW), 0);
     boxes.write(NEW, b"new");
     assert_eq!(taken(&mut boxes), [(NEW, b"new".to_vec())]);
-    assert!(boxes.open(Connection(u32::MAX), Version::V5, 1_000, Party(1)).is_err());
+    assert!(boxes.open(Connection(u32::MAX), Version::V5, 1_000, 0, Party(1)).is_err());
 }

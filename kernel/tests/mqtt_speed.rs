@@ -83,7 +83,7 @@ fn pass_speed(targets: u32) {
     let mut inbox = inbox(Version::V5);
     let mut outboxes = Outboxes::default();
     for connection in 0..targets {
-        outboxes.open(Connection(connection), Version::V5, 1 << 20, Party(connection + 1)).unwrap();
+        outboxes.open(Connection(connection), Version::V5, 1 << 20, 0, Party(connection + 1)).unwrap();
     }
     let target = |connection| Target {
         queue: Queue(connection),
@@ -112,7 +112,7 @@ fn pass_speed(targets: u32) {
 
 fn encode_speed() {
     let mut outboxes = Outboxes::default();
-    outboxes.open(Connection(1), Version::V5, 1 << 20, Party(1)).unwrap();
+    outboxes.open(Connection(1), Version::V5, 1 << 20, 0, Party(1)).unwrap();
     let mut outgoing = Outgoing::default();
     report("encode with take, QoS 1", MESSAGES, || {
         for number in 0..MESSAGES {

@@ -163,7 +163,9 @@ class Outboxes:
     def __new__(cls) -> Outboxes: ...
     def open(
         self, connection: int, *, protocol_version: int, maximum_packet_size_bytes: int, topic_alias_maximum: int, party: int
-    ) -> None: ...
+    ) -> None:
+        """An MQTT 5 client is sent topic aliases up to its `topic_alias_maximum` and LIMITS["aliases_sent_maximum"]; what
+        it holds of them begins with its first message."""
     def close(self, connection: int) -> None: ...
     def write(self, connection: int, data: bytes) -> None:
         """Appends encoded bytes (CONNACK and the like)."""

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.kernel import encode_packet
-from holdfast.testing.model.codec import PROPERTIES, REASON_CODES
+from holdfast.testing.model.codec import OF_SERVER, PROPERTIES, REASON_CODES
 
 VERSIONS = st.sampled_from([3, 4, 5])
 ROLES = st.sampled_from(["server", "client"])
@@ -105,6 +105,7 @@ def _fields(draw: st.DrawFn, kind: str, version: int, to_server: bool) -> dict[s
 
 def _sent_codes(kind: str, to_server: bool) -> list[int]:
     other = {("disconnect", False): {0x04}, ("auth", False): {0x19}, ("auth", True): {0x00}}
+    other["disconnect", True] = OF_SERVER
     return sorted(REASON_CODES[kind] - other.get((kind, to_server), set()))
 
 

@@ -14,6 +14,7 @@ use super::publish::Layout;
 use super::reader::{Reader, NOT_MINIMAL};
 use super::{reason_code, Role, Version};
 use crate::flow::AcknowledgementKind;
+use crate::limits::FILTERS_PER_PACKET_MAXIMUM;
 
 type Decoded<T> = Result<T, Fault>;
 
@@ -238,6 +239,10 @@ fn reason(reader: &mut Reader<'_>, kind: Kind, version: Version, role: Role) -> 
     let reason = shortened_reason(reader, kind, version, role)?;
     let by_other_role = match (kind, role) {
         (Kind::Disconnect, Role::Client) => reason.reason_code == reason_code::DISCONNECT_WITH_WILL,
+        // Table 3-13: what only a server has to say about a connection.
+        (Kind::Disconnect, Role::Server) => {
+            matches!(reason.reason_code, 0x87 | 0x89 | 0x8B | 0x8D..=0x8F | 0x9A..=0xA2)
+        }
         (Kind::Auth, Role::Client) => reason.reason_code == reason_code::REAUTHENTICATE,
         (Kind::Auth, Role::Server) => reason.reason_code == reason_code::SUCCESS,
         _ => false,
@@ -253,12 +258,20 @@ fn subscribe(reader: &mut Reader<'_>, version: Version, role: Role) -> Decoded<S
     let properties = properties(reader, version, Place::Packet(Kind::Subscribe), role)?;
     let mut subscriptions = Vec::new();
     while !reader.is_empty() {
+        refuse_more(subscriptions.len())?;
         subscriptions.push(subscription(reader, version)?);
     }
     if subscriptions.is_empty() {
         return Err(Fault::protocol("a SUBSCRIBE without a topic filter [MQTT-3.8.3-2]"));
     }
     Ok(Subscribe { packet_identifier, subscriptions, properties })
+}
+
+fn refuse_more(filters: usize) -> Decoded<()> {
+    if filters >= FILTERS_PER_PACKET_MAXIMUM {
+        return Err(Fault::new(reason_code::QUOTA_EXCEEDED, "more topic filters in one packet than are taken"));
+    }
+    Ok(())
 }
 
 fn subscription(reader: &mut Reader<'_>, version: Version) -> Decoded<SubscriptionRequest> {
@@ -333,6 +346,7 @@ fn unsubscribe(reader: &mut Reader<'_>, version: Version, role: Role) -> Decoded
     let properties = properties(reader, version, Place::Packet(Kind::Unsubscribe), role)?;
     let mut topic_filters = Vec::new();
     while !reader.is_empty() {
+        refuse_more(topic_filters.len())?;
         topic_filters.push(topic_filter(reader)?);
     }
     if topic_filters.is_empty() {

@@ -11,6 +11,7 @@
 //!
 //! Flow: sockets -> [`inbox`] -> route ... dispatch -> [`outbox`] -> sockets.
 
+pub mod alias;
 pub mod decode;
 pub mod encode;
 pub mod fault;

@@ -10,6 +10,7 @@
 //!
 //! Flow: route and dispatch -> outbox -> sockets. The last stage of a turn.
 
+use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
 use super::reason_code::NOT_AUTHORIZED;
@@ -35,6 +36,10 @@ struct Outbox {
     /// It is in the list of those that have something to send.
     listed: bool,
     maximum_packet_size_bytes: usize,
+    /// How many topic aliases the client takes.
+    topic_alias_maximum: u16,
+    /// Those that it was sent, from the first message on.
+    aliases: Option<Box<Aliases>>,
     party: Party,
     bytes: Vec<u8>,
 }
@@ -71,12 +76,13 @@ pub struct Outboxes {
 }
 
 impl Outboxes {
-    /// A connection may be sent to, within its Maximum Packet Size.
+    /// A connection may be sent to, within its Maximum Packet Size and its Topic Alias Maximum.
     pub fn open(
         &mut self,
         connection: Connection,
         version: Version,
         maximum_packet_size_bytes: u32,
+        topic_alias_maximum: u16,
         party: Party,
     ) -> Result<()> {
         let index = index(connection);
@@ -90,7 +96,18 @@ impl Outboxes {
         let maximum_packet_size_bytes = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
         if let Some(slot) = self.outboxes.get_mut(index) {
             let (writable, listed, bytes) = (true, false, Vec::new());
-            *slot = Some(Outbox { version, writable, listed, maximum_packet_size_bytes, party, bytes });
+            let topic_alias_maximum = if version == Version::V5 { topic_alias_maximum } else { 0 };
+            let aliases = None;
+            *slot = Some(Outbox {
+                version,
+                writable,
+                listed,
+                maximum_packet_size_bytes,
+                topic_alias_maximum,
+                aliases,
+                party,
+                bytes,
+            });
         }
         Ok(())
     }
@@ -166,22 +183,20 @@ impl Outboxes {
             let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
             let retain = publish.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
-            let encoded = variants.encoded(scratch, &source.writing(outbox.version, retain, identifiers));
-            let refusal = if encoded.is_empty() || encoded.len() > outbox.maximum_packet_size_bytes {
-                Some(NoticeKind::TooLarge)
-            } else if outbox.bytes.len() + encoded.len() > OUTBOX_BYTES_MAXIMUM {
-                Some(NoticeKind::SlowReader)
-            } else {
-                None
-            };
-            if let Some(kind) = refusal {
-                drop_message(dropped, counters, outbox.party, kind);
-                continue;
-            }
+            let writing = source.writing(outbox.version, retain, identifiers);
             outbox.prepare(connection, listed, spare, spare_bytes);
-            outbox.bytes.extend_from_slice(encoded);
-            counters.publishes_sent += 1;
-            counters.bytes_encoded += count(encoded.len());
+            let before = outbox.bytes.len();
+            let written = match outbox.topic_alias_maximum {
+                0 => outbox.copy(variants.encoded(scratch, &writing)),
+                _ => outbox.publish(&writing),
+            };
+            match written {
+                Ok(()) => {
+                    counters.publishes_sent += 1;
+                    counters.bytes_encoded += count(outbox.bytes.len() - before);
+                }
+                Err(kind) => drop_message(dropped, counters, outbox.party, kind),
+            }
         }
     }
 
@@ -321,7 +336,8 @@ impl Outbox {
             u32::try_from(remaining_s).unwrap_or(u32::MAX)
         });
         let identifiers = delivery.identifiers.as_deref().unwrap_or_default();
-        let properties = WritingProperties { expiry_interval_s, encoded: message.properties, identifiers };
+        let encoded = message.properties;
+        let properties = WritingProperties { topic_alias: None, expiry_interval_s, encoded, identifiers };
         let writing = Writing {
             dup: delivery.dup,
             qos: delivery.qos,
@@ -331,14 +347,55 @@ impl Outbox {
             payload: message.payload,
             properties: (self.version == Version::V5).then_some(properties),
         };
-        let size_bytes = writing.size_bytes();
-        if size_bytes > self.maximum_packet_size_bytes {
+        self.publish(&writing)
+    }
+
+    /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.
+    fn publish(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+        if self.topic_alias_maximum == 0 {
+            return self.append(writing);
+        }
+        let topic = writing.topic;
+        match self.aliases.get_or_insert_default().choose(topic, self.topic_alias_maximum) {
+            Alias::None => self.append(writing),
+            Alias::Known(alias) => self.append(&writing.with_alias(alias, &[])),
+            Alias::New(alias, hash) => match self.append(&writing.with_alias(alias, topic)) {
+                // The alias makes it longer, once: that alone may not keep the message back.
+                Err(NoticeKind::TooLarge) => self.append(writing),
+                Ok(()) => {
+                    self.aliases.get_or_insert_default().bind(alias, topic, hash);
+                    Ok(())
+                }
+                refused => refused,
+            },
+        }
+    }
+
+    fn append(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+        self.refuse(writing.size_bytes(), writing.qos)?;
+        writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)
+    }
+
+    /// Takes a packet of QoS 0 that is written already; an empty one could not be.
+    #[inline]
+    fn copy(&mut self, encoded: &[u8]) -> std::result::Result<(), NoticeKind> {
+        if encoded.is_empty() {
             return Err(NoticeKind::TooLarge);
         }
-        if delivery.qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {
-            return Err(NoticeKind::SlowReader);
+        self.refuse(encoded.len(), 0)?;
+        self.bytes.extend_from_slice(encoded);
+        Ok(())
+    }
+
+    #[inline]
+    fn refuse(&self, size_bytes: usize, qos: u8) -> std::result::Result<(), NoticeKind> {
+        if size_bytes > self.maximum_packet_size_bytes {
+            Err(NoticeKind::TooLarge)
+        } else if qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {
+            Err(NoticeKind::SlowReader)
+        } else {
+            Ok(())
         }
-        writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)
     }
 }
 
@@ -363,7 +420,8 @@ impl<'a> Source<'a> {
     #[inline]
     fn writing(&self, version: Version, retain: bool, identifiers: &'a [u32]) -> Writing<'a> {
         let expiry_interval_s = self.expiry_interval_s;
-        let properties = WritingProperties { expiry_interval_s, encoded: self.properties, identifiers };
+        let encoded = self.properties;
+        let properties = WritingProperties { topic_alias: None, expiry_interval_s, encoded, identifiers };
         Writing {
             dup: false,
             qos: 0,

@@ -162,6 +162,8 @@ pub struct Writing<'a> {
 /// The properties of a PUBLISH to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WritingProperties<'a> {
+    /// Topic Alias.
+    pub topic_alias: Option<u16>,
     /// Message Expiry Interval.
     pub expiry_interval_s: Option<u32>,
     /// Further properties in their encoding.
@@ -174,11 +176,16 @@ impl WritingProperties<'_> {
     fn size_bytes(&self) -> usize {
         let expiry = if self.expiry_interval_s.is_some() { 5 } else { 0 };
         let identifiers: usize = self.identifiers.iter().map(|identifier| 1 + variable_bytes(wide(*identifier))).sum();
-        expiry + self.encoded.len() + identifiers
+        let alias = if self.topic_alias.is_some() { 3 } else { 0 };
+        alias + expiry + self.encoded.len() + identifiers
     }
 
     fn write(&self, bytes: &mut Vec<u8>) -> Result<()> {
         put_variable(bytes, self.size_bytes())?;
+        if let Some(alias) = self.topic_alias {
+            bytes.push(property::TOPIC_ALIAS);
+            bytes.extend_from_slice(&alias.to_be_bytes());
+        }
         if let Some(interval) = self.expiry_interval_s {
             bytes.push(property::MESSAGE_EXPIRY_INTERVAL);
             bytes.extend_from_slice(&interval.to_be_bytes());
@@ -192,7 +199,13 @@ impl WritingProperties<'_> {
     }
 }
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
+    /// The same packet with a topic alias, and `topic` as its name. MQTT 5 only.
+    pub fn with_alias(&self, alias: u16, topic: &'a [u8]) -> Writing<'a> {
+        let properties = self.properties.map(|rest| WritingProperties { topic_alias: Some(alias), ..rest });
+        Writing { topic, properties, ..*self }
+    }
+
     /// Its Remaining Length.
     #[inline]
     fn remaining_bytes(&self) -> usize {

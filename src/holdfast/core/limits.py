@@ -30,6 +30,10 @@ SHARED_PER_SESSION_MAXIMUM: Final = 100
 """Groups that one session is a member of: an acknowledgement of it wakes each of them, and its
 window is divided among them."""
 
+SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
+"""All topic filters of one session together: they are written as one control record, in which a
+character may take six bytes, and the kernel's largest is 16 MiB."""
+
 CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
 """Connections that have not been accepted by CONNECT yet: each may hold a partial CONNECT in
 memory, so a flood of them is refused at the door."""

@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
-from holdfast.kernel import is_valid_topic_filter
+from holdfast.core.limits import (
+    SHARED_PER_SESSION_MAXIMUM,
+    SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM,
+    SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
+)
+from holdfast.kernel import LIMITS, is_valid_topic_filter
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.session import Subscription
@@ -62,9 +66,10 @@ def plan_subscribe(
     reason_codes: list[int] = []
     granted: dict[str, Subscription] = {}
     retained: dict[str, Subscription] = {}
+    room_bytes = SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM - sum(map(_size_bytes, current))
     for request in requests:
         replaces = request.topic_filter in in_force
-        reason_code = _refusal(request, len(in_force) + len(past), replaces)
+        reason_code = _refusal(request, len(in_force) + len(past), replaces, room_bytes)
         if reason_code is None and is_shared(request.topic_filter) and not replaces:
             joined = sum(item.shared for item in in_force.values())
             new = sum(item.shared for item in granted.values())
@@ -81,6 +86,7 @@ def plan_subscribe(
         elif before is not None and before.from_offset < offset and not before.shared:
             past.append(replace(before, until_offset=offset))
         in_force[request.topic_filter] = subscription
+        room_bytes -= _size_bytes(subscription)
         granted[request.topic_filter] = subscription
         is_due = request.retain_handling == RETAIN_ALWAYS or (
             request.retain_handling == RETAIN_IF_NEW and before is None
@@ -123,16 +129,24 @@ def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Su
     return tuple(item for item in subscriptions if item.until_offset > mark)
 
 
-def _refusal(request: SubscriptionRequest, count: int, replaces: bool) -> ReasonCode | None:
+def _refusal(
+    request: SubscriptionRequest, count: int, replaces: bool, room_bytes: int
+) -> ReasonCode | None:
     if is_shared(request.topic_filter):
         if parse_shared(request.topic_filter) is None:
             return ReasonCode.TOPIC_FILTER_INVALID
     elif not is_valid_topic_filter(request.topic_filter.encode()):
         return ReasonCode.TOPIC_FILTER_INVALID
+    if request.topic_filter.count("/") >= LIMITS["topic_levels_maximum"]:
+        return ReasonCode.TOPIC_FILTER_INVALID
     # A replaced subscription may leave a past one behind, so both cases add one.
     if count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (2 if replaces else 1):
         return ReasonCode.QUOTA_EXCEEDED
-    return None
+    return ReasonCode.QUOTA_EXCEEDED if _size_bytes(request) > room_bytes else None
+
+
+def _size_bytes(of: SubscriptionRequest | Subscription) -> int:
+    return len(of.topic_filter.encode())
 
 
 def _subscription(request: SubscriptionRequest, offset: int) -> Subscription:

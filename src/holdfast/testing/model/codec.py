@@ -21,6 +21,7 @@ ALIAS_INVALID: Final = 0x94
 QUOTA_EXCEEDED: Final = 0x97
 
 USER_PROPERTIES_MAXIMUM: Final = 1_024
+FILTERS_PER_PACKET_MAXIMUM: Final = 10_000
 
 KINDS: Final = [
     "connect",
@@ -89,6 +90,8 @@ REASON_CODES: Final[dict[str, set[int]]] = {
     | set(range(0x93, 0xA3)),
     "auth": {0x00, 0x18, 0x19},
 }
+OF_SERVER: Final = {0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x8F, *range(0x9A, 0xA3)}
+"""Reasons to disconnect that only a server has, table 3-13."""
 RETURN_CODES: Final = {0: 0x00, 1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 
 
@@ -409,14 +412,16 @@ class Packet:
         fields = self.shortened_reason()
         of_other_side = {("disconnect", "client", 0x04), ("auth", "client", 0x19)}
         of_other_side.add(("auth", "server", 0x00))
+        of_other_side |= {("disconnect", "server", code) for code in OF_SERVER}
         refuse_if((self.kind, self.role, fields["reason_code"]) in of_other_side, PROTOCOL_ERROR)
         return fields
 
     def subscribe(self) -> Fields:
         """SUBSCRIBE, section 3.8."""
         packet_identifier, properties = self.packet_identifier(), self.properties()
-        subscriptions = []
+        subscriptions: list[Fields] = []
         while self.reader.data:
+            refuse_if(len(subscriptions) >= FILTERS_PER_PACKET_MAXIMUM, QUOTA_EXCEEDED)
             subscriptions.append(self.subscription())
         refuse_if(not subscriptions, PROTOCOL_ERROR)
         return {
@@ -455,8 +460,9 @@ class Packet:
     def unsubscribe(self) -> Fields:
         """UNSUBSCRIBE, section 3.10."""
         packet_identifier, properties = self.packet_identifier(), self.properties()
-        filters = []
+        filters: list[str] = []
         while self.reader.data:
+            refuse_if(len(filters) >= FILTERS_PER_PACKET_MAXIMUM, QUOTA_EXCEEDED)
             filters.append(self.topic_filter())
         refuse_if(not filters, PROTOCOL_ERROR)
         return {

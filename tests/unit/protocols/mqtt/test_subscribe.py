@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.broker.store.tables import format_subscriptions
 from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.kernel import LIMITS
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.session import IN_FORCE, Subscription
 from holdfast.protocols.mqtt.subscribe import (
@@ -102,6 +104,25 @@ def test_a_session_has_only_so_many_subscriptions() -> None:
     full = tuple(subscription(str(number)) for number in range(SUBSCRIPTIONS_PER_SESSION_MAXIMUM))
     outcome = subscribe(request("one more"), request("7", qos=2), current=full)
     assert outcome.reason_codes == (0x97, 2)
+
+
+def test_a_filter_has_only_so_many_levels() -> None:
+    most = LIMITS["topic_levels_maximum"]
+    deep = ["/".join("+" * levels) for levels in (most, most + 1)]
+    assert subscribe(*map(request, deep)).reason_codes == (1, 0x8F)
+
+
+def test_a_session_s_filters_have_only_so_many_bytes() -> None:
+    long = [f"{number:05}/" + "x" * 65_000 for number in range(20)]
+    outcome = subscribe(*map(request, long))
+    assert outcome.reason_codes == (1,) * 16 + (0x97,) * 4
+    assert subscribe(request("a"), current=outcome.subscriptions).reason_codes == (1,)
+    again = subscribe(request(long[0], qos=2), current=outcome.subscriptions)
+    assert again.reason_codes == (0x97,), "what is replaced may stay behind"
+    # Whatever characters they are of, they fit into one control record.
+    worst = subscribe(*(request("\x01" * 65_000 + str(number)) for number in range(20)))
+    size_bytes = len(format_subscriptions(worst.subscriptions))
+    assert 0 < size_bytes < LIMITS["control_bytes_maximum"] / 2
 
 
 def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
