@@ -15,7 +15,7 @@ from holdfast.broker.server import Server
 from holdfast.core.config import Config
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop
-from holdfast.testing.world import BrokerMachine, SimulatedWorld
+from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.conformance.peer import probe
 from tests.process import HOST, BrokerProcess
 
@@ -26,6 +26,7 @@ SETTLES_WITHIN_S = 2.5
 """More than two sweeps of the broker, which come once a second."""
 
 MIB = 2**20
+NEARLY_FULL_BYTES = 6 * MIB
 CONFIG = Config(
     data_dir=Path("simulated"),
     host=HOST,
@@ -173,7 +174,9 @@ class VirtualBroker:
 
     def wait(self, seconds: float) -> None:
         """Moves the clock, whether or not it is on."""
-        self.loop.run_until_complete(asyncio.sleep(seconds))
+        passed = self.loop.create_future()
+        self.loop.call_later(seconds, passed.set_result, None)
+        self.loop.run_until_complete(passed)
 
     def take_turns(self, count: int) -> None:
         """Lets `count` iterations of its loop pass."""
@@ -195,6 +198,22 @@ class VirtualBroker:
             self._machine.life._stages.kernel.log.commit()
         self._machine.cut_power()
 
+    def deny_publishing(self, client: str) -> None:
+        """Whoever is connected under this identifier may publish to nothing any more."""
+        assert isinstance(self._machine.life, Server)
+        stages = self._machine.life._stages
+        attached = {item.session.client_identifier: item for item in stages.sessions.all_attached()}
+        stages.kernel.routes.grant(attached[client].connection, [], None)
+
+    def fill_disk(self) -> None:
+        """Little more fits on the disk than is on it."""
+        self._machine.disk.set_capacity(NEARLY_FULL_BYTES)
+
+    def free_disk(self) -> None:
+        """There is room again, which the broker looks for once in a while."""
+        self._machine.disk.set_capacity(DISK_BYTES)
+        self.settle()
+
     def restart(self) -> None:
         """Ends it cleanly and begins again."""
         self.stop()
@@ -208,5 +227,3 @@ class VirtualBroker:
 
     def _begin(self, world: SimulatedWorld) -> Server:
         return assemble(self._config, world)
-
-

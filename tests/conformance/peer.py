@@ -77,9 +77,7 @@ class Peer:
         assert self.is_closed()
         return int(connack.reason_code)
 
-    def subscribe(
-        self, topic_filter: str, options: int = 0, items: Sequence[Property] = ()
-    ) -> int:
+    def subscribe(self, topic_filter: str, options: int = 0, items: Sequence[Property] = ()) -> int:
         """SUBSCRIBE to one filter; returns the reason code."""
         identifier = self.identifier()
         wanted = (topic_filter, options)

@@ -1,4 +1,4 @@
-"""AUTH and enhanced authentication: the broker offers no method, and says so as the standard asks."""
+"""AUTH and enhanced authentication: the broker offers no method, and says so."""
 
 import pytest
 
@@ -53,9 +53,7 @@ def test_auth_with_reserved_flags_is_malformed(peer: Join, name: str, flags: int
 
 
 @pytest.mark.proves("MQTT5-4.12.0-6")
-def test_without_a_method_there_is_no_auth_and_no_method_in_connack(
-    peer: Join, name: str
-) -> None:
+def test_without_a_method_there_is_no_auth_and_no_method_in_connack(peer: Join, name: str) -> None:
     client = peer()
     connack = client.connect(name, user_name="u", password=b"p")
     assert connack.property("authentication_method") is None

@@ -36,7 +36,9 @@ def test_reserved_flags_of_disconnect_are_malformed(peer: Join, name: str, flags
 
 
 @pytest.mark.proves("MQTT5-3.14.2-1", "MQTT5-4.13.1-1")
-@pytest.mark.parametrize("reason_code", [0x01, 0x11, 0x18, 0x84, 0x85, 0x86, 0x8C, 0x91, 0x92, 0xFF])
+@pytest.mark.parametrize(
+    "reason_code", [0x01, 0x11, 0x18, 0x84, 0x85, 0x86, 0x8C, 0x91, 0x92, 0xFF]
+)
 def test_reason_codes_that_disconnect_does_not_have_are_protocol_errors(
     peer: Join, name: str, reason_code: int
 ) -> None:

@@ -89,9 +89,7 @@ def test_what_waits_for_the_window_expires_too(
 
 
 @pytest.mark.proves("MQTT5-3.3.2-5", "MQTT5-3.3.2-6")
-def test_retained_messages_expire(
-    own_broker: VirtualBroker, own_peer: Join, name: str
-) -> None:
+def test_retained_messages_expire(own_broker: VirtualBroker, own_peer: Join, name: str) -> None:
     publisher = own_peer()
     publisher.connect(f"{name}p")
     for topic, seconds in (("a", 10), ("b", 100)):

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from tests.conformance import packets
+from tests.conformance.brokers import VirtualBroker
 from tests.conformance.conftest import Join
 from tests.conformance.packets import Property
 from tests.conformance.peer import Peer
 
 MALFORMED, PROTOCOL_ERROR, NAME_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
+NOT_AUTHORIZED = 0x87
 NO_LOCAL, AS_PUBLISHED = 0x04, 0x08
 
 
@@ -67,9 +69,7 @@ def test_messages_pass_between_versions(
 
 @pytest.mark.proves("MQTT5-3.3.1-3", "MQTT311-3.3.1-3")
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_publishers_dup_is_not_passed_on(
-    peer: Join, name: str, version: int, qos: int
-) -> None:
+def test_a_publishers_dup_is_not_passed_on(peer: Join, name: str, version: int, qos: int) -> None:
     publisher, subscriber = pair(peer, name, version, qos)
     publisher.send(
         packets.publish(f"{name}/a", b"x", version=version, qos=qos, identifier=9, dup=True)
@@ -410,4 +410,18 @@ def test_the_highest_qos_of_overlapping_subscriptions_holds(
         subscriber.subscribe(topic_filter, qos)
     publisher.publish(f"{name}/a", b"x", qos=published)
     assert subscriber.message(f"{name}/a").qos == published
+    subscriber.quiet()
+
+
+@pytest.mark.proves("MQTT311-3.3.5-2", "MQTT5-3.4.2-1", "MQTT5-3.5.2-1", "MQTT5-4.3.3-9")
+@pytest.mark.parametrize(("qos", "answer"), [(1, "puback"), (2, "pubrec")])
+def test_a_message_that_is_not_allowed_is_answered_and_not_passed_on(
+    own_broker: VirtualBroker, own_peer: Join, name: str, version: int, qos: int, answer: str
+) -> None:
+    publisher, subscriber = pair(own_peer, name, version, qos)
+    own_broker.deny_publishing(f"{name}p")
+    for _ in range(2):
+        publisher.send(packets.publish(f"{name}/a", b"x", version=version, qos=qos, identifier=3))
+        answered = publisher.expect(answer, packet_identifier=3)
+        assert answered.reason_code == (NOT_AUTHORIZED if version == 5 else 0)
     subscriber.quiet()

@@ -143,9 +143,7 @@ def test_subscribing_again_sends_them_again(peer: Join, name: str, version: int)
 
 @pytest.mark.parametrize("options", [0, AS_PUBLISHED])
 @pytest.mark.proves("MQTT5-3.3.1-13", "MQTT311-3.3.1-8")
-def test_what_a_new_subscription_is_sent_has_the_flag(
-    peer: Join, name: str, options: int
-) -> None:
+def test_what_a_new_subscription_is_sent_has_the_flag(peer: Join, name: str, options: int) -> None:
     joined(peer, f"{name}p").publish(name, b"kept", qos=1, retain=True)
     reader = joined(peer, name)
     reader.subscribe(name, 1 | options)

@@ -85,9 +85,7 @@ def test_replacing_a_subscription_loses_nothing(peer: Join, name: str, version: 
     sent = range(1, 101)
     data = b""
     for number in sent:
-        data += packets.publish(
-            name, b"%d" % number, version=version, qos=1, identifier=number
-        )
+        data += packets.publish(name, b"%d" % number, version=version, qos=1, identifier=number)
     publisher.send(data)
     for number in range(10):
         client.send(packets.subscribe(1 + number, (name, 1 + number % 2), version=version))
@@ -122,9 +120,7 @@ def test_other_flags_are_malformed(peer: Join, name: str, flags: int) -> None:
     "MQTT311-3.10.3-2",
     "MQTT311-4.8.0-1",
 )
-def test_a_packet_without_a_filter_ends_the_connection(
-    peer: Join, name: str, version: int
-) -> None:
+def test_a_packet_without_a_filter_ends_the_connection(peer: Join, name: str, version: int) -> None:
     for data in (packets.subscribe(1, version=version), packets.unsubscribe(1, version=version)):
         client = joined(peer, name, version)
         client.send(data)

@@ -54,9 +54,7 @@ def test_a_lost_connections_will_is_published_once(
     watcher.quiet()
 
 
-@pytest.mark.proves(
-    "MQTT5-3.1.2-10", "MQTT5-3.14.4-3", "MQTT311-3.1.2-10", "MQTT311-3.14.4-3"
-)
+@pytest.mark.proves("MQTT5-3.1.2-10", "MQTT5-3.14.4-3", "MQTT311-3.1.2-10", "MQTT311-3.14.4-3")
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_normal_disconnect_discards_the_will(
     peer: Join, name: str, version: int, kept: bool
@@ -113,9 +111,7 @@ def test_a_silent_clients_will_is_published(
     watcher.message(name, b"gone")
 
 
-@pytest.mark.proves(
-    "MQTT5-3.1.2-14", "MQTT5-3.1.2-15", "MQTT311-3.1.2-16", "MQTT311-3.1.2-17"
-)
+@pytest.mark.proves("MQTT5-3.1.2-14", "MQTT5-3.1.2-15", "MQTT311-3.1.2-16", "MQTT311-3.1.2-17")
 @pytest.mark.parametrize("retain", [True, False])
 def test_a_will_is_retained_if_it_says_so(
     peer: Join, name: str, version: int, retain: bool

@@ -95,9 +95,7 @@ class Admission:
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
         data = b""
         if is_told(refusal, protocol_version):
-            data = encode_packet(
-                "connack", refused(refusal), protocol_version=protocol_version
-            )
+            data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
         self._connections.close(connection, data)
 
     def durable(self, durable_position: int, now_us: int) -> None:

@@ -81,9 +81,7 @@ class Closing:
             self._sessions.close(attached, ending, now_us)
 
 
-def _last_words(
-    attached: Attached, connection: Connection, reason_code: int, reason: str
-) -> bytes:
+def _last_words(attached: Attached, connection: Connection, reason_code: int, reason: str) -> bytes:
     # Before CONNACK a server may send nothing else [MQTT-3.14.0-1], so who has not got one is just
     # cut off.
     if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
