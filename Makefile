@@ -58,6 +58,12 @@ lock: $(VENV)/.installed ## Write the locks of the Python packages anew, with ha
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
+.PHONY: wheel
+wheel: $(VENV)/.installed ## Build an installable package into target/wheels
+	@tools/prerequisites rust
+	$(BIN)/maturin build --quiet --release --locked
+	@ls target/wheels/*.whl
+
 .PHONY: clean
 clean: ## Remove everything that was built or produced here
 	rm -rf $(VENV) target demo-output .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
@@ -148,3 +154,5 @@ target/bench-peers/.installed: requirements-bench.lock
 docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.limits_page --write
 	$(BIN)/python -m tests.tidy.conformance_page --write
+	$(BIN)/python -m tests.tidy.settings_page --write
+	$(BIN)/python -m tests.tidy.metrics_page --write

@@ -26,8 +26,11 @@ class BrokerProcess:
     """One broker on a data directory; it may be stopped or killed, and started again on the same
     port."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
-        """`settings` are those of the configuration, by their names; HTTP is off by default."""
+    def __init__(self, directory: Path, *arguments: str, **settings: object) -> None:
+        """`settings` are those of the configuration, by their names; HTTP is off by default.
+        `arguments` are further ones of the command line."""
+        self._arguments = arguments
+        self.program = [str(Path(sys.executable).with_name("holdfast"))]
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
@@ -45,10 +48,11 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts it and does not wait."""
         command = [
-            str(Path(sys.executable).with_name("holdfast")),
+            *self.program,
             "serve",
             *("--data-dir", str(self.data_directory)),
             *("--mqtt-port", str(self.port)),
+            *self._arguments,
         ]
         with self.log_file.open("ab") as log:
             environment = {**system.environment(), **self._settings}
@@ -67,15 +71,27 @@ class BrokerProcess:
         self.kill()
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
 
-    def wait_logged(self, words: str) -> None:
-        """Waits until it has written these words."""
+    def send(self, number: signal.Signals) -> None:
+        """Sends it a signal, and does not wait."""
         assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait_ended(self) -> int:
+        """Waits until it ends by itself; returns its exit code."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        return process.wait(STOP_WITHIN_S)
+
+    def wait_logged(self, words: str, times: int = 1) -> None:
+        """Waits until it has written this so many times."""
         began = system.monotonic_s()
-        while words not in self.log():
+        while self.log_file.read_text(errors="replace").count(words) < times:
             assert system.monotonic_s() - began < START_WITHIN_S, f"no {words!r} in:\n{self.log()}"
             with contextlib.suppress(subprocess.TimeoutExpired):
-                status = self._process.wait(ASK_EVERY_S)
-                raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
+                assert self._process is not None
+                self._process.wait(ASK_EVERY_S)
+                written = self.log_file.read_text(errors="replace").count(words)
+                assert written >= times, f"it ended without {words!r}:\n{self.log()}"
 
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""
@@ -84,11 +100,6 @@ class BrokerProcess:
     def kill(self) -> None:
         """Ends it with SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Sends it a signal that does not end it."""
-        assert self._process is not None
-        self._process.send_signal(number)
 
     def is_running(self) -> bool:
         """True until it was ended or ended by itself."""

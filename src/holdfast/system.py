@@ -4,6 +4,7 @@ Everything that makes a run differ from its replay comes through here, at the ed
 and is handed inward as an argument; a simulation hands in its own.
 """
 
+import gc
 import os
 import resource
 import shutil
@@ -12,6 +13,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+GARBAGE_OBJECTS = 20_000
+"""New objects after which Python looks for circles among them: some megabytes at most."""
 
 
 def now_us() -> int:
@@ -44,6 +48,17 @@ def disk_bytes(directory: Path) -> int:
     return shutil.disk_usage(_nearest_existing(directory)).total
 
 
+def disk_free_bytes(directory: Path) -> int:
+    """What this user may still write to the disk on which `directory` lies."""
+    return shutil.disk_usage(_nearest_existing(directory)).free
+
+
+def cpu_s() -> float:
+    """The processor time that this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
 def open_files_limit() -> int:
     """How many files this process may have open at once."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -70,6 +85,17 @@ def end_process_within(seconds: float, exit_code: int, last_words: str) -> threa
     timer.daemon = True
     timer.start()
     return timer
+
+
+def calm_garbage_collector() -> None:
+    """Lets Python's collector of circular garbage look at less, and less often, from now on.
+
+    What was built so far stays for as long as the process. What a connection leaves behind is freed
+    when it is left, for it has no circles; looking for some cost a sixth of each CONNECT.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
 
 
 def process_id() -> int:

@@ -9,9 +9,17 @@ from pathlib import Path
 
 from holdfast.broker.admin import http
 from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.broker.admin.health import Health
+from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.reading import LogReaders, Reading
+from holdfast.broker.admin.snapshot import Snapshot
 from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 
 EVERYTHING_DURABLE = 2**62
+
+
+def no_broker() -> Snapshot:
+    raise AssertionError("there are only files here, nothing that counts")
 
 
 @contextmanager
@@ -21,13 +29,11 @@ def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator
     loop = asyncio.new_event_loop()
 
     async def open_and_wait(ended: asyncio.Event) -> None:
-        app = http.application(
-            data_dir=str(data_dir / LOG_DIRECTORY),
-            durable_offset=lambda: durable_offset,
-            ready=lambda: True,
-            statistics=lambda: {"log": {"bytes": 1}},
-        )
-        runner = await http.start(app)
+        readers = LogReaders(str(data_dir / LOG_DIRECTORY), lambda: durable_offset)
+        health = Health(lambda: True, no_broker)
+        operations = [*health.operations(), *Reading(readers, {}).operations()]
+        protection = Protection("127.0.0.1", metrics_public=False)
+        runner = await http.start(http.application(operations, protection))
         await http.listen(runner, "127.0.0.1", 0)
         control_socket = ControlSocket(data_dir / CONTROL_SOCKET)
         await control_socket.listen(runner)

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.core.layout import VIEW_FILE
 from tests.interop.device import Device, payloads
+from tests.interop.wire import Wire
 from tests.process import BrokerProcess
 
 LIMIT = 100
@@ -52,3 +53,35 @@ def test_a_queue_at_rest_keeps_its_limit_and_the_ledger_names_the_rest(
         (loss["client_identifier"], loss["reason"], loss["first_offset"], loss["count"])
         for loss in losses
     ] == [("away", "overflow", first, SENT - LIMIT)]
+
+
+def test_what_was_acknowledged_out_of_order_does_not_count(
+    keeping: tuple[BrokerProcess, str],
+) -> None:
+    broker, keep = keeping
+    publisher = Device(broker.port, "publisher", clean_start=True).connect()
+    early = [b"early %d" % number for number in range(80)]
+    late = [b"late %d" % number for number in range(60)]
+    last = [b"last %d" % number for number in range(60)]
+    with Wire(broker.port) as wire:
+        wire.connect("away")
+        wire.subscribe("reads/#", 1)
+        publisher.publish_all("reads/a", early)
+        packets = [wire.receive("publish") for _ in early]
+        for packet in packets[1:]:
+            wire.acknowledge("puback", packet["packet_identifier"])
+        wire.ping()
+    # One of 80 is left: with 60 more there is room for all, although 140 lie above the mark.
+    publisher.publish_all("reads/a", late)
+    with Wire(broker.port) as wire:
+        assert wire.connect("away")["session_present"]
+        got = [wire.receive("publish")["payload"] for _ in range(61)]
+        assert got == [early[0], *late]
+    publisher.publish_all("reads/a", last)
+    with Wire(broker.port) as wire:
+        wire.connect("away")
+        got = [wire.receive("publish")["payload"] for _ in range(LIMIT)]
+        everything = [early[0], *late, *last]
+        assert got == (everything[-LIMIT:] if keep == "newest" else everything[:LIMIT])
+        wire.ping()
+    publisher.close()

@@ -166,7 +166,7 @@ def test_certificates_are_read_again_and_connections_stay(
             certificate, key = authority.server("renewed")
             certificate.replace(broker.certificate)
             key.replace(broker.key)
-            broker.send_signal(signal.SIGHUP)
+            broker.send(signal.SIGHUP)
             broker.wait_logged("certificates read")
             assert _shown_name(broker.tls_port, authority) == "renewed"
             open_all_the_time.send("pingreq")
@@ -179,7 +179,7 @@ def test_a_certificate_that_cannot_be_read_again_changes_nothing(
     with _running(TlsBroker(tmp_path, authority)) as broker:
         name = _shown_name(broker.tls_port, authority)
         broker.key.write_text("no key")
-        broker.send_signal(signal.SIGHUP)
+        broker.send(signal.SIGHUP)
         broker.wait_logged("configuration refused")
         assert _shown_name(broker.tls_port, authority) == name
 

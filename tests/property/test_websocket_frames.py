@@ -1,6 +1,8 @@
 """A WebSocket hands up the bytes of its binary frames, however frames and reads are cut."""
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -21,7 +23,7 @@ from tests.builders.websocket import (
 )
 
 FRAME_BYTES_MAXIMUM = 5_000
-RULES = WebSocketRules((), FRAME_BYTES_MAXIMUM)
+RULES = WebSocketRules((), True, FRAME_BYTES_MAXIMUM)
 
 
 class Socket(asyncio.Transport):
@@ -178,3 +180,18 @@ def test_what_one_turn_writes_is_one_frame() -> None:
     peer.send(request())
     peer.layer.write(b"a" * 70_000)
     assert peer.answers() == [(BINARY, b"a" * 70_000)]
+
+
+def test_a_websocket_that_is_gone_leaves_no_circle() -> None:
+    peer = Peer()
+    peer.send(request() + frame(b"x") + frame(b"half")[:7])
+    upper = weakref.ref(peer.upper)
+    framing = weakref.ref(peer.layer._framing)
+    gc.disable()
+    try:
+        peer.layer.connection_lost(None)
+        del peer
+        assert upper() is None
+        assert framing() is None
+    finally:
+        gc.enable()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import acceptance_coverage, limits_page
+from tests.tidy import acceptance_coverage, limits_page, metrics_page, settings_page
 from tests.tidy.repository import ROOT, files, name
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -81,6 +81,24 @@ def test_each_page_has_one_title() -> None:
 
 def test_the_page_of_limits_says_what_the_code_says() -> None:
     assert limits_page.PAGE.read_text() == limits_page.page(), "run: make docs"
+
+
+def test_the_page_of_settings_says_what_the_code_says() -> None:
+    assert settings_page.PAGE.read_text() == settings_page.page(), "run: make docs"
+
+
+def test_the_page_of_metrics_says_what_the_code_says() -> None:
+    assert metrics_page.PAGE.read_text() == metrics_page.page(), "run: make docs"
+
+
+def test_metrics_that_a_page_names_exist() -> None:
+    known = {metric.name for metric in metrics_page.METRICS}
+    named = {
+        found.removesuffix("_total")
+        for page in (ROOT / "docs" / "operating").glob("*.md")
+        for found in re.findall(r"\bholdfast_[a-z_]+", page.read_text())
+    }
+    assert not named - known
 
 
 def test_no_test_names_a_behaviour_that_is_not_listed() -> None:

@@ -15,10 +15,15 @@ from aiohttp.web import AppRunner
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
-from holdfast.broker.admin import http
+from holdfast.broker.admin import http, interface, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.snapshot import take
+from holdfast.broker.admin.system_values import SystemValues
+from holdfast.broker.admin.watch import Watch
 from holdfast.broker.data_directory import held
 from holdfast.broker.dispatch.groups import Groups
+from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.sessions import Sessions
@@ -29,17 +34,19 @@ from holdfast.broker.ingress.connection import Connections, show_address
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.listeners import refused
 from holdfast.broker.reload import Reload
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.store.view import View
 from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import RealWorld, World
-from holdfast.core.config import Config
-from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
+from holdfast.core.config import Config, Effective
+from holdfast.core.layout import CONTROL_SOCKET
 from holdfast.core.limits import READ_BUFFER_BYTES
 from holdfast.core.settings import show_duration, show_size
 from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
@@ -73,16 +80,19 @@ def assemble(config: Config, world: World) -> Server:
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
 
+    promises = Promises(schedule.soon)
     losses = Losses(records)
-    wills = Wills(kernel, counts)
+    loopback = Loopback(kernel, counts)
+    wills = Wills(loopback, counts)
     parties = Parties(records)
     groups = Groups(config, kernel, records, losses, parties)
     sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
+    system_topics = SystemTopics()
     connections = Connections(config, world, kernel, schedule, counts)
     closing = Closing(connections, sessions, counts)
     admission = Admission(config, world, kernel, connections, closing, sessions, counts)
     control_packets = ControlPackets(
-        config, kernel, connections, admission, closing, sessions, groups, counts
+        config, kernel, connections, admission, closing, sessions, groups, counts, system_topics
     )
     stages = Stages(
         kernel=kernel,
@@ -92,8 +102,11 @@ def assemble(config: Config, world: World) -> Server:
         closing=closing,
         sessions=sessions,
         groups=groups,
+        loopback=loopback,
+        system_topics=system_topics,
         wills=wills,
         losses=losses,
+        promises=promises,
         commits=commits,
     )
     orphaned = sessions.recover(world.now_us())
@@ -103,20 +116,23 @@ def assemble(config: Config, world: World) -> Server:
     return Server(config, world, stages, records, schedule, counts)
 
 
-def run(config: Config, read: Callable[[], Config]) -> int:
+def run(settings: Effective, read: Callable[[], Config]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code. `read` finds the settings again for a
     reload. Raises `OperatingError`, and what the log raises, if it cannot start or cannot go on."""
-    log_lines.begin(config.log_level)
+    config = settings.config
+    log_lines.begin(config.log_level, config.log_lines_maximum)
     signals.ignore_hangup()
     system.raise_open_files_limit()
     with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, read))
+        runner.run(_serve(settings, read))
     return 0
 
 
-async def _serve(config: Config, read: Callable[[], Config]) -> None:
+async def _serve(settings: Effective, read: Callable[[], Config]) -> None:
+    config = settings.config
     supervisor = Supervisor(system.environment(), system.process_id())
     server = assemble(config, RealWorld())
+    watch = _observe(server)
     reload = Reload(config, read, server.reconfigure, system.open_files_limit())
 
     def on_hangup() -> None:
@@ -129,9 +145,10 @@ async def _serve(config: Config, read: Callable[[], Config]) -> None:
     control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
     try:
         await server.start()
-        web = await _serve_http(config, server)
+        web = await _serve_http(settings, server, watch, reload)
         await control_socket.listen(web)
         _announce(config, server, web.addresses)
+        system.calm_garbage_collector()
         supervisor.ready()
         await server.wait_ended()
         supervisor.stopping()
@@ -156,25 +173,54 @@ def _end_within(seconds: int) -> Timer:
     return system.end_process_within(seconds, EXIT_UNFINISHED, words)
 
 
-async def _serve_http(config: Config, server: Server) -> AppRunner:
-    app = http.application(
-        data_dir=str(config.data_dir / LOG_DIRECTORY),
-        durable_offset=server.durable_offset,
-        ready=server.ready,
-        statistics=server.statistics,
-        retention={"age_s": config.retention_age_s, "bytes": config.retention_bytes},
-    )
+async def _serve_http(
+    settings: Effective, server: Server, watch: Watch, reload: Reload
+) -> AppRunner:
+    config = settings.config
+    found: list[AppRunner] = []
+
+    def listeners() -> list[tuple[str, str]]:
+        places = server.listeners.places()
+        web = [address for runner in found for address in runner.addresses]
+        return [
+            *((name, place) for name in places for place in places[name]),
+            *(("http", show_address(*address[:2])) for address in web),
+        ]
+
+    view_path = RealWorld().view_path(config)
+    operations = interface.operations(server, watch, view_path, listeners, settings.origins)
+    operations.append(reloading.operation(reload.run))
+    protection = Protection(config.host, metrics_public=config.metrics_public)
+    app = http.application(operations, protection)
     app.add_routes([server.websocket_route()])
     runner = await http.start(app)
+    found.append(runner)
     port = config.http_port
-    if port is not None:
-        for host in config.hosts:
-            try:
+    for host in config.hosts:
+        try:
+            if port is not None:
                 await http.listen(runner, host, port)
-            except OSError as error:
-                await runner.cleanup()
-                raise refused(host, port, error) from error
+        except OSError as error:
+            await runner.cleanup()
+            raise refused(host, port or 0, error) from error
     return runner
+
+
+def _observe(server: Server) -> Watch:
+    stages = server.stages
+    watch = Watch(stages.kernel, stages.sessions, stages.connections, server.counts)
+    server.sweep.observers.append(watch.look)
+    interval_s = server.config.sys_interval_s
+    if interval_s:
+        values = SystemValues(
+            stages.system_topics,
+            stages.loopback,
+            stages.kernel,
+            lambda: take(server, watch),
+            interval_s,
+        )
+        server.sweep.observers.append(values.tick)
+    return watch
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

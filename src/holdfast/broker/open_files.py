@@ -13,15 +13,17 @@ FILES_BESIDE = 128
 """Listeners, the view, the event loop, HTTP connections, and connections about to be turned
 away."""
 READERS = 1 + 4
-"""Whoever has each segment of the log open: the log itself, and the readers of the HTTP
+"""Whoever may have each segment of the log open: the log itself, and the readers of the HTTP
 interface."""
+CLIENTS_SHARE = 2
+"""Clients get one half of the descriptors at least, however many segments there are: a
+reader that finds none left is told so, a client is not."""
 
 
 def connections_possible(config: Config, open_files: int) -> int:
     """How many connections may be open at once: as many as configured, or as the limit allows."""
-    segments = config.retention_bytes // config.segment_bytes + 2
-    room = open_files - FILES_BESIDE - READERS * segments
-    return max(1, min(config.connections_maximum, room))
+    room = open_files - _beside(config)
+    return min(config.connections_maximum, max(room, open_files // CLIENTS_SHARE))
 
 
 def warning(config: Config, open_files: int) -> str | None:
@@ -29,9 +31,14 @@ def warning(config: Config, open_files: int) -> str | None:
     possible = connections_possible(config, open_files)
     if possible >= config.connections_maximum:
         return None
-    lacking = open_files + config.connections_maximum - possible
+    needed = config.connections_maximum + _beside(config)
     return (
         f"the limit of {open_files} open files allows {possible} connections, not"
-        f" {config.connections_maximum} (connections_maximum); raise it to {lacking}: LimitNOFILE="
+        f" {config.connections_maximum} (connections_maximum); raise it to {needed}: LimitNOFILE="
         " in the systemd unit, --ulimit nofile= for a container, ulimit -Hn in a shell"
     )
+
+
+def _beside(config: Config) -> int:
+    segments = config.retention_bytes // config.segment_bytes + 2
+    return FILES_BESIDE + READERS * segments

@@ -11,7 +11,6 @@ Invariants:
 import asyncio
 import logging
 from collections import Counter
-from typing import Any
 
 from aiohttp.web import RouteDef
 
@@ -48,6 +47,10 @@ class Server:
         self.listeners = Listeners(config, stages.connections, counts)
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
+        self.retention: dict[str, int] = {}
+        """How long and how much is kept, as the read interface tells it."""
+        self._tell_retention(config)
+        self._began_us = world.now_us()
 
     async def start(self) -> None:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
@@ -75,28 +78,47 @@ class Server:
         """Everything below is durable and may be read."""
         return self._stages.kernel.log.durable_offset()
 
-    def statistics(self) -> dict[str, Any]:
-        """Numbers for people and monitors; totals count from the start."""
-        stages = self._stages
-        return {
-            "connections": len(stages.connections),
-            "sessions_attached": stages.sessions.count(),
-            "sessions_recorded": stages.sessions.recorded(),
-            "subscriptions": len(stages.kernel.routes),
-            "shared_groups": len(stages.groups),
-            "turns": self._turn.count,
-            "retained": stages.kernel.log.retained_count(),
-            "uncommitted_bytes": stages.kernel.log.uncommitted_bytes(),
-            "begin_offset": stages.kernel.log.begin_offset(),
-            "end_offset": stages.kernel.log.end_offset(),
-            "durable_offset": stages.kernel.log.durable_offset(),
-            "ingress": dict(self._counts),
-            "dispatch": stages.kernel.dispatch.counters(),
-            "egress": stages.kernel.outboxes.counters(),
-            "routes": stages.kernel.routes.counters(),
-            "log": stages.kernel.log.statistics(),
-            "dropped": dict(stages.losses.by_reason),
-        }
+    def uptime_s(self) -> float:
+        """Seconds since it was assembled."""
+        return (self._world.now_us() - self._began_us) / 1_000_000
+
+    def now_us(self) -> int:
+        """The time by which it works."""
+        return self._world.now_us()
+
+    @property
+    def stages(self) -> Stages:
+        """What it is made of, for who looks at it and administers it."""
+        return self._stages
+
+    @property
+    def records(self) -> ControlRecords:
+        """The control records."""
+        return self._records
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What ingress counts."""
+        return self._counts
+
+    @property
+    def turn(self) -> Turn:
+        """The stages in order, and how often they have run."""
+        return self._turn
+
+    @property
+    def sweep(self) -> Sweep:
+        """What happens once a second."""
+        return self._sweep
+
+    def ask_turn(self) -> None:
+        """There is something to do in a turn."""
+        self._schedule.soon()
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self._config
 
     def reconfigure(self, config: Config) -> None:
         """Hands new settings to whoever can take them while it serves (`reloadable`). Raises
@@ -108,8 +130,10 @@ class Server:
         stages.admission.reconfigure(config)
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
+        stages.groups.reconfigure(config)
         self._turn.reconfigure(config)
         self._sweep.reconfigure(config)
+        self._tell_retention(config)
 
     async def stop(self) -> None:
         """Stops listening, answers what has arrived, tells everybody, brings sessions to rest and
@@ -141,11 +165,14 @@ class Server:
         for connection in self._stages.connections.all():
             connection.transport.abort()
 
+    def _tell_retention(self, config: Config) -> None:
+        self.retention |= {"age_s": config.retention_age_s, "bytes": config.retention_bytes}
+
     def _rest(self, now_us: int) -> None:
         stages = self._stages
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
-        while stages.wills.waiting():
+        while stages.loopback.waiting():
             stages.kernel.log.commit()
             self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)

@@ -6,6 +6,7 @@ is the unit of every interval in MQTT.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
@@ -42,6 +43,10 @@ class Sweep:
         self._now_us = world.now_us
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
+        self.segments_removed = 0
+        self.records_carried = 0
+        self.observers: list[Callable[[int], None]] = []
+        """Called at the end of each sweep, with the time."""
 
     def reconfigure(self, config: Config) -> None:
         """Writes checkpoints and retains by this from now on."""
@@ -75,6 +80,8 @@ class Sweep:
         self._store(now_us)
         # Acknowledgement progress that nobody waits for is a second old at most.
         self._stages.commits.wake()
+        for observe in self.observers:
+            observe(now_us)
         self._schedule.soon()
 
     def _connections(self, now_us: int) -> None:
@@ -112,6 +119,8 @@ class Sweep:
             # What must be kept has to be copied first, and there is no room for that yet.
             log.warning("retention waits for room on the disk")
             return
+        self.segments_removed += outcome["removed"]
+        self.records_carried += outcome["carried"]
         if outcome["removed"]:
             fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
             log.info("segments removed", extra={"fields": fields})

@@ -13,15 +13,19 @@ for each connection that has something to send.
 from dataclasses import dataclass
 
 from holdfast.broker.dispatch.groups import Groups
+from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.sessions import Sessions
-from holdfast.broker.dispatch.wills import LOOPBACK, Wills
+from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.commit_times import CommitTimes
+from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
@@ -39,8 +43,11 @@ class Stages:
     closing: Closing
     sessions: Sessions
     groups: Groups
+    loopback: Loopback
+    system_topics: SystemTopics
     wills: Wills
     losses: Losses
+    promises: Promises
     commits: Commits
 
 
@@ -54,6 +61,11 @@ class Turn:
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
+        self.publishes = 0
+        """PUBLISH packets decoded, and what follows likewise."""
+        self.acknowledgements = 0
+        self.control_packets = 0
+        self.commit_times = CommitTimes()
         self.reconfigure(config)
         schedule.turn = self.run
 
@@ -77,10 +89,14 @@ class Turn:
         if self._schedule.commit_ended:
             self._schedule.commit_ended = False
             stages.commits.collect()
+            self.commit_times.ended(now_us)
         stages.admission.durable(kernel.log.durable_position(), now_us)
-        stages.wills.feed(now_us)
+        stages.promises.durable(kernel.log.durable_position())
+        stages.loopback.feed(now_us)
 
         control_packets = kernel.inbox.decode(arrivals, now_us)
+        self.publishes += arrivals.publishes
+        self.acknowledgements += arrivals.acknowledgements
         kernel.routes.route(arrivals)
         kernel.log.append(arrivals, self._store_all, now_us)
         kernel.inbox.settle(arrivals)
@@ -88,6 +104,7 @@ class Turn:
         kernel.dispatch.admit(arrivals, kernel.log.end_position())
         stages.wills.appended(stages.sessions.will_appended, now_us)
         if control_packets:
+            self.control_packets += len(control_packets)
             stages.control_packets.take(control_packets, now_us)
 
         durable_offset = kernel.log.durable_offset()
@@ -99,7 +116,9 @@ class Turn:
         kernel.dispatch.allot(outgoing, now_us)
         kernel.dispatch.remember(kernel.log, now_us)
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
-        stages.connections.write(kernel.outboxes.take())
+        leaving = kernel.outboxes.take()
+        stages.loopback.take_answers(leaving)
+        stages.connections.write(leaving)
 
         self._exceptions(now_us)
         self._next_turn(now_us)
@@ -109,8 +128,6 @@ class Turn:
         kernel, stages = self._stages.kernel, self._stages
         for connection, count in kernel.dispatch.answered():
             kernel.inbox.settled(connection, count)
-            if connection == LOOPBACK:
-                stages.wills.answered(count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
         for connection, packet_identifier in kernel.outboxes.refused():
@@ -127,9 +144,11 @@ class Turn:
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
-        if kernel.dispatch.awaits_commit() or stages.admission.waits():
+        promised = stages.admission.waits() or stages.promises.waits()
+        if promised or kernel.dispatch.awaits_commit():
             stages.commits.wake()
-        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.wills.waiting():
+            self.commit_times.asked(now_us)
+        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.loopback.waiting():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()
         if next_at_us is not None:

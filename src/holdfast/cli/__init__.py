@@ -1,10 +1,11 @@
-"""The command line: `holdfast serve`, `holdfast config show`, `holdfast log`.
+"""The command line: `holdfast serve`, and commands that look at its files or ask it.
 
 Owns: what an operator types and reads. Never: decides anything about messages; it finds the
 settings, calls one part, and says in one sentence what went wrong.
 
 Invariants:
-1. Exit code 0: done. 1: the world was in the way. 2: what was asked for cannot be right.
+1. Exit code 0: done. 1: the world was in the way. 2: what was asked for cannot be right. 3: the
+   broker was ended before its stop was complete.
 2. Whatever stops a command is one sentence on standard error, never a traceback.
 """
 
@@ -13,7 +14,17 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
-from holdfast.cli import config_command, log_command, serve_command
+from holdfast.cli import (
+    backup_command,
+    config_command,
+    log_command,
+    losses_command,
+    reload_command,
+    retained_command,
+    serve_command,
+    session_command,
+    top_command,
+)
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
 
@@ -55,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     serve_command.add_to(commands)
+    reload_command.add_to(commands)
     config_command.add_to(commands)
     log_command.add_to(commands)
+    backup_command.add_to(commands)
+    session_command.add_to(commands)
+    retained_command.add_to(commands)
+    losses_command.add_to(commands)
+    top_command.add_to(commands)
     return parser

@@ -25,4 +25,4 @@ def run(options: argparse.Namespace) -> int:
     # Imported here, since the other commands need neither the event loop nor the kernel's writer.
     from holdfast.broker import assemble
 
-    return assemble.run(settings.config, lambda: effective(options).config)
+    return assemble.run(settings, lambda: effective(options).config)

@@ -159,8 +159,8 @@ class Config:
         texts(_is_origin_like, "an origin such as https://example.com, or *"),
         "",
         """Web pages that may open a WebSocket, by their origin; * is all of them. Without any:
-        those of the host that the page asks for. A page elsewhere would come from inside the
-        reader's network, and from the reader's own machine.""",
+        those of the host that the page asks for, and on loopback that must be localhost. Any other
+        would come from inside the reader's network, and from the reader's own machine.""",
         reloadable=True,
     )
     proxy_protocol: tuple[str, ...] = setting(
@@ -187,6 +187,25 @@ class Config:
         """How long a clean stop may take before the process ends as it is, with exit code 3: a disk
         that does not answer must not hold up a restart. Nothing acknowledged is lost.""",
         reloadable=True,
+    )
+    log_lines_maximum: int = setting(
+        integer(1, 1_000_000),
+        1_000,
+        """Lines of one kind of event in a second; further ones are left out, and the next line of
+        the kind says how many. A fleet that reconnects makes thousands of lines a second, and each
+        costs about ten microseconds.""",
+    )
+    sys_interval_s: int = setting(
+        duration(0, 86_400),
+        "10s",
+        """How often the topics under $SYS/broker are brought up to date, as in Mosquitto; 0: they
+        are not there.""",
+    )
+    metrics_public: bool = setting(
+        boolean(),
+        False,
+        """Whether /metrics may be read without credentials from other machines too. It names no
+        client and no topic. On loopback without credentials it is open anyway.""",
     )
 
     durability: Literal["fsync", "os", "memory"] = setting(
@@ -287,6 +306,7 @@ class Config:
         """How long a group of shared subscriptions that no session subscribes to any more keeps its
         queue. 0: it ends with its last subscription. Workers that come under new names each time
         need more, or what was published while none was there is not kept.""",
+        reloadable=True,
     )
     slow_reader_messages_maximum: int = setting(
         integer(1, 1_000_000),

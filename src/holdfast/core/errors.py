@@ -49,6 +49,12 @@ class DirectoryError(OperatingError):
     retriable = False
 
 
+class BackupError(OperatingError):
+    """A copy of a log could not be made, or is not what it was made from."""
+
+    retriable = False
+
+
 class BrokerAbsentError(OperatingError):
     """No broker runs where a command was to reach one. It may be started."""
 

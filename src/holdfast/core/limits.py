@@ -1,7 +1,7 @@
 """Every maximum on the Python side that an operator may not change, with its reason.
 
 What an operator may change is a setting (`config`); what the kernel bounds is in
-`kernel/src/limits.rs`. `docs/limits.md` is generated from all three.
+`kernel/src/limits.rs`. `docs/limits.md` is generated from this file and that one.
 """
 
 from typing import Final

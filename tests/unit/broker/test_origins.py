@@ -6,9 +6,14 @@ from websockets.datastructures import Headers
 from holdfast.broker.ingress.origins import is_welcome
 
 
-def welcome(*origins: str, allowed: tuple[str, ...] = (), host: str = "broker.test:8083") -> bool:
+def welcome(
+    *origins: str,
+    allowed: tuple[str, ...] = (),
+    host: str = "broker.test:8083",
+    is_local: bool = False,
+) -> bool:
     headers = Headers([("Host", host), *(("Origin", origin) for origin in origins)])
-    return is_welcome(headers, allowed)
+    return is_welcome(headers, allowed, is_local=is_local)
 
 
 def test_who_is_no_page_may_connect_whatever_is_configured() -> None:
@@ -48,3 +53,19 @@ def test_with_a_list_only_pages_of_the_list_may_connect() -> None:
 
 def test_two_origins_are_none() -> None:
     assert not welcome("https://broker.test", "https://broker.test")
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "is_good"),
+    [
+        ("http://localhost:3000", "localhost:8083", True),
+        ("http://127.0.0.1", "127.0.0.1:8083", True),
+        ("http://[::1]", "[::1]:8083", True),
+        ("http://page.test", "page.test:8083", False),
+    ],
+)
+def test_on_loopback_a_page_whose_host_only_leads_here_may_not_connect(
+    origin: str, host: str, is_good: bool
+) -> None:
+    assert welcome(origin, host=host, is_local=True) == is_good
+    assert welcome(origin, host=host)

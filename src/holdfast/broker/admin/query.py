@@ -3,9 +3,7 @@
 Owns: the names, forms and limits of the read interface's parameters.
 Never: reads the log.
 
-Invariants:
-1. Whatever is wrong raises `web.HTTPBadRequest` with a sentence that names the parameter.
-2. A parameter that is not known is refused: a misspelt limit must not mean "no limit".
+Invariant: whatever is wrong raises `web.HTTPBadRequest` with a sentence that names the parameter.
 """
 
 from collections.abc import Mapping
@@ -26,13 +24,6 @@ READ_BYTES_MAXIMUM = 4 * BATCH_BYTES_MAXIMUM
 PARTS_MAXIMUM = 4096
 OFFSET_MAXIMUM = 2**63 - 1
 MICROSECONDS = 1_000_000
-
-
-def known_only(query: MultiMapping[str], *names: str) -> None:
-    """Refuses a parameter that is not one of these."""
-    for name in query:
-        if name not in names:
-            raise refusal(f"unknown parameter {name!r}; known here: {', '.join(names) or 'none'}")
 
 
 def filters(query: MultiMapping[str]) -> list[str]:
@@ -79,15 +70,15 @@ def offset_range(query: Mapping[str, str], begin: int, end: int) -> tuple[int, i
     return from_offset, min(to_offset, max(end, from_offset))
 
 
-def time_us(query: Mapping[str, str]) -> int:
-    """`time`: microseconds since the epoch, or ISO 8601 (UTC unless it says otherwise)."""
-    text = query.get("time", "")
+def time_us(query: Mapping[str, str], name: str = "time") -> int:
+    """Microseconds since the epoch, or ISO 8601 (UTC unless it says otherwise)."""
+    text = query.get(name, "")
     if text.isascii() and text.isdigit():
-        return number(query, "time", None, 0, OFFSET_MAXIMUM)
+        return number(query, name, None, 0, OFFSET_MAXIMUM)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        detail = f"time must be microseconds since 1970 or ISO 8601, not {text!r}"
+        detail = f"{name} must be microseconds since 1970 or ISO 8601, not {text!r}"
         raise refusal(detail) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, round(aware.timestamp() * MICROSECONDS))

@@ -80,6 +80,10 @@ class Groups:
         self._emptied: set[str] = set()
         """Groups that are open without a member, or end some time."""
 
+    def reconfigure(self, config: Config) -> None:
+        """Holds to these limits whatever opens or empties from now on."""
+        self._config = config
+
     def __len__(self) -> int:
         return len(self._groups)
 
@@ -178,10 +182,14 @@ class Groups:
                 "messages_maximum": self._config.queue_messages_maximum,
             }
 
-    def overview(self, client_of: Callable[[int], str]) -> list[dict[str, Any]]:
-        """Each group: its name in parts, who is attached, how many sessions subscribe, and how many
+    def names(self) -> list[str]:
+        """All groups by name."""
+        return sorted(self._groups)
+
+    def describe(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
+        """One group: its name in parts, who is attached, how many sessions subscribe, and how many
         messages wait and are in flight. `client_of` names the session on a connection."""
-        return [self._described(group, client_of) for group in self._groups.values()]
+        return self._described(self._groups[name], client_of)
 
     def lose_handed(self, party: int, now_us: int) -> None:
         """A session at rest ends: what groups had handed to it at QoS 2 nobody else may get

@@ -9,6 +9,7 @@ Invariants:
 2. The ledger has at most LEDGER_ROWS_MAXIMUM rows; the oldest go first, and are counted.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,6 +17,8 @@ from dataclasses import replace
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table, format_loss
 from holdfast.core.limits import LEDGER_ROWS_MAXIMUM
+
+log = logging.getLogger(__name__)
 
 ROWS_PER_SWEEP_MAXIMUM = 1_000
 """Rows written in one sweep: losses must not become a load of their own."""
@@ -64,7 +67,14 @@ class Losses:
     def write(self, now_us: int) -> None:
         """Writes what was merged, oldest first, as many rows as one sweep may."""
         for key in list(self._merged)[:ROWS_PER_SWEEP_MAXIMUM]:
-            value = format_loss(self._merged.pop(key))
+            loss = self._merged.pop(key)
+            fields = {
+                "client_identifier": loss.client_identifier,
+                "reason": loss.reason,
+                "messages": loss.count,
+            }
+            log.warning("messages lost", extra={"fields": fields})
+            value = format_loss(loss)
             self._records.put(Table.LOSSES, self._next.to_bytes(8, "big"), value, now_us)
             self._next += 1
 

@@ -7,7 +7,7 @@ Invariant: a durable number is below the counter on record before it is given ou
 
 from collections.abc import Iterator
 
-from holdfast.broker.dispatch.wills import LOOPBACK_PARTY
+from holdfast.broker.dispatch.loopback import LOOPBACK_PARTY
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import PARTY_COUNTER, Table
 from holdfast.kernel import TRANSIENT_PARTY

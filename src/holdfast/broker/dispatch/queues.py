@@ -6,9 +6,9 @@ queue is implied by subscriptions and a mark, and its length is counted from the
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from holdfast.kernel import Log, state_mark, state_skip
+from holdfast.kernel import Log, RangeSet, describe_state, state_mark, state_skip
 from holdfast.protocols.mqtt.session import Session, Subscription
 
 
@@ -43,20 +43,54 @@ def queue_at_rest(
 def cut_to_limit(
     log: Log, party: int, queue: QueueAtRest, *, maximum: int, keep: Literal["newest", "oldest"]
 ) -> tuple[QueueAtRest, Cut | None]:
-    """The queue with at most `maximum` messages, and what it lost."""
-    end = log.end_offset()
+    """The queue with at most `maximum` messages, and what it lost. What is acknowledged above the
+    mark counts as the done work that it is."""
+    end = log.durable_offset()
     tables = [item.table() for item in queue.subscriptions]
-    count = log.count(tables, party, queue.mark, end) if tables else 0
-    if count <= maximum:
+    # The whole range is counted in one question; most queues are within their limit by that.
+    if not tables or log.count(tables, party, queue.mark, end) <= maximum:
+        return queue, None
+    waiting = _Waiting(log, tables, party, queue, end)
+    excess = waiting.count - maximum
+    if excess <= 0:
         return queue, None
     if keep == "newest":
-        first = log.offset_of_newest(tables, party, queue.mark, maximum)
-        cut = Cut(queue.mark, first, count - maximum)
+        first = waiting.offset_of(excess)
+        cut = Cut(queue.mark, first, excess)
         state = state_skip(queue.state, first) if queue.state else b""
         return QueueAtRest(state, first, queue.subscriptions), cut
-    first = log.offset_of_newest(tables, party, queue.mark, count - maximum)
-    cut = Cut(first, end, count - maximum)
+    first = waiting.offset_of(maximum)
+    cut = Cut(first, end, excess)
     return replace(queue, subscriptions=tuple(_except(queue.subscriptions, first, end))), cut
+
+
+class _Waiting:
+    """What a queue still has to get, between what is acknowledged above its mark."""
+
+    def __init__(
+        self, log: Log, tables: list[dict[str, Any]], party: int, queue: QueueAtRest, end: int
+    ) -> None:
+        self._log = log
+        self._tables = tables
+        self._party = party
+        self._end = end
+        done = describe_state(queue.state)["acknowledged"] if queue.state else []
+        gaps = RangeSet(done).gaps(queue.mark, end)
+        self._counts = [(start, stop, self._count(start, stop)) for start, stop in gaps]
+        self.count = sum(count for _, _, count in self._counts)
+
+    def offset_of(self, index: int) -> int:
+        """The offset of the message that has `index` others before it."""
+        for start, stop, count in self._counts:
+            if index < count:
+                behind = self._count(stop, self._end)
+                newest = behind + count - index
+                return self._log.offset_of_newest(self._tables, self._party, start, newest)
+            index -= count
+        return self._end
+
+    def _count(self, start: int, stop: int) -> int:
+        return self._log.count(self._tables, self._party, start, stop) if start < stop else 0
 
 
 def _except(subscriptions: Iterable[Subscription], first: int, end: int) -> Iterable[Subscription]:

@@ -14,6 +14,7 @@ Invariants:
 Flow: admission -> open -> (durable) -> attach -> ... -> close.
 """
 
+import logging
 from dataclasses import dataclass, replace
 
 from holdfast.broker.dispatch.groups import Groups
@@ -44,6 +45,8 @@ from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, own_of, rest, shared_of
 from holdfast.protocols.mqtt.subscribe import without_past
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
+
+log = logging.getLogger(__name__)
 
 SWEEP_SESSIONS_MAXIMUM = 1_000
 """Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
@@ -99,6 +102,8 @@ class Sessions:
         self._parties = parties
         self._groups = groups
         self._recorded = records.refresh().session_count()
+        self.expired = 0
+        """How many sessions have been cleared away because their time was over."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -148,7 +153,8 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, now_us)
-        attached = Attached(session, self._subscriptions_of(session), connection, opening)
+        subscriptions = () if known is None else self._subscriptions_of(session)
+        attached = Attached(session, subscriptions, connection, opening)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached
@@ -290,6 +296,9 @@ class Sessions:
             known = self._known(parse_session(value).client_identifier)
             if known is not None and known.expired(now_us):
                 self.end(known, now_us)
+                self.expired += 1
+                fields = {"client_identifier": known.client_identifier}
+                log.info("session expired", extra={"fields": fields})
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -300,6 +309,14 @@ class Sessions:
         known = self._known(client_identifier)
         if known is not None and known.will_due_at_us == due_at_us:
             self._put(replace(known, will=None, will_due_at_us=None), now_us)
+
+    def attached(self, client_identifier: str) -> Attached | None:
+        """The session of a client that is connected."""
+        return self._by_client.get(client_identifier)
+
+    def on_record(self, client_identifier: str) -> Session | None:
+        """The session of a client as it is on record; none if it ends with its connection."""
+        return self._known(client_identifier)
 
     def all_attached(self) -> list[Attached]:
         """Every attached session."""

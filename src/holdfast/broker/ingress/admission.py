@@ -10,6 +10,7 @@ Invariants:
 Flow: control packets -> here -> sessions -> CONNACK.
 """
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
 
@@ -31,7 +32,9 @@ from holdfast.protocols.mqtt.handshake import (
     refused,
 )
 from holdfast.protocols.mqtt.packets import Connect
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,13 @@ class Admission:
         """Answers a CONNECT that is not accepted, if that can be said, and closes
         [MQTT-3.1.4-2]."""
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
+        fields = {
+            "peer": connection.peer,
+            "transport": connection.transport_name,
+            "protocol_version": protocol_version,
+            "reason": reason_name(refusal.reason_code),
+        }
+        log.info("client refused", extra={"fields": fields})
         data = b""
         if is_told(refusal, protocol_version):
             data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
@@ -138,3 +148,19 @@ class Admission:
         )
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
+        if log.isEnabledFor(logging.INFO):
+            _tell(arrival)
+
+
+def _tell(arrival: _Arrival) -> None:
+    connection, opening = arrival.connection, arrival.opened.attached.opening
+    fields = {
+        "client_identifier": opening.client_identifier,
+        "peer": connection.peer,
+        "transport": connection.transport_name,
+        "protocol_version": opening.protocol_version,
+        "session_present": arrival.opened.session_present,
+        "clean_start": opening.clean_start,
+        "keep_alive_s": opening.keep_alive_s,
+    }
+    log.info("client connected", extra={"fields": fields})

@@ -10,7 +10,7 @@ from collections import Counter
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.kernel import encode_packet
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 from holdfast.protocols.mqtt.will import Ending
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,15 @@ class Closing:
         self._sessions = sessions
         self._counts = counts
 
-    def end(self, connection: Connection, ending: Ending, now_us: int) -> None:
+    def end(
+        self,
+        connection: Connection,
+        ending: Ending,
+        now_us: int,
+        reason: str = "connection_lost",
+    ) -> None:
         """The peer has gone, or has sent DISCONNECT; there is nothing to tell it."""
+        self._note(connection, reason, now_us)
         self._rest(connection, ending, now_us)
         self._connections.close(connection)
 
@@ -34,6 +41,7 @@ class Closing:
     ) -> None:
         """We end it: a fault, or silence. `reason` says more to people."""
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        self._note(connection, reason_name(reason_code), now_us)
         attached = self._sessions.of(connection.handle)
         words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
         self._rest(connection, Ending.ABNORMAL, now_us)
@@ -52,6 +60,7 @@ class Closing:
         """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
         no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they
         are closed."""
+        self._counts[f"publishes_refused_{reason_code:#04x}"] += 1
         connection = self._connections.get(handle)
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)
@@ -72,8 +81,25 @@ class Closing:
         self._counts["sessions_taken_over"] += 1
         connection = self._connections.get(displaced.connection)
         if connection is not None:
+            client_identifier = displaced.session.client_identifier
+            fields = {"client_identifier": client_identifier, "peer": connection.peer}
+            log.info("session taken over", extra={"fields": fields})
             words = _last_words(displaced, connection, ReasonCode.SESSION_TAKEN_OVER, "")
             self._connections.close(connection, words)
+
+    def _note(self, connection: Connection, reason: str, now_us: int) -> None:
+        attached = self._sessions.of(connection.handle)
+        if attached is None:
+            # Nobody has said who it is: of interest by its number only.
+            self._counts["connections_ended_before_connect"] += 1
+        elif log.isEnabledFor(logging.INFO):
+            fields = {
+                "client_identifier": attached.session.client_identifier,
+                "peer": connection.peer,
+                "reason": reason,
+                "connected_s": (now_us - connection.opened_at_us) // 1_000_000,
+            }
+            log.info("client disconnected", extra={"fields": fields})
 
     def _rest(self, connection: Connection, ending: Ending, now_us: int) -> None:
         attached = self._sessions.of(connection.handle)

@@ -13,6 +13,7 @@ Invariants:
 """
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum
@@ -24,6 +25,8 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
+
+log = logging.getLogger(__name__)
 
 READ_AHEAD_BYTES_MAXIMUM = 524_288
 """What one connection may have waiting undecoded beyond one packet of the largest size: half of
@@ -104,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is open."""
         # uvloop's transports do what asyncio's do without being of their class.
         self.transport = cast(asyncio.Transport, transport)
+        self.peer = peer_of(transport)
         self._connections.opened(self)
 
     def get_buffer(self, _size_hint: int) -> bytearray:
@@ -162,6 +166,10 @@ class Connections:
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
+        self.accepted: Counter[tuple[str, int]] = Counter()
+        """Connections that have a session, by transport and protocol version."""
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -183,7 +191,12 @@ class Connections:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
         if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
-            self._counts["connections_turned_away"] += 1
+            reason = "connections_maximum" if full else "connections_pending_maximum"
+            self._counts[f"connections_turned_away_{reason}"] += 1
+            log.warning(
+                "connection turned away",
+                extra={"fields": {"peer": connection.peer, "reason": reason}},
+            )
             connection.phase = Phase.CLOSED
             connection.transport.abort()
             return
@@ -196,7 +209,7 @@ class Connections:
         self._by_handle[connection.handle] = connection
         self._pending[connection] = None
         self._inbox.open(connection.handle)
-        self.comes_from(connection, peer_of(connection.transport))
+        self.comes_from(connection, connection.peer)
 
     def comes_from(self, connection: Connection, peer: str) -> None:
         """It is known where it comes from; ends it if too many come from there."""
@@ -206,16 +219,21 @@ class Connections:
         address = address_of(peer)
         self._by_address[address] += 1
         if self._by_address[address] > self._per_address_maximum:
-            self._counts["connections_turned_away_by_address"] += 1
+            self._counts["connections_turned_away_connections_per_address_maximum"] += 1
             connection.transport.abort()
 
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
+        if phase is Phase.ACCEPTED:
+            self.accepted[connection.transport_name, connection.protocol_version] += 1
+        elif connection.phase is Phase.ACCEPTED:
+            self.accepted[connection.transport_name, connection.protocol_version] -= 1
         connection.phase = phase
         self._pending.pop(connection, None)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
+        self.received_bytes += count
         waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
         if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
             connection.transport.pause_reading()
@@ -251,6 +269,7 @@ class Connections:
             connection = self._by_handle.get(handle)
             # A peer that has gone may still have its last packets decoded; it gets no answers.
             if connection is not None and not connection.transport.is_closing():
+                self.sent_bytes += len(data)
                 connection.transport.write(data)
 
     def resume(self) -> None:
@@ -303,6 +322,7 @@ class Connections:
         # uvloop raises where one writes to a socket that the peer has closed.
         if not connection.transport.is_closing():
             if last_words:
+                self.sent_bytes += len(last_words)
                 connection.transport.write(last_words)
             self._closing[connection] = self._now_us()
             connection.transport.close()

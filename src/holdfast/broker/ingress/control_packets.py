@@ -8,6 +8,7 @@ of one client take effect in the order in which they were sent.
 Flow: Inbox.decode -> here -> admission, sessions, answers.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -19,16 +20,19 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
+from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
 from holdfast.core.config import Config
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 from holdfast.protocols.mqtt.session import own_of
 from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
+
+log = logging.getLogger(__name__)
 
 
 class ControlPackets:
@@ -44,6 +48,7 @@ class ControlPackets:
         sessions: Sessions,
         groups: Groups,
         counts: Counter[str],
+        system_topics: SystemTopics,
     ) -> None:
         self.reconfigure(config)
         self._connections = connections
@@ -54,6 +59,8 @@ class ControlPackets:
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel, counts)
         self._answers = Answers(kernel)
+        self._system_topics = system_topics
+        self._counts = counts
         self._inbox = kernel.inbox
         self._log = kernel.log
 
@@ -115,8 +122,27 @@ class ControlPackets:
             "reason_codes": list(outcome.reason_codes),
             "properties": {},
         }
-        if self._answer("suback", attached, answer, position, now_us):
+        system_topics = self._system_topics.retained(
+            outcome.retained,
+            protocol_version=version,
+            packet_bytes=attached.opening.maximum_packet_size_bytes,
+        )
+        self._note_refused(attached, fields["subscriptions"], outcome.reason_codes)
+        if self._answer("suback", attached, answer, position, now_us, system_topics):
             self._retained.send(queue, outcome.retained)
+
+    def _note_refused(
+        self, attached: Attached, asked: Iterable[dict[str, Any]], reason_codes: Iterable[int]
+    ) -> None:
+        for subscription, reason_code in zip(asked, reason_codes, strict=True):
+            if reason_code >= ReasonCode.UNSPECIFIED_ERROR:
+                self._counts[f"subscriptions_refused_{reason_code:#04x}"] += 1
+                told = {
+                    "client_identifier": attached.session.client_identifier,
+                    "topic_filter": subscription["topic_filter"],
+                    "reason": reason_name(reason_code),
+                }
+                log.info("subscription refused", extra={"fields": told})
 
     def _unsubscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
         queue = attached.queue
@@ -140,13 +166,14 @@ class ControlPackets:
         fields: dict[str, Any],
         position: int | None,
         now_us: int,
+        following: bytes = b"",
     ) -> bool:
-        """False if the client takes no packet that large [MQTT-3.1.2-24]: it could not go on
-        without the answer, so its connection has ended."""
+        """Answers, and sends what follows. False if the client takes no packet that large
+        [MQTT-3.1.2-24]: it could not go on without the answer, so its connection has ended."""
         opening = attached.opening
         data = encode_packet(kind, fields, protocol_version=opening.protocol_version)
         if len(data) <= opening.maximum_packet_size_bytes:
-            self._answers.answer(attached.connection, data, position)
+            self._answers.answer(attached.connection, data + following, position)
             return True
         connection = self._connections.get(attached.connection)
         assert connection is not None, "its packet was just taken"
@@ -164,7 +191,9 @@ class ControlPackets:
         self._sessions.keep_for(attached, expiry_s)
         # Anything but a normal end leaves the Will standing [MQTT-3.14.4-3].
         normal = fields["reason_code"] == ReasonCode.SUCCESS
-        self._closing.end(connection, Ending.NORMAL if normal else Ending.ABNORMAL, now_us)
+        reason = "client_disconnected" if normal else f"client_{fields['reason_code']:#04x}"
+        ending = Ending.NORMAL if normal else Ending.ABNORMAL
+        self._closing.end(connection, ending, now_us, reason)
 
     def _fault(self, connection: Connection, fields: dict[str, Any], now_us: int) -> None:
         reason_code = fields["reason_code"]

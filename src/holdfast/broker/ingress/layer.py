@@ -12,6 +12,7 @@ Invariants:
    connections and the deadline for CONNECT cover handshakes that never end.
 2. All layers read into the one read buffer: what comes up has replaced what it was made of.
 3. A layer without its handshake is counted as unfinished when its socket goes.
+4. A layer whose socket is gone refers to nothing above it.
 """
 
 import asyncio
@@ -50,9 +51,9 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self._upper.connection_made(self)
 
-    def get_buffer(self, _size_hint: int) -> bytearray | memoryview:
-        """The one buffer that everybody reads into."""
-        return self._buffer
+    def get_buffer(self, size_hint: int) -> bytearray | memoryview:
+        """The one buffer that everybody reads into, or what of it the layer above wants filled."""
+        return cast(bytearray, self._upper.get_buffer(size_hint))
 
     def pause_writing(self) -> None:
         """The peer does not read as fast as we write."""
@@ -67,6 +68,9 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._is_ready:
             self._end_handshake("handshakes_unfinished")
         self._upper.connection_lost(error)
+        # The connection still knows its transport: a circle, which only the garbage collector
+        # would find, with all that TLS keeps for it.
+        del self._upper
 
     # --- the transport of what is above ---------------------------------------------------------
 
@@ -124,7 +128,11 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self.transport.is_closing():
             self.transport.write_eof()
             self.transport.resume_reading()
-        self._upper.connection_lost(None)
+        # Layers between here and the connection learn it when the socket goes.
+        upper: asyncio.BufferedProtocol = self
+        while isinstance(upper, Layer):
+            upper = upper._upper
+        upper.connection_lost(None)
 
     def _answer(self, data: bytes) -> None:
         """Writes what this layer itself has to say."""

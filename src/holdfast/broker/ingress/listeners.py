@@ -19,7 +19,7 @@ from holdfast.broker.ingress.proxy_protocol import ProxyLayer
 from holdfast.broker.ingress.tls import TlsLayer
 from holdfast.broker.ingress.unix_socket import UnixListener
 from holdfast.broker.ingress.websocket import WebSocketLayer, WebSocketRules
-from holdfast.core.config import Config
+from holdfast.core.config import Config, is_loopback
 from holdfast.core.errors import ListenError
 from holdfast.core.limits import READ_BUFFER_BYTES
 
@@ -75,6 +75,7 @@ class Listeners:
         if self._tls is not None:
             self._tls = server_context(config)
             log.info("certificates read", extra={"fields": {"file": config.tls_certificate}})
+        self._config = config
         self.websocket_rules.origins = config.ws_origins
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
 
@@ -129,7 +130,7 @@ def websocket_rules(config: Config) -> WebSocketRules:
     """What the settings accept of a WebSocket. A frame may hold one packet of the largest size, or
     as many small ones as one read brings."""
     frame_bytes = max(config.maximum_packet_size_bytes, READ_BUFFER_BYTES)
-    return WebSocketRules(config.ws_origins, frame_bytes)
+    return WebSocketRules(config.ws_origins, is_loopback(config.host), frame_bytes)
 
 
 def refused(host: str, port: int, error: OSError) -> ListenError:

@@ -82,7 +82,8 @@ class ProxyLayer(Layer):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         if not is_trusted(peer, self._trusted):
-            self._refuse("it does not come from proxy_protocol_from")
+            # Not more: whoever reaches the port can cause it, as often as he likes.
+            self._refuse("it does not come from proxy_protocol_from", logging.DEBUG)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Not who has connected: that is the proxy, and the header names the peer."""
@@ -103,7 +104,12 @@ class ProxyLayer(Layer):
                 return
             self._step_aside(parse_origin(bytes(self._header)))
         except ProxyHeaderError as error:
-            self._refuse(str(error))
+            self._refuse(str(error), logging.INFO)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        del self._connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Nobody writes before the header is here."""
@@ -123,10 +129,10 @@ class ProxyLayer(Layer):
         peer = peer_of(self.transport) if origin.peer is None else origin.peer
         self._connections.comes_from(self._connection, peer)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, level: int) -> None:
         self._end_handshake("headers_refused")
         fields = {"proxy": peer_of(self.transport), "reason": reason}
-        log.info("PROXY header refused", extra={"fields": fields})
+        log.log(level, "PROXY header refused", extra={"fields": fields})
         self.transport.abort()
 
 

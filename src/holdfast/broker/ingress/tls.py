@@ -58,6 +58,11 @@ class TlsLayer(Layer):
         if self._outgoing.pending:
             self._answer(self._outgoing.read())
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        del self._connection
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypts and sends."""
         if self._is_finished or not self._is_ready or self.transport.is_closing():
@@ -117,7 +122,8 @@ class TlsLayer(Layer):
         """What came is not TLS, or not what the context accepts; the peer is told in an alert."""
         self._end_handshake("connections_broken" if self._is_ready else "handshakes_refused")
         fields = {"peer": self._connection.peer, "reason": error.reason}
-        log.info("TLS refused", extra={"fields": fields})
+        # Not more: whoever reaches the port can cause it, as often as he likes.
+        log.debug("TLS refused", extra={"fields": fields})
         if self._outgoing.pending:
             self._answer(self._outgoing.read())
         self._finish()

@@ -47,12 +47,14 @@ class WebSocketRules:
 
     origins: tuple[str, ...]
     """See the setting `ws_origins`."""
+    is_local: bool
+    """Only this machine can reach us."""
     frame_bytes_maximum: int
 
     def answer(self, request: Request) -> Response:
         """What a handshake's request is answered: status 101, or a refusal that says why."""
         handshake = ServerProtocol(subprotocols=SUBPROTOCOLS, logger=library_log)
-        if not is_welcome(request.headers, self.origins):
+        if not is_welcome(request.headers, self.origins, is_local=self.is_local):
             return handshake.reject(403, "Pages of this origin may not connect (ws_origins).\n")
         return handshake.accept(request)
 
@@ -115,6 +117,12 @@ class WebSocketLayer(Layer):
         """It has caught up."""
         self._is_slow = False
         super().resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        super().connection_lost(error)
+        # The library's parser refers to itself.
+        self._framing.parser.close()
 
     # --- the transport of what is above ---------------------------------------------------------
 

@@ -10,11 +10,15 @@ none).
 2. CONNACK waits for the control records that its session wrote: a new or changed persistent
    session, the removal of an old one. Until it has left nothing else is sent or read (`Waiting`).
 3. SUBACK and UNSUBACK of a persistent session wait for its subscriptions (`answer`).
-4. Everything else waits for nothing: a subscriber's PUBACK, PINGRESP, QoS 0, and whatever belongs
+4. An operator's change (a credential, a rule) is answered when it is durable; it is in force before
+   (`Promises`).
+5. Everything else waits for nothing: a subscriber's PUBACK, PINGRESP, QoS 0, and whatever belongs
    to a session that ends with its connection.
 """
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from holdfast.broker.stages import KernelStages
@@ -41,6 +45,33 @@ class Waiting(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+class Promises:
+    """Coroutines that wait for the disk."""
+
+    def __init__(self, soon: Callable[[], None]) -> None:
+        """`soon` asks for a turn."""
+        self._soon = soon
+        self._waiting: Waiting[asyncio.Future[None]] = Waiting()
+
+    async def wait_durable(self, position: int) -> None:
+        """Returns once the log is durable up to `position`, which is its end or was lately."""
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(position, kept)
+        self._soon()
+        await kept
+
+    def durable(self, durable_position: int) -> None:
+        """The log is durable up to here."""
+        for kept in self._waiting.take(durable_position):
+            # Whoever waited may have gone.
+            if not kept.done():
+                kept.set_result(None)
+
+    def waits(self) -> bool:
+        """True if somebody waits for the disk."""
+        return len(self._waiting) > 0
 
 
 class Answers:

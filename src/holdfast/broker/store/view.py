@@ -144,6 +144,10 @@ class View:
         """How many sessions are recorded."""
         return self._one("SELECT count(*) FROM sessions")
 
+    def connected_count(self) -> int:
+        """How many sessions are recorded as connected."""
+        return self._one("SELECT count(*) FROM sessions WHERE connected")
+
     def connected(self, after: bytes, limit: int) -> list[bytes]:
         """Sessions (their values) that are recorded as connected, in the order of their keys."""
         return self._values(
@@ -183,6 +187,11 @@ class View:
             "SELECT key, value FROM losses ORDER BY key LIMIT ?", (limit,)
         )
         return [(key, value.encode()) for key, value in rows]
+
+    def first_loss(self) -> int:
+        """The lowest number a row of the loss ledger has; 0 if there is none."""
+        key = self._database.execute("SELECT min(key) FROM losses").fetchone()[0]
+        return 0 if key is None else int.from_bytes(key, "big")
 
     def last_loss(self) -> int:
         """The highest number a row of the loss ledger has; 0 if there is none."""

@@ -27,5 +27,14 @@ class ReasonCode(IntEnum):
     TOPIC_NAME_INVALID = 0x90
     PACKET_TOO_LARGE = 0x95
     QUOTA_EXCEEDED = 0x97
+    ADMINISTRATIVE_ACTION = 0x98
     SHARED_SUBSCRIPTIONS_NOT_SUPPORTED = 0x9E
     CONNECTION_RATE_EXCEEDED = 0x9F
+
+
+def reason_name(reason_code: int) -> str:
+    """A reason code's name as in the table of section 2.4, for people and metrics."""
+    try:
+        return ReasonCode(reason_code).name.lower()
+    except ValueError:
+        return f"{reason_code:#04x}"

@@ -1,0 +1,50 @@
+"""Everything that can be asked of a broker over HTTP, in one list.
+
+Owns: which parts there are. Never: how any of them answers.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.broker.admin.description import Description, Listeners
+from holdfast.broker.admin.health import Health
+from holdfast.broker.admin.losses import LossesView
+from holdfast.broker.admin.operation import Operation
+from holdfast.broker.admin.publish import Publishing
+from holdfast.broker.admin.reading import LogReaders, Reading
+from holdfast.broker.admin.sessions import SessionsView
+from holdfast.broker.admin.snapshot import Snapshot, take
+from holdfast.broker.admin.subscriptions import SubscriptionsView
+from holdfast.broker.admin.topics import Topics
+from holdfast.broker.admin.view_reader import ViewReader
+from holdfast.broker.admin.watch import Watch
+from holdfast.broker.server import Server
+from holdfast.core.layout import LOG_DIRECTORY
+
+
+def operations(
+    server: Server,
+    watch: Watch,
+    view_path: str,
+    listeners: Listeners,
+    origins: Mapping[str, str],
+) -> list[Operation]:
+    """All operations on this broker."""
+
+    def snapshot() -> Snapshot:
+        return take(server, watch)
+
+    config = server.config
+    readers = LogReaders(str(config.data_dir / LOG_DIRECTORY), server.durable_offset)
+    view = ViewReader(Path(view_path), server.records)
+    publishing = Publishing(server)
+    return [
+        *Health(server.ready, snapshot).operations(),
+        *Description(server, snapshot, listeners, origins).operations(),
+        *SessionsView(server, view).operations(),
+        *SubscriptionsView(server, view).operations(),
+        *Topics(server, readers, publishing).operations(),
+        *LossesView(view).operations(),
+        *publishing.operations(),
+        *Reading(readers, server.retention).operations(),
+    ]

@@ -1,0 +1,266 @@
+"""Sessions: list, search, look at one, end its connection, remove it.
+
+Owns: what an administrator sees of a session. Never: shows a payload; of a Will there is only
+whether there is one.
+"""
+
+import heapq
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.broker.admin.operation import (
+    AFTER,
+    LIMIT,
+    Answered,
+    Asked,
+    Operation,
+    ProblemError,
+    Schema,
+    choice,
+    page_of,
+    row_of,
+    text,
+)
+from holdfast.broker.admin.view_reader import ViewReader
+from holdfast.broker.dispatch.queues import queue_at_rest
+from holdfast.broker.dispatch.sessions import Attached, is_durable
+from holdfast.broker.server import Server
+from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
+from holdfast.kernel import describe_state
+from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import Session, Subscription, own_of
+
+log = logging.getLogger(__name__)
+
+STATES = ("any", "connected", "at_rest")
+ROW = row_of(
+    client_identifier="string",
+    state="string",
+    protocol_version="integer",
+    persistent="boolean",
+    expiry_s=("integer", "null"),
+    expires_at_us=("integer", "null"),
+    will="boolean",
+    peer=("string", "null"),
+    transport=("string", "null"),
+    connected_since_us=("integer", "null"),
+)
+SUBSCRIPTION = row_of(
+    topic_filter="string",
+    qos="integer",
+    no_local="boolean",
+    retain_as_published="boolean",
+    identifier=("integer", "null"),
+)
+DETAIL: Schema = {
+    "type": "object",
+    "properties": {
+        **ROW["properties"],
+        "queue_messages": {
+            "type": "integer",
+            "description": "Matching messages from the mark on: waiting and in flight.",
+        },
+        "in_flight": {
+            "type": "integer",
+            "description": "Sent and not acknowledged; at rest: to be sent again first.",
+        },
+        "mark": {"type": "integer", "description": "Everything below it is acknowledged."},
+        "subscriptions": {"type": "array", "items": SUBSCRIPTION},
+    },
+}
+DETAIL["required"] = list(DETAIL["properties"])
+MISSING = Answered("There is no such session.")
+DONE: Schema = row_of(client_identifier="string", done="string")
+_LIST = (
+    "SELECT value FROM sessions WHERE key > ? AND instr(key, ?) > 0"
+    " AND (? OR connected = ?) ORDER BY key LIMIT ?"
+)
+
+
+class SessionsView:
+    """What can be asked about sessions, and done to them."""
+
+    def __init__(self, server: Server, view: ViewReader) -> None:
+        self._server = server
+        self._view = view
+        self._sessions = server.stages.sessions
+
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+        one = "/v1/sessions/{client_identifier}"
+        search = text("search", "Only client identifiers that contain this.")
+        state = choice("state", STATES, "Only sessions in this state.")
+        return [
+            Operation(
+                method="GET",
+                path="/v1/sessions",
+                name="listSessions",
+                summary="Sessions in the order of their client identifiers.",
+                run=self.page,
+                parameters=(search, state, LIMIT, AFTER),
+                answers={200: Answered("A page of sessions.", page_of("sessions", ROW))},
+            ),
+            Operation(
+                method="GET",
+                path=one,
+                name="showSession",
+                summary="One session with its subscriptions and its queue.",
+                run=self.show,
+                answers={200: Answered("The session.", DETAIL), 404: MISSING},
+            ),
+            Operation(
+                method="POST",
+                path=f"{one}/disconnect",
+                name="disconnectSession",
+                summary="End its connection; MQTT 5 is told 0x98, administrative action.",
+                run=self.disconnect,
+                body={"type": "object", "additionalProperties": False},
+                answers={200: Answered("It is disconnected.", DONE), 404: MISSING},
+            ),
+            Operation(
+                method="DELETE",
+                path=one,
+                name="removeSession",
+                summary="End its connection and remove all that it has: queue, subscriptions.",
+                run=self.remove,
+                answers={200: Answered("It is gone.", DONE), 404: MISSING},
+            ),
+        ]
+
+    async def page(self, asked: Asked) -> dict[str, Any]:
+        """A page of sessions."""
+        search, state, limit = asked.query["search"], asked.query["state"], asked.query["limit"]
+        after = asked.query["after"]
+        rows = await self._view.rows(
+            _LIST, after.encode(), search.encode(), state == "any", state == "connected", limit
+        )
+        recorded = [parse_session(value.encode()) for (value,) in rows]
+        found = {session.client_identifier: session for session in recorded}
+        if state != "at_rest":
+            # Those that end with their connection are in no record.
+            found |= {
+                item.session.client_identifier: item.session
+                for item in self._transient(after, search, limit)
+            }
+        # The view's order is that of the encoded identifiers.
+        page = heapq.nsmallest(limit, found.values(), key=_key)
+        more = len(page) == limit
+        return {
+            "sessions": [self._row(session) for session in page],
+            "next": page[-1].client_identifier if more else None,
+        }
+
+    async def show(self, asked: Asked) -> dict[str, Any]:
+        """One session in detail."""
+        session, attached = self._find(asked)
+        subscriptions = self._subscriptions(session, attached)
+        log, dispatch = self._server.stages.kernel.log, self._server.stages.kernel.dispatch
+        if attached is not None and attached.queue is not None:
+            mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
+        else:
+            queue = queue_at_rest(log, session, subscriptions)
+            mark = queue.mark
+            in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
+        # What a group has is the group's.
+        tables = [item.table() for item in own_of(subscriptions)]
+        end = log.durable_offset()
+        return self._row(session) | {
+            "queue_messages": log.count(tables, session.party, mark, end) if tables else 0,
+            "in_flight": in_flight,
+            "mark": mark,
+            "subscriptions": [shown(item) for item in subscriptions if item.in_force],
+        }
+
+    async def disconnect(self, asked: Asked) -> dict[str, Any]:
+        """Ends the connection; what a persistent session has stays."""
+        session, attached = self._find(asked)
+        if attached is None:
+            sentence = f"the session of {session.client_identifier!r} is at rest, not connected"
+            raise ProblemError(404, "not_connected", sentence)
+        self._expel(attached)
+        return {"client_identifier": session.client_identifier, "done": "disconnected"}
+
+    async def remove(self, asked: Asked) -> dict[str, Any]:
+        """Ends the connection, and removes the session; it is gone for good when answered."""
+        session, attached = self._find(asked)
+        client_identifier = session.client_identifier
+        if attached is not None:
+            self._expel(attached)
+        recorded = self._sessions.on_record(client_identifier)
+        if recorded is not None:
+            self._sessions.end(recorded, self._server.now_us())
+            stages = self._server.stages
+            await stages.promises.wait_durable(stages.kernel.log.end_position())
+        log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
+        return {"client_identifier": client_identifier, "done": "removed"}
+
+    def _expel(self, attached: Attached) -> None:
+        connection = self._server.stages.connections.get(attached.connection)
+        assert connection is not None, "who is attached has a connection"
+        closing = self._server.stages.closing
+        closing.expel(connection, ReasonCode.ADMINISTRATIVE_ACTION, self._server.now_us())
+        self._server.ask_turn()
+
+    def _find(self, asked: Asked) -> tuple[Session, Attached | None]:
+        client_identifier = asked.path["client_identifier"]
+        attached = self._sessions.attached(client_identifier)
+        session = self._sessions.on_record(client_identifier) if attached is None else None
+        if attached is None and session is None:
+            sentence = f"no session has the client identifier {client_identifier!r}"
+            raise ProblemError(404, "no_such_session", sentence)
+        if attached is not None:
+            return attached.session, attached
+        assert session is not None, "it was looked for above"
+        return session, None
+
+    def _transient(self, after: str, search: str, limit: int) -> Iterable[Attached]:
+        wanted = (
+            item
+            for item in self._sessions.all_attached()
+            if not is_durable(item.session)
+            and search in item.session.client_identifier
+            and _key(item.session) > after.encode()
+        )
+        return heapq.nsmallest(limit, wanted, key=lambda item: _key(item.session))
+
+    def _subscriptions(
+        self, session: Session, attached: Attached | None
+    ) -> tuple[Subscription, ...]:
+        if attached is not None:
+            return attached.subscriptions
+        key = session.client_identifier.encode()
+        return parse_subscriptions(self._server.records.get(Table.SUBSCRIPTIONS, key))
+
+    def _row(self, session: Session) -> dict[str, Any]:
+        attached = self._sessions.attached(session.client_identifier)
+        connection = None
+        if attached is not None:
+            connection = self._server.stages.connections.get(attached.connection)
+        return {
+            "client_identifier": session.client_identifier,
+            "state": "at_rest" if attached is None else "connected",
+            "protocol_version": session.protocol_version,
+            "persistent": session.persistent,
+            "expiry_s": session.expiry_s,
+            "expires_at_us": session.expires_at_us,
+            "will": session.will is not None,
+            "peer": None if connection is None else connection.peer,
+            "transport": None if connection is None else connection.transport_name,
+            "connected_since_us": None if connection is None else connection.opened_at_us,
+        }
+
+
+def shown(subscription: Subscription) -> dict[str, Any]:
+    """A subscription as an administrator sees it."""
+    return {
+        "topic_filter": subscription.topic_filter,
+        "qos": subscription.qos,
+        "no_local": subscription.no_local,
+        "retain_as_published": subscription.retain_as_published,
+        "identifier": subscription.identifier,
+    }
+
+
+def _key(session: Session) -> bytes:
+    return session.client_identifier.encode()

@@ -1,0 +1,119 @@
+"""What a running broker counts, at one moment.
+
+Owns: which part knows which number. Never: walks over connections, sessions or topics: taking a
+snapshot costs the same for one client as for a hundred thousand.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast import system
+from holdfast.broker.admin.watch import Behind, Watch
+from holdfast.broker.server import Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Numbers of one moment; totals count from the start of the broker."""
+
+    counts: Mapping[str, int]
+    """What ingress counts, by name; those with a reason end with it."""
+    losses: Mapping[str, int]
+    """Messages lost, by reason."""
+    dispatch: Mapping[str, int]
+    egress: Mapping[str, int]
+    routes: Mapping[str, int]
+    log: Mapping[str, int]
+    accepted: Mapping[tuple[str, int], int]
+    """Connections that have a session, by transport and protocol version."""
+    connections: int
+    sessions_attached: int
+    sessions_recorded: int
+    sessions_recorded_attached: int
+    sessions_expired: int
+    subscriptions: int
+    groups: int
+    publishes_received: int
+    acknowledgements_received: int
+    control_packets_received: int
+    published_by_broker: int
+    received_bytes: int
+    sent_bytes: int
+    uncommitted_bytes: int
+    begin_offset: int
+    end_offset: int
+    durable_offset: int
+    retained: int
+    loss_rows: int
+    segments_removed: int
+    records_carried: int
+    turns: int
+    uptime_s: float
+    commit_counts: tuple[int, ...]
+    """Of each bound of `CommitTimes`, and of what took longer."""
+    commit_sum_s: float
+    commit_last_s: float
+    disk_free_bytes: int
+    resident_bytes: int
+    cpu_s: float
+    open_files_maximum: int
+    queues_behind: int
+    backlog_messages: int
+    in_flight_messages: int
+    stuck: Mapping[str, int]
+    """Queues that are stuck, by reason."""
+    busiest: tuple[Behind, ...]
+    durability: str
+
+
+def take(server: Server, watch: Watch) -> Snapshot:
+    """The numbers of this moment."""
+    stages, turn, sweep = server.stages, server.turn, server.sweep
+    kernel = stages.kernel
+    view = server.records.refresh()
+    return Snapshot(
+        counts=dict(server.counts),
+        losses=dict(stages.losses.by_reason),
+        dispatch=kernel.dispatch.counters(),
+        egress=kernel.outboxes.counters(),
+        routes=kernel.routes.counters(),
+        log=kernel.log.statistics(),
+        accepted=dict(stages.connections.accepted),
+        connections=len(stages.connections),
+        sessions_attached=stages.sessions.count(),
+        sessions_recorded=stages.sessions.recorded(),
+        sessions_recorded_attached=view.connected_count(),
+        sessions_expired=stages.sessions.expired,
+        subscriptions=len(kernel.routes),
+        groups=len(stages.groups),
+        publishes_received=turn.publishes - stages.loopback.published,
+        acknowledgements_received=turn.acknowledgements,
+        control_packets_received=turn.control_packets,
+        published_by_broker=stages.loopback.published,
+        received_bytes=stages.connections.received_bytes,
+        sent_bytes=stages.connections.sent_bytes,
+        uncommitted_bytes=kernel.log.uncommitted_bytes(),
+        begin_offset=kernel.log.begin_offset(),
+        end_offset=kernel.log.end_offset(),
+        durable_offset=kernel.log.durable_offset(),
+        retained=kernel.log.retained_count(),
+        # Rows go in the order in which they came, so that none between has to be counted.
+        loss_rows=view.last_loss() - view.first_loss() + 1 if view.first_loss() else 0,
+        segments_removed=sweep.segments_removed,
+        records_carried=sweep.records_carried,
+        turns=turn.count,
+        uptime_s=server.uptime_s(),
+        commit_counts=tuple(turn.commit_times.counts),
+        commit_sum_s=turn.commit_times.sum_s,
+        commit_last_s=turn.commit_times.last_s,
+        disk_free_bytes=system.disk_free_bytes(server.config.data_dir),
+        resident_bytes=system.resident_bytes(),
+        cpu_s=system.cpu_s(),
+        open_files_maximum=system.open_files_limit(),
+        queues_behind=watch.queues_behind,
+        backlog_messages=watch.backlog_messages,
+        in_flight_messages=watch.in_flight_messages,
+        stuck=dict(watch.stuck),
+        busiest=watch.busiest,
+        durability=server.config.durability,
+    )

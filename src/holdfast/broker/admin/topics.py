@@ -1,0 +1,215 @@
+"""Topics of the log with their counts, and retained messages: list, look at one, remove it.
+
+Never: reads the log on the loop's own thread.
+"""
+
+import asyncio
+from base64 import b64encode
+from bisect import bisect_right
+from datetime import datetime
+from typing import Any
+
+from holdfast.broker.admin.operation import (
+    AFTER,
+    LIMIT,
+    Answered,
+    Asked,
+    Operation,
+    Parameter,
+    ProblemError,
+    bad_request,
+    page_of,
+    row_of,
+    text,
+)
+from holdfast.broker.admin.publish import Publishing
+from holdfast.broker.admin.reading import LogReaders
+from holdfast.broker.dispatch.loopback import Publication
+from holdfast.broker.server import Server
+from holdfast.core.limits import RETAINED_PER_SUBSCRIBE_MAXIMUM
+from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
+from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import RecordsGoneError
+
+TOPICS_LISTED_MAXIMUM = 100_000
+"""A list of all topics is made at once; a longer one would keep everybody waiting."""
+TOPIC_ROW = row_of(topic_name="string", messages="integer")
+RETAINED_ROW = row_of(
+    topic_name="string",
+    offset="integer",
+    payload_bytes="integer",
+    qos="integer",
+    stored_at_us="integer",
+    expires_at_us=("integer", "null"),
+)
+RETAINED_MESSAGE = {
+    **RETAINED_ROW,
+    "properties": {**RETAINED_ROW["properties"], "payload_base64": {"type": "string"}},
+}
+COLUMNS = ("topic", "value", "offset", "qos", "timestamp", "expires_at")
+
+
+def _filter(description: str) -> Parameter:
+    plain = text("filter", description)
+
+    def read(given: Any) -> str:
+        found = str(plain.read(given)) or "#"
+        if not is_valid_topic_filter(found.encode()):
+            raise bad_request(f"filter {found!r} is not a valid MQTT topic filter")
+        return found
+
+    return Parameter("filter", {**plain.schema, "default": "#"}, description, read)
+
+
+def _topic_name() -> Parameter:
+    plain = text("topic_name", "The topic of the retained message; it must be given.")
+
+    def read(given: Any) -> str:
+        found = str(plain.read(given))
+        if not is_valid_topic_name(found.encode()):
+            raise bad_request(f"topic_name {found!r} is not a valid MQTT topic name")
+        return found
+
+    return Parameter("topic_name", plain.schema, plain.description, read)
+
+
+TOPIC_NAME = _topic_name()
+ONE = "/v1/retained/message"
+MISSING = Answered("No message is retained there.")
+
+
+class Topics:
+    """What can be asked about topics and retained messages."""
+
+    def __init__(self, server: Server, readers: LogReaders, publishing: Publishing) -> None:
+        self._log = server.stages.kernel.log
+        self._readers = readers
+        self._publishing = publishing
+
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+        topics, retained = page_of("topics", TOPIC_ROW), page_of("retained", RETAINED_ROW)
+        found = Answered("The message.", RETAINED_MESSAGE)
+        return [
+            Operation(
+                method="GET",
+                path="/v1/topics",
+                name="listTopics",
+                summary="Topics of the log with their number of stored messages, by name.",
+                run=self.topics,
+                parameters=(_filter("Only topics that match."), LIMIT, AFTER),
+                answers={200: Answered("A page.", topics), 503: Answered("There are too many.")},
+            ),
+            Operation(
+                method="GET",
+                path="/v1/retained",
+                name="listRetained",
+                summary="Retained messages in the order of their offsets.",
+                run=self.retained,
+                parameters=(_filter("Only topics that match."), LIMIT, AFTER),
+                answers={200: Answered("A page.", retained)},
+            ),
+            Operation(
+                method="GET",
+                path=ONE,
+                name="showRetained",
+                summary="One retained message with its payload.",
+                run=self.show,
+                parameters=(TOPIC_NAME,),
+                answers={200: found, 404: MISSING},
+            ),
+            Operation(
+                method="DELETE",
+                path=ONE,
+                name="removeRetained",
+                summary="Remove a retained message, as an empty retained PUBLISH does.",
+                run=self.remove,
+                parameters=(TOPIC_NAME,),
+                answers={
+                    200: Answered("It is removed.", row_of(topic_name="string", done="string")),
+                    404: MISSING,
+                    503: Answered("The log is full, or too much is being published here."),
+                    504: Answered("The disk does not answer."),
+                },
+            ),
+        ]
+
+    async def topics(self, asked: Asked) -> dict[str, Any]:
+        """A page of topics."""
+        if self._log.statistics()["topics"] > TOPICS_LISTED_MAXIMUM:
+            detail = "the log knows too many topics; `holdfast log topics` lists them beside it"
+            raise ProblemError(503, "too_many_topics", detail)
+        async with self._readers.lend() as reader:
+            found = await asyncio.to_thread(reader.topics, asked.query["filter"])
+        first = bisect_right(found, asked.query["after"], key=lambda row: row[0])
+        page = found[first : first + asked.query["limit"]]
+        rows = [{"topic_name": name, "messages": count} for name, count in page]
+        return {"topics": rows, "next": page[-1][0] if first + len(page) < len(found) else None}
+
+    async def retained(self, asked: Asked) -> dict[str, Any]:
+        """A page of retained messages."""
+        after = asked.query["after"]
+        if after and not (after.isascii() and after.isdigit()):
+            raise bad_request(f"after must be an offset, not {after!r}")
+        offsets = self._log.retained(asked.query["filter"].encode(), RETAINED_PER_SUBSCRIBE_MAXIMUM)
+        first = bisect_right(offsets, int(after)) if after else 0
+        page = offsets[first : first + asked.query["limit"]]
+        messages = await self._read(asked.query["filter"], page)
+        for message in messages:
+            del message["payload_base64"]
+        more = first + len(page) < len(offsets)
+        return {"retained": messages, "next": str(page[-1]) if more else None}
+
+    async def show(self, asked: Asked) -> dict[str, Any]:
+        """One retained message."""
+        topic_name = asked.query["topic_name"]
+        messages = await self._read(topic_name, self._offsets(topic_name))
+        if not messages:
+            raise self._missing(topic_name)
+        return messages[0]
+
+    async def remove(self, asked: Asked) -> dict[str, Any]:
+        """Removes one retained message, durably."""
+        topic_name = asked.query["topic_name"]
+        if not self._offsets(topic_name):
+            raise self._missing(topic_name)
+        await self._publishing.send(Publication(topic_name, b"", 1, retain=True))
+        return {"topic_name": topic_name, "done": "removed"}
+
+    def _offsets(self, topic_name: str) -> list[int]:
+        return self._log.retained(topic_name.encode(), 1)
+
+    def _missing(self, topic_name: str) -> ProblemError:
+        return ProblemError(404, "not_retained", f"no message is retained on {topic_name!r}")
+
+    async def _read(self, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+        async with self._readers.lend() as reader:
+            return await asyncio.to_thread(_messages, reader, topic_filter, offsets)
+
+
+def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+    found = []
+    for offset in offsets:
+        try:
+            chunk = reader.read([topic_filter], offset, offset + 1, columns=COLUMNS)
+        except RecordsGoneError:
+            # Retention has passed, or the message has been replaced in the meantime.
+            continue
+        for row in chunk.batch.to_pylist():
+            expires_at = row["expires_at"]
+            found.append(
+                {
+                    "topic_name": row["topic"],
+                    "offset": row["offset"],
+                    "payload_bytes": len(row["value"]),
+                    "payload_base64": b64encode(row["value"]).decode(),
+                    "qos": row["qos"],
+                    "stored_at_us": _microseconds(row["timestamp"]),
+                    "expires_at_us": None if expires_at is None else _microseconds(expires_at),
+                }
+            )
+    return found
+
+
+def _microseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)

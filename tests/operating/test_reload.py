@@ -1,0 +1,185 @@
+"""A changed file and a running broker: by SIGHUP, and by `holdfast reload`."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interop.device import Device, payloads
+from tests.operating.conftest import MakeBroker
+from tests.process import BrokerProcess
+
+READ = "configuration read again"
+REFUSED = "configuration refused"
+
+
+class Site:
+    """A broker with a file, and clients."""
+
+    def __init__(self, make_broker: MakeBroker, file: Path) -> None:
+        self.file = file
+        file.write_text("")
+        self.broker: BrokerProcess = make_broker("--config", str(file))
+        self._reloads = 0
+
+    def reload(self, toml: str) -> None:
+        """The file says this now, and the broker knows."""
+        self.file.write_text(toml)
+        self._reloads += 1
+        self.broker.send(signal.SIGHUP)
+        self.broker.wait_logged(READ, self._reloads)
+
+    def device(self, name: str, **options: object) -> Device:
+        """A connected client."""
+        return Device(self.broker.port, name, **options).connect()  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def site(make_broker: MakeBroker, tmp_path: Path) -> Site:
+    return Site(make_broker, tmp_path / "site.toml")
+
+
+def test_a_reload_disturbs_no_client_and_binds_the_next_one(site: Site) -> None:
+    before = site.device("before", clean_start=True)
+    before.subscribe("t", 1)
+    site.reload(
+        "receive_maximum = 7\nkeep_alive_maximum_s = 30\ntopic_alias_maximum = 3\n"
+        "session_expiry_maximum_s = 100\n"
+    )
+    after = site.device("after", clean_start=True, SessionExpiryInterval=3_600)
+    assert after.connack_properties["ReceiveMaximum"] == 7
+    assert after.connack_properties["ServerKeepAlive"] == 30
+    assert after.connack_properties["TopicAliasMaximum"] == 3
+    assert after.connack_properties["SessionExpiryInterval"] == 100
+    after.publish("t", b"heard")
+    assert payloads([before.receive()]) == [b"heard"]
+    before.close()
+    after.close()
+
+
+def test_a_wrong_file_changes_nothing_and_says_why(site: Site) -> None:
+    before = site.device("before", clean_start=True)
+    site.file.write_text("receive_maximum = 7\nqueue_mesages_maximum = 1\n")
+    site.broker.send(signal.SIGHUP)
+    site.broker.wait_logged(REFUSED)
+    assert 'did you mean \\"queue_messages_maximum\\"' in site.broker.log()
+    after = site.device("after", clean_start=True)
+    assert after.connack_properties["ReceiveMaximum"] == 1_000
+    before.publish("t", b"")
+    before.close()
+    after.close()
+
+
+def test_what_needs_a_restart_is_named_and_the_rest_is_taken(site: Site) -> None:
+    site.reload("segment_bytes = '32MiB'\nreceive_maximum = 9\n")
+    assert '"setting needs a restart" setting=segment_bytes in_force=64MiB' in site.broker.log()
+    assert '"setting changed" setting=receive_maximum was=1000 is=9' in site.broker.log()
+    site.reload("receive_maximum = 9\n")
+    assert site.broker.log().count("setting needs a restart") == 1
+
+
+def test_the_log_level_changes(site: Site) -> None:
+    site.reload("log_level = 'info'\n")
+    site.file.write_text("log_level = 'error'\nreceive_maximum = 5\n")
+    site.broker.send(signal.SIGHUP)
+    # Nothing is told at this level; the next CONNACK shows that it was taken.
+    while site.device("asks", clean_start=True).connack_properties["ReceiveMaximum"] != 5:
+        pass
+    assert "setting changed" not in site.broker.log()
+
+
+def test_sessions_beyond_the_maximum_are_refused_and_those_on_record_are_not(site: Site) -> None:
+    kept = site.device("kept", SessionExpiryInterval=3_600)
+    site.reload("sessions_maximum = 1\n")
+    refused = Device(site.broker.port, "one-more", SessionExpiryInterval=3_600).connect()
+    assert refused.reason_code == 0x97
+    passing = site.device("passing", clean_start=True)
+    assert passing.reason_code == 0
+    kept.disconnect()
+    back = site.device("kept", SessionExpiryInterval=3_600)
+    assert (back.reason_code, back.session_present) == (0, True)
+    back.disconnect(SessionExpiryInterval=0)
+    taken = site.device("one-more", SessionExpiryInterval=3_600)
+    assert taken.reason_code == 0
+    for each in (passing, taken):
+        each.close()
+
+
+def test_connections_beyond_the_maximum_are_turned_away(site: Site) -> None:
+    first = site.device("first", clean_start=True)
+    site.reload("connections_maximum = 1\n")
+    second = Device(site.broker.port, "second", clean_start=True)
+    second.connect()
+    assert second.reason_code is None
+    first.publish("t", b"")
+    site.reload("")
+    second = site.device("second", clean_start=True)
+    assert second.reason_code == 0
+    first.close()
+    second.close()
+
+
+def test_the_limit_of_a_queue_changes_for_who_comes_back(site: Site) -> None:
+    away = site.device("away", SessionExpiryInterval=3_600)
+    away.subscribe("t", 1)
+    away.disconnect()
+    publisher = site.device("publisher", clean_start=True)
+    sent = [b"%d" % number for number in range(20)]
+    publisher.publish_all("t", sent)
+    site.reload("queue_messages_maximum = 5\nqueue_keep = 'oldest'\n")
+    away = site.device("away", SessionExpiryInterval=3_600)
+    assert payloads(away.all_received()) == sent[:5]
+    publisher.close()
+    away.close()
+
+
+def test_qos_0_is_stored_where_a_reload_asks_for_it(site: Site) -> None:
+    away = site.device("away", SessionExpiryInterval=3_600)
+    away.subscribe("t/#", 1)
+    publisher = site.device("publisher", clean_start=True)
+    publisher.publish("t/a", b"before", 0)
+    assert payloads([away.receive()]) == [b"before"]
+    away.disconnect()
+    site.reload("store_all = ['t/#']\n")
+    publisher.publish("t/a", b"after", 0)
+    publisher.publish("other", b"", 1)
+    stored = holdfast(site, "log", "records", "--json")
+    assert "after" in stored.stdout
+    assert "before" not in stored.stdout
+    publisher.close()
+
+
+def test_retention_is_shortened_by_a_reload(make_broker: MakeBroker, tmp_path: Path) -> None:
+    site = Site(make_broker, tmp_path / "site.toml")
+    site.broker.stop()
+    site.file.write_text("segment_bytes = '2MiB'\n")
+    site.broker.start()
+    publisher = site.device("publisher", clean_start=True)
+    for _ in range(4):
+        publisher.publish_all("t", [bytes(900_000)] * 4)
+    site.reload("segment_bytes = '2MiB'\nretention_bytes = '4MiB'\n")
+    site.broker.wait_logged("segments removed")
+    publisher.close()
+
+
+def test_the_command_says_what_came_of_it(site: Site) -> None:
+    site.file.write_text("segment_bytes = '32MiB'\nreceive_maximum = 9\n")
+    done = holdfast(site, "reload")
+    assert done.stdout.splitlines() == [
+        "changed: receive_maximum",
+        "needs a restart: segment_bytes",
+    ]
+    site.file.write_text("receive_maximum = 'many'\n")
+    refused = holdfast(site, "reload")
+    assert refused.returncode == 1
+    assert "expected a whole number" in refused.stderr
+    site.file.write_text("receive_maximum = 9\n")
+    assert holdfast(site, "reload").stdout.strip() == "nothing is different"
+
+
+def holdfast(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("holdfast")), *words]
+    directory = ("--data-dir", str(site.broker.data_directory))
+    return subprocess.run([*command, *directory], capture_output=True, text=True, timeout=120)

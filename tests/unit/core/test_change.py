@@ -1,0 +1,44 @@
+"""What a running broker takes over of new settings."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.change import plan_change
+from holdfast.core.config import SETTINGS, Config
+from holdfast.core.errors import ConfigurationError
+
+IN_FORCE = Config(retention_bytes=10**9)
+
+
+def test_what_can_change_does_and_what_cannot_is_named() -> None:
+    wanted = replace(IN_FORCE, receive_maximum=7, mqtt_port=1884, retention_age_s=60)
+    change = plan_change(IN_FORCE, wanted)
+    assert set(change.taken) == {"receive_maximum", "retention_age_s"}
+    assert change.waiting == ("mqtt_port",)
+    assert change.config == replace(IN_FORCE, receive_maximum=7, retention_age_s=60)
+
+
+def test_the_same_settings_change_nothing() -> None:
+    change = plan_change(IN_FORCE, replace(IN_FORCE))
+    assert (change.config, change.taken, change.waiting) == (IN_FORCE, (), ())
+
+
+def test_what_is_in_force_afterwards_must_be_right_in_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Both are right together, and the half of it that could be taken is not.
+    larger = replace(IN_FORCE, maximum_packet_size_bytes=100 * 2**20, segment_bytes=2**28)
+    rows = dict(SETTINGS)
+    rows["maximum_packet_size_bytes"] = replace(rows["maximum_packet_size_bytes"], reloadable=True)
+    monkeypatch.setattr("holdfast.core.change.SETTINGS", rows)
+    with pytest.raises(ConfigurationError, match="cannot hold one record"):
+        plan_change(IN_FORCE, larger)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["data_dir", "host", "mqtt_port", "http_port", "durability", "segment_bytes", "reserve_bytes"],
+)
+def test_what_a_start_builds_on_is_not_changed_under_it(key: str) -> None:
+    assert not SETTINGS[key].reloadable
