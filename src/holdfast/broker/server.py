@@ -39,6 +39,7 @@ class Server:
         schedule: Schedule,
         counts: Counter[str],
     ) -> None:
+        self._config = config
         self._world = world
         self._stages = stages
         self._records = records
