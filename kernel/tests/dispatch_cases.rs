@@ -188,6 +188,27 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     assert!(dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap().owed.is_empty());
 }
 
+#[test]
+fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
+    let owed = [3, 10, 11].map(|offset| Owed { offset: Offset(offset), qos: 0, identifier: None });
+    dispatch.owe(queue, owed.to_vec()).unwrap();
+    let mut looked_up = Vec::new();
+    for durable in [10, 10, 11, 12] {
+        let mut scans = dispatch.hungry(Offset(durable));
+        for scan in &mut scans {
+            looked_up.push((durable, scan.owed.iter().map(|offset| offset.0).collect::<Vec<_>>()));
+            scan.found_owed = scan.owed.iter().map(|offset| Some(found_at(*offset))).collect();
+        }
+        dispatch.feed(&mut scans);
+        allotted(&mut dispatch, durable, 1);
+        assert_eq!(dispatch.awaits_commit(), durable < 12);
+        assert!(!dispatch.is_waiting());
+    }
+    assert_eq!(looked_up, [(10, vec![3]), (11, vec![10]), (12, vec![11])]);
+}
+
 fn found_at(offset: Offset) -> Found {
     Found {
         offset,

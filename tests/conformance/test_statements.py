@@ -1,4 +1,5 @@
-"""Run the cases in `mqtt5/*.toml` and `mqtt311/*.toml` through the codec and through an inbox.
+"""Run the cases in `mqtt5/*.toml` and `mqtt311/*.toml` through the codec, through an inbox, and on
+the wire through a whole broker.
 
 A case has a `statement` (its number in the specification, or a section), `what`, `bytes` in hex and
 either `accepts` (kinds of packets, in order) or `refuses` (the reason code). `role` is "server"
@@ -8,6 +9,7 @@ Maximum 2, Maximum Packet Size 200 and Topic Alias Maximum 5.
 """
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ import pytest
 
 from holdfast.kernel import Arrivals, Inbox, decode_packets
 from holdfast.testing.model.codec import decode
+from tests.conformance.brokers import VirtualBroker
+from tests.conformance.packets import PINGREQ
+from tests.conformance.peer import Peer
 
 FOLDER = Path(__file__).parent
+UNSUPPORTED = 0x84
 VERSIONS = {"mqtt5": 5, "mqtt311": 4}
 
 
@@ -28,6 +34,10 @@ def cases() -> list[Any]:
                 name = f"{folder}-{case['statement']}-{case['what']}".replace(" ", "_")
                 found.append(pytest.param(case, version, id=name))
     return found
+
+
+def to_a_server() -> list[Any]:
+    return [case for case in cases() if case.values[0].get("role") != "client"]
 
 
 def through_codec(data: bytes, case: dict[str, Any], version: int) -> list[tuple[str, Any]]:
@@ -77,6 +87,56 @@ def test_statement(case: dict[str, Any], version: int) -> None:
         assert [kind for kind, _ in found] == case["accepts"]
     fields = case.get("fields", {})
     assert {name: found[-1][1][name] for name in fields} == fields
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[VirtualBroker]:
+    """A broker with the limits that the cases after CONNECT count on."""
+    limits = {"receive_maximum": 2, "maximum_packet_size_bytes": 200, "topic_alias_maximum": 5}
+    broker = VirtualBroker(**limits)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[VirtualBroker]:
+    """A broker with its defaults."""
+    broker = VirtualBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize(("case", "version"), to_a_server())
+def test_statement_on_the_wire(
+    plain: VirtualBroker, limited: VirtualBroker, case: dict[str, Any], version: int
+) -> None:
+    """What is refused ends the connection, with the reason code where that can be said."""
+    data = bytes.fromhex(case["bytes"])
+    is_connect = data[0] >> 4 == 1 and not case.get("after_connect")
+    peer = Peer(limited if case.get("after_connect") else plain, version)
+    if not is_connect:
+        peer.connect("case")
+    peer.send(data)
+    if "refuses" in case:
+        if is_connect and case["refuses"] == UNSUPPORTED:
+            # Answered in the nearest version that there is, if in any.
+            peer.version = case.get("fields", {}).get("protocol_version", 4)
+        found = peer.next()
+        while found is not None and found.kind not in {"connack", "disconnect"}:
+            found = peer.next()
+        assert found is None or peer.is_closed()
+        if found is not None and peer.version == 5:
+            assert found.reason_code == case["refuses"]
+        assert found is not None or is_connect or version < 5
+    elif "connect" in case["accepts"][-1:]:
+        assert peer.next() is not None
+    elif "disconnect" not in case["accepts"]:
+        peer.send(PINGREQ)
+        found = peer.next()
+        while found is not None and found.kind != "pingresp":
+            found = peer.next()
+        assert found is not None or "auth" in case["accepts"]
+    peer.close()
 
 
 def test_each_case_says_what_must_become_of_it() -> None:

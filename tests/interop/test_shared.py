@@ -47,6 +47,7 @@ def test_each_message_goes_to_one_member_and_all_take_turns(
 
 
 @pytest.mark.accepts("S0.83")
+@pytest.mark.proves("MQTT5-4.8.2-3")
 @pytest.mark.parametrize("published", [0, 1, 2])
 @pytest.mark.parametrize("subscribed", [0, 1, 2])
 def test_the_lower_qos_of_publish_and_member_holds(
@@ -101,6 +102,7 @@ def test_new_members_get_no_retained_messages(device: MakeDevice, prefix: str) -
     assert member.all_received() == []
 
 
+@pytest.mark.proves("MQTT5-4.8.2-1", "MQTT5-4.8.2-2")
 @pytest.mark.parametrize("name", ["//xx", "/aaa", "/aa/", "/+/x", "/a#/x"])
 def test_an_invalid_name_ends_the_connection(
     shared_broker: BrokerProcess, prefix: str, version: int, name: str
@@ -115,6 +117,7 @@ def test_an_invalid_name_ends_the_connection(
         assert wire.next_packet() is None
 
 
+@pytest.mark.proves("MQTT5-3.8.3-4")
 def test_no_local_on_a_shared_subscription_ends_the_connection(
     shared_broker: BrokerProcess, prefix: str
 ) -> None:
@@ -189,6 +192,7 @@ def test_what_a_lost_member_had_goes_to_the_others_first_and_in_order(
         lost.ping()  # Nothing of it is sent again to whom it was sent first.
 
 
+@pytest.mark.proves("MQTT5-4.8.2-4", "MQTT5-4.8.2-5")
 def test_at_qos_2_the_exchange_is_completed_with_the_session_that_began_it(
     shared_broker: BrokerProcess, device: MakeDevice, prefix: str
 ) -> None:

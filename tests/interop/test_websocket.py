@@ -169,6 +169,7 @@ def test_the_http_listener_still_answers_http(broker: WebSocketBroker) -> None:
         assert asked.getresponse().status == 426
 
 
+@pytest.mark.proves("MQTT5-6.0.0-4", "MQTT311-6.0.0-4")
 @pytest.mark.parametrize("offered", ["mqtt", "mqttv3.1", "other, mqtt"])
 def test_the_subprotocols_of_mqtt_are_taken(port: int, offered: str) -> None:
     with Raw(port) as raw:
@@ -176,6 +177,7 @@ def test_the_subprotocols_of_mqtt_are_taken(port: int, offered: str) -> None:
         assert f"Sec-WebSocket-Protocol: {chosen}".encode() in raw.handshake(subprotocol=offered)
 
 
+@pytest.mark.proves("MQTT5-6.0.0-3", "MQTT311-6.0.0-3")
 @pytest.mark.parametrize(
     ("options", "status"),
     [
@@ -222,6 +224,7 @@ def test_what_comes_with_the_handshake_is_not_lost(port: int) -> None:
         assert raw.frame()[1][0] == 0x20
 
 
+@pytest.mark.proves("MQTT5-6.0.0-2", "MQTT311-6.0.0-2")
 def test_packets_are_split_over_frames_and_share_them(port: int) -> None:
     with Raw(port) as raw:
         raw.handshake()
@@ -244,6 +247,7 @@ def test_pings_are_answered_amidst_a_fragmented_message(port: int) -> None:
         assert raw.frame() == (BINARY, b"\xd0\x00")
 
 
+@pytest.mark.proves("MQTT5-6.0.0-1", "MQTT311-6.0.0-1")
 @pytest.mark.parametrize(
     ("data", "code"),
     [

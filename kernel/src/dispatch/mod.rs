@@ -282,7 +282,13 @@ impl Dispatch {
 
     /// True if a message or an answer waits until the log is durable further on.
     pub fn awaits_commit(&self) -> bool {
-        !self.awaiting.is_empty() || !self.arrived.is_empty()
+        !self.awaiting.is_empty() || !self.arrived.is_empty() || self.owes_beyond_durable()
+    }
+
+    /// Retained messages of QoS 0 are stored without anybody waiting for that, until a subscriber does.
+    fn owes_beyond_durable(&self) -> bool {
+        let queue = |handle: &ids::Queue| self.queues.get(slot(handle.0)).and_then(Option::as_ref);
+        self.ready.iter().filter_map(queue).any(|queue| queue.owes_beyond(self.durable))
     }
 
     /// How many QoS 1 and 2 messages of each connection have been answered to the end since the last call.

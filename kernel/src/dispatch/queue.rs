@@ -172,7 +172,7 @@ impl Queue {
 
     /// True if the queue needs anything of the log that is durable.
     pub fn needs_log(&self, durable: Offset) -> bool {
-        self.reads(durable) || self.looks_up()
+        self.reads(durable) || self.looks_up(durable)
     }
 
     /// What to ask the log for.
@@ -185,7 +185,7 @@ impl Queue {
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
             receive: self.receive.clone(),
             from: self.listed,
-            owed: self.singles(),
+            owed: self.singles(durable),
             records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },
             bytes_maximum: limits::SCAN_BYTES_MAXIMUM,
             found: Vec::new(),
@@ -199,10 +199,10 @@ impl Queue {
         self.is_behind() && self.listed < durable && self.entries.len() < self.entries_maximum / 2
     }
 
-    fn looks_up(&self) -> bool {
+    fn looks_up(&self, durable: Offset) -> bool {
         let returned = self.group.as_ref().is_some_and(|group| group.returned.is_empty());
         self.looks_up_handed()
-            || self.owed_entries.is_empty() && !self.owed.is_empty()
+            || self.owed_entries.is_empty() && !self.owed.is_empty() && !self.owes_beyond(durable)
             || returned && self.cursor.redelivery_count() > 0
     }
 
@@ -210,16 +210,22 @@ impl Queue {
         self.handed_entries.is_empty() && !self.handed.is_empty()
     }
 
+    /// True if the next retained message is not durable yet: the log does not give it before.
+    pub fn owes_beyond(&self, durable: Offset) -> bool {
+        self.owed.front().is_some_and(|owed| owed.offset >= durable)
+    }
+
     /// Single records to look up next, of one kind.
-    fn singles(&self) -> Vec<Offset> {
-        if !self.looks_up() {
+    fn singles(&self, durable: Offset) -> Vec<Offset> {
+        if !self.looks_up(durable) {
             Vec::new()
         } else if self.looks_up_handed() {
             self.handed.iter().map(|(_, offset)| *offset).take(limits::OWED_PAGE_MAXIMUM).collect()
         } else if self.group.is_some() {
             self.cursor.redeliveries().take(limits::OWED_PAGE_MAXIMUM).collect()
         } else {
-            self.owed.iter().map(|owed| owed.offset).take(limits::OWED_PAGE_MAXIMUM).collect()
+            let owed = self.owed.iter().map(|owed| owed.offset);
+            owed.take_while(|offset| *offset < durable).take(limits::OWED_PAGE_MAXIMUM).collect()
         }
     }
 

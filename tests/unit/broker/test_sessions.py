@@ -31,6 +31,7 @@ OPENING = Opening(
     receive_maximum=10,
     maximum_packet_size_bytes=1_000,
     topic_alias_maximum=0,
+    wants_reasons=True,
 )
 
 

@@ -8,8 +8,8 @@ Invariants:
    state, subscriptions and record pass on before anything else happens.
 2. A persistent session's record is appended before its CONNACK may leave, and says `connected` for
    as long as it is: after a crash that is how we know whose connection ended with it.
-3. A session that has ended leaves nothing: record, subscriptions and delivery state are removed,
-   and its party number is never given out again.
+3. A session that has ended leaves nothing but its Will, until that is published: record,
+   subscriptions and delivery state are removed, and its party number is never given out again.
 
 Flow: admission -> open -> (durable) -> attach -> ... -> close.
 """
@@ -32,9 +32,13 @@ from holdfast.broker.store.tables import (
     Table,
     format_session,
     format_subscriptions,
+    format_will,
     parse_session,
     parse_subscriptions,
+    parse_will,
+    parse_will_key,
     party_key,
+    will_key,
 )
 from holdfast.core.config import Config
 from holdfast.kernel import TRANSIENT_PARTY, received
@@ -267,8 +271,10 @@ class Sessions:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
         published now: it does not outlive its session."""
         if session.will is not None and session.will_due_at_us is not None:
-            due = DueWill(session.will, session.client_identifier, session.will_due_at_us)
-            self._wills.owe(due)
+            client, due_at_us = session.client_identifier, session.will_due_at_us
+            value = format_will(session.will)
+            self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
+            self._wills.owe(DueWill(session.will, client, due_at_us))
         self._groups.lose_handed(session.party, now_us)
         self._leave_groups(session, self._subscriptions_of(session), now_us)
         key = session.client_identifier.encode()
@@ -281,7 +287,8 @@ class Sessions:
 
     def recover(self, now_us: int) -> int:
         """Sessions that were connected when the broker ended, which ended their connections;
-        returns how many. Their expiry and Will Delay count from now."""
+        returns how many. Their expiry and Will Delay count from now. Wills of sessions that had
+        ended before are published now."""
         count = 0
         last = ""
         while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):
@@ -291,6 +298,8 @@ class Sessions:
                 self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
                 last = session.client_identifier
             count += len(values)
+        for key, value in self._records.refresh().wills_of_ended():
+            self._wills.owe(DueWill(parse_will(value), *parse_will_key(key)))
         return count
 
     def sweep(self, now_us: int) -> None:
@@ -308,7 +317,11 @@ class Sessions:
                 log.info("session expired", extra={"fields": fields})
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
-        """The Will is in the log and comes off its session's record, unless that has changed."""
+        """The Will is in the log and comes off the record: its session's, unless that has changed,
+        or its own, if its session has ended."""
+        key = will_key(client_identifier, due_at_us)
+        if self._records.get(Table.WILLS, key):
+            self._records.put(Table.WILLS, key, b"", now_us)
         known = self._known(client_identifier)
         if known is not None and known.will_due_at_us == due_at_us:
             self._put(replace(known, will=None, will_due_at_us=None), now_us)

@@ -4,8 +4,8 @@ Owns: Wills that are due and not yet appended. Never: decides when one is due (p
 
 Invariants:
 1. A Will on record is taken off it after the message was appended, in the same turn: a crash may
-   repeat a Will, not lose it. (A Will whose session has ended is on no record; it is appended in
-   the next turn.)
+   repeat a Will, not lose it. The Will of a session that has ended has a record of its own; that
+   of a session that was never on record has none.
 2. At most one waits for each connection that has ended.
 """
 

@@ -37,6 +37,7 @@ from holdfast.protocols.mqtt.handshake import (
     Opening,
     Refusal,
     connack,
+    is_told,
     plan_handshake,
     refused,
 )
@@ -191,7 +192,8 @@ class Admission:
             self._waiting.add(opened.position, arrival)
 
     def refuse(self, connection: Connection, refusal: Refusal, protocol_version: int) -> None:
-        """Answers a CONNECT that is not accepted, and closes [MQTT-3.1.4-2]."""
+        """Answers a CONNECT that is not accepted, if that can be said, and closes
+        [MQTT-3.1.4-2]."""
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
         fields = {
             "peer": connection.peer,
@@ -200,7 +202,9 @@ class Admission:
             "reason": reason_name(refusal.reason_code),
         }
         log.info("client refused", extra={"fields": fields})
-        data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
+        data = b""
+        if is_told(refusal, protocol_version):
+            data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
         self._connections.close(connection, data)
 
     def durable(self, durable_position: int, now_us: int) -> None:

@@ -36,19 +36,25 @@ class Closing:
         self._rest(connection, ending, now_us)
         self._connections.close(connection)
 
-    def expel(self, connection: Connection, reason_code: int, now_us: int) -> None:
-        """We end it: a fault, or silence."""
+    def expel(
+        self, connection: Connection, reason_code: int, now_us: int, reason: str = ""
+    ) -> None:
+        """We end it: a fault, or silence. `reason` says more to people."""
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
         self._note(connection, reason_name(reason_code), now_us)
+        attached = self._sessions.of(connection.handle)
+        words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
         self._rest(connection, Ending.ABNORMAL, now_us)
-        self._connections.close(connection, _last_words(connection, reason_code))
+        self._connections.close(connection, words)
 
     def shut_down(self, connection: Connection, now_us: int) -> None:
         """The broker ends, and with it the connection [MQTT 5 section 4.13.1]."""
         reason_code = ReasonCode.SERVER_SHUTTING_DOWN
         self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        attached = self._sessions.of(connection.handle)
+        words = b"" if attached is None else _last_words(attached, connection, reason_code, "")
         self._rest(connection, Ending.SHUT_DOWN, now_us)
-        self._connections.close(connection, _last_words(connection, reason_code))
+        self._connections.close(connection, words)
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:
         """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
@@ -78,7 +84,7 @@ class Closing:
             client_identifier = displaced.session.client_identifier
             fields = {"client_identifier": client_identifier, "peer": connection.peer}
             log.info("session taken over", extra={"fields": fields})
-            words = _last_words(connection, ReasonCode.SESSION_TAKEN_OVER)
+            words = _last_words(displaced, connection, ReasonCode.SESSION_TAKEN_OVER, "")
             self._connections.close(connection, words)
 
     def _note(self, connection: Connection, reason: str, now_us: int) -> None:
@@ -101,9 +107,17 @@ class Closing:
             self._sessions.close(attached, ending, now_us)
 
 
-def _last_words(connection: Connection, reason_code: int) -> bytes:
-    # Before CONNACK a server may send nothing else, so who has not got one is just cut off.
+def _last_words(attached: Attached, connection: Connection, reason_code: int, reason: str) -> bytes:
+    # Before CONNACK a server may send nothing else [MQTT-3.14.0-1], so who has not got one is just
+    # cut off.
     if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
         return b""
-    fields = {"reason_code": reason_code, "properties": {}}
-    return encode_packet("disconnect", fields, protocol_version=5)
+    opening = attached.opening
+    # What passes the client's Maximum Packet Size is left out [MQTT-3.14.2-3] [MQTT-3.1.2-24].
+    said = [{"reason_string": reason}] if reason and opening.wants_reasons else []
+    for properties in (*said, {}):
+        fields = {"reason_code": reason_code, "properties": properties}
+        words = encode_packet("disconnect", fields, protocol_version=5)
+        if len(words) <= opening.maximum_packet_size_bytes:
+            return words
+    return b""

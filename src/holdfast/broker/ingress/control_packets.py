@@ -88,10 +88,10 @@ class ControlPackets:
                 self._admission.connect(connection, parse_connect(fields), now_us)
             case "subscribe" if attached is not None:
                 self._subscribe(attached, fields, now_us)
-                self._inbox.release(connection.handle)
+                self._release(connection)
             case "unsubscribe" if attached is not None:
                 self._unsubscribe(attached, fields, now_us)
-                self._inbox.release(connection.handle)
+                self._release(connection)
             case "disconnect" if attached is not None:
                 self._disconnect(connection, attached, fields, now_us)
             case "fault":
@@ -99,6 +99,11 @@ class ControlPackets:
             case _:
                 # A second CONNECT [MQTT-3.1.0-2], AUTH without a method, or a server's packet.
                 self._closing.expel(connection, ReasonCode.PROTOCOL_ERROR, now_us)
+
+    def _release(self, connection: Connection) -> None:
+        # Its packet may have ended it.
+        if connection.phase is Phase.ACCEPTED:
+            self._inbox.release(connection.handle)
 
     def _subscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
         version = attached.opening.protocol_version
@@ -122,15 +127,14 @@ class ControlPackets:
             "reason_codes": list(outcome.reason_codes),
             "properties": {},
         }
-        data = encode_packet("suback", answer, protocol_version=version)
-        data += self._system_topics.retained(
+        system_topics = self._system_topics.retained(
             outcome.retained,
             protocol_version=version,
             packet_bytes=attached.opening.maximum_packet_size_bytes,
         )
-        self._answers.answer(attached.connection, data, position)
-        self._retained.send(queue, outcome.retained)
         self._note_refused(attached, fields["subscriptions"], outcome.reason_codes)
+        if self._answer("suback", attached, answer, position, now_us, system_topics):
+            self._retained.send(queue, outcome.retained)
 
     def _note_refused(
         self, attached: Attached, asked: Iterable[dict[str, Any]], reason_codes: Iterable[int]
@@ -146,7 +150,6 @@ class ControlPackets:
                 log.info("subscription refused", extra={"fields": told})
 
     def _unsubscribe(self, attached: Attached, fields: dict[str, Any], now_us: int) -> None:
-        version = attached.opening.protocol_version
         queue = attached.queue
         assert queue is not None, "the inbox holds a connection until it is attached"
         outcome = plan_unsubscribe(
@@ -159,8 +162,28 @@ class ControlPackets:
             "reason_codes": list(outcome.reason_codes),
             "properties": {},
         }
-        data = encode_packet("unsuback", answer, protocol_version=version)
-        self._answers.answer(attached.connection, data, position)
+        self._answer("unsuback", attached, answer, position, now_us)
+
+    def _answer(
+        self,
+        kind: str,
+        attached: Attached,
+        fields: dict[str, Any],
+        position: int | None,
+        now_us: int,
+        following: bytes = b"",
+    ) -> bool:
+        """Answers, and sends what follows. False if the client takes no packet that large
+        [MQTT-3.1.2-24]: it could not go on without the answer, so its connection has ended."""
+        opening = attached.opening
+        data = encode_packet(kind, fields, protocol_version=opening.protocol_version)
+        if len(data) <= opening.maximum_packet_size_bytes:
+            self._answers.answer(attached.connection, data + following, position)
+            return True
+        connection = self._connections.get(attached.connection)
+        assert connection is not None, "its packet was just taken"
+        self._closing.expel(connection, ReasonCode.PACKET_TOO_LARGE, now_us)
+        return False
 
     def _disconnect(
         self, connection: Connection, attached: Attached, fields: dict[str, Any], now_us: int
@@ -180,7 +203,7 @@ class ControlPackets:
     def _fault(self, connection: Connection, fields: dict[str, Any], now_us: int) -> None:
         reason_code = fields["reason_code"]
         if connection.phase is not Phase.NEW:
-            self._closing.expel(connection, reason_code, now_us)
+            self._closing.expel(connection, reason_code, now_us, fields["reason"])
         elif fields["protocol_version"]:
             self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
         else:

@@ -35,6 +35,9 @@ class Table(IntEnum):
     """User name, `everyone` or `anonymous` to the list of its `access.credential.Rule`."""
     GROUPS = 7
     """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
+    WILLS = 8
+    """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
+    Will: until that is in the log as a message."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -106,6 +109,26 @@ def parse_group(value: bytes) -> SharedGroup:
     return SharedGroup(
         **{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])}
     )
+
+
+def will_key(client_identifier: str, due_at_us: int) -> bytes:
+    """The key of a row in WILLS."""
+    return due_at_us.to_bytes(8, "big") + client_identifier.encode()
+
+
+def parse_will_key(key: bytes) -> tuple[str, int]:
+    """The inverse of `will_key`."""
+    return key[8:].decode(), int.from_bytes(key[:8], "big")
+
+
+def format_will(will: Will) -> bytes:
+    """The value of a row in WILLS."""
+    return _format(asdict(will))
+
+
+def parse_will(value: bytes) -> Will:
+    """The inverse of `format_will`."""
+    return _will(_parse(value))
 
 
 def format_loss(loss: Loss) -> bytes:

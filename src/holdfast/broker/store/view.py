@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -51,6 +51,9 @@ CREATE TABLE rules (
 CREATE TABLE groups (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE wills (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -60,6 +63,7 @@ _NAMES = {
     Table.CREDENTIALS: "credentials",
     Table.RULES: "rules",
     Table.GROUPS: "groups",
+    Table.WILLS: "wills",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
@@ -197,6 +201,11 @@ class View:
             now_us,
             limit,
         )
+
+    def wills_of_ended(self) -> list[tuple[bytes, bytes]]:
+        """Key and value of the Wills of sessions that have ended, the earliest first."""
+        rows = self._database.execute("SELECT key, value FROM wills ORDER BY key").fetchall()
+        return [(key, value.encode()) for key, value in rows]
 
     def loss_count(self) -> int:
         """How many rows the loss ledger has."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from holdfast.core.config import Config
 from holdfast.core.limits import CLIENT_IDENTIFIER_BYTES_MAXIMUM
-from holdfast.kernel import is_valid_topic_name
+from holdfast.kernel import encode_packet, is_valid_topic_name
 from holdfast.protocols.mqtt.packets import Connect, Will
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.session import SESSION_EXPIRY_NEVER, SessionPolicy, plan_expiry_s
@@ -20,6 +20,25 @@ RECEIVE_MAXIMUM_DEFAULT: Final = 65_535
 """What a side may have in flight where it was told nothing [MQTT 5 section 3.1.2.11.3]."""
 PACKET_SIZE_BYTES_MAXIMUM: Final = 268_435_460
 """The largest packet the protocol can express: five bytes of header and 268 435 455 more."""
+REFUSAL_BYTES: Final = 5
+"""A CONNACK that says no more than its reason code."""
+CONNACK_BYTES_MAXIMUM: Final = 128
+"""More than any CONNACK that accepts: whoever takes as much need not be asked."""
+TOLD_BEFORE_MQTT_5: Final = frozenset(
+    {
+        ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+        ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.SERVER_UNAVAILABLE,
+        ReasonCode.SERVER_BUSY,
+        ReasonCode.BANNED,
+        ReasonCode.QUOTA_EXCEEDED,
+        ReasonCode.CONNECTION_RATE_EXCEEDED,
+    }
+)
+"""What a return code of 3.1.1 can say. A CONNECT that is no CONNECT has none, and is not answered
+(3.1.1: [MQTT-3.1.4-1], [MQTT-3.2.2-6])."""
 ASSIGNED_ENTROPY_BYTES: Final = 16
 """As many random bytes as make two assigned identifiers the same only in theory."""
 
@@ -55,6 +74,8 @@ class Refusal:
     """CONNECT is answered with this, and the connection is closed."""
 
     reason_code: int
+    packet_size_bytes_maximum: int = PACKET_SIZE_BYTES_MAXIMUM
+    """What the client takes; it is told nothing if that is too little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +96,8 @@ class Opening:
     """What may be in flight to the client, and what follows likewise."""
     maximum_packet_size_bytes: int
     topic_alias_maximum: int
+    wants_reasons: bool
+    """False: no Reason String, in no packet [MQTT-3.1.2-29]."""
 
 
 def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | Refusal:
@@ -88,7 +111,7 @@ def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | 
         return Refusal(ReasonCode.TOPIC_NAME_INVALID)
     assigned = connect.client_identifier == ""
     requested_s = connect.properties.get("session_expiry_interval")
-    return Opening(
+    opening = Opening(
         client_identifier=f"holdfast-{entropy.hex()}" if assigned else connect.client_identifier,
         identifier_assigned=assigned,
         protocol_version=connect.protocol_version,
@@ -108,7 +131,11 @@ def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | 
             "maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM
         ),
         topic_alias_maximum=connect.properties.get("topic_alias_maximum", 0),
+        wants_reasons=connect.properties.get("request_problem_information", 1) == 1,
     )
+    if not _takes_connack(opening, offer):
+        return Refusal(ReasonCode.PACKET_TOO_LARGE, opening.maximum_packet_size_bytes)
+    return opening
 
 
 def connack(opening: Opening, offer: Offer, *, session_present: bool) -> dict[str, Any]:
@@ -140,6 +167,13 @@ def refused(refusal: Refusal) -> dict[str, Any]:
     return {"session_present": False, "reason_code": refusal.reason_code, "properties": {}}
 
 
+def is_told(refusal: Refusal, protocol_version: int) -> bool:
+    """False: the version has no words for it, or the client no room; it is closed without any."""
+    if protocol_version < 5:
+        return refusal.reason_code in TOLD_BEFORE_MQTT_5
+    return refusal.packet_size_bytes_maximum >= REFUSAL_BYTES
+
+
 def plan_disconnect_expiry_s(
     opening: Opening, offer: Offer, requested_s: int | None
 ) -> int | Refusal | None:
@@ -159,6 +193,15 @@ def _is_acceptable_identifier(connect: Connect) -> bool:
         return False  # MQTT 3.1 asks for 1 to 23 characters.
     # A session that nobody could come back to [MQTT-3.1.3-8]; MQTT 5 tells the client its name.
     return connect.protocol_version == 5 or connect.clean_start
+
+
+def _takes_connack(opening: Opening, offer: Offer) -> bool:
+    # [MQTT-3.1.2-24]; and without what CONNACK says the client would break limits it cannot know.
+    if opening.maximum_packet_size_bytes >= CONNACK_BYTES_MAXIMUM:
+        return True
+    fields = connack(opening, offer, session_present=False)
+    data = encode_packet("connack", fields, protocol_version=opening.protocol_version)
+    return len(data) <= opening.maximum_packet_size_bytes
 
 
 def _keep_alive_s(connect: Connect, offer: Offer) -> int:

@@ -1,0 +1,177 @@
+"""Write docs/conformance.md: the numbered statements of the specifications, and what proves each.
+
+Usage: python -m tests.tidy.conformance_page [--write]
+
+The statements are in `tests/conformance/statements`. A Python test names those it proves with the
+marker `proves`, which is read from the syntax tree: `proves("MQTT5-3.1.2-4", "MQTT311-3.1.2-6")`. A
+Rust test does so with a comment on a line of its own before it: `// proves: MQTT5-3.1.2-22`. A case
+of `tests/conformance/mqtt5` and `mqtt311` proves the statement that it names.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.tidy.repository import ROOT, files, name, under
+
+PAGE = ROOT / "docs" / "conformance.md"
+CONFORMANCE = ROOT / "tests" / "conformance"
+SPECIFICATIONS = ("mqtt5", "mqtt311")
+BINDS_CLIENT = "Obliges the client only."
+RUST_TEST = re.compile(r"^\s*// proves: (.+)\n(?:.*\n)*?\s*(?:async )?fn (\w+)", re.MULTILINE)
+NUMBER = re.compile(r"MQTT(?:5|311)-[\d.]+-\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One numbered statement of a specification."""
+
+    number: str
+    """As the tests name it: the version, then the number of the standard."""
+    binds: str
+    """"server", "client" or "both"."""
+    says: str
+    without: str
+    """Why there is no test; empty where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """One standard."""
+
+    title: str
+    statements: tuple[Statement, ...]
+
+
+def specifications() -> list[Specification]:
+    """Both standards, with their statements in the standards' order."""
+    return [_specification(file) for file in SPECIFICATIONS]
+
+
+def _specification(file: str) -> Specification:
+    data = tomllib.loads((CONFORMANCE / "statements" / f"{file}.toml").read_text())
+    statements = (_statement(data["prefix"], key, row) for key, row in data["statements"].items())
+    return Specification(data["title"], tuple(statements))
+
+
+def _statement(prefix: str, key: str, row: dict[str, Any]) -> Statement:
+    unknown = row.keys() - {"binds", "says", "without"}
+    assert not unknown, f"{key}: {unknown}"
+    assert row["binds"] in {"server", "client", "both"}, f"{key}: {row['binds']}"
+    return Statement(f"{prefix}-{key}", row["binds"], row["says"], row.get("without", ""))
+
+
+def proofs() -> dict[str, dict[str, list[str]]]:
+    """Number to the files and names of the tests that prove it."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for number, file, test in _named():
+        if test not in found[number][file]:
+            found[number][file].append(test)
+    return {number: dict(tests) for number, tests in found.items()}
+
+
+def _named() -> Iterator[tuple[str, str, str]]:
+    for path in under("tests", ".py"):
+        for number, test in _marked_in_python(path.read_text()):
+            yield number, name(path), test
+    for path in files(".rs"):
+        for numbers, test in RUST_TEST.findall(path.read_text()):
+            for number in NUMBER.findall(numbers):
+                yield number, name(path), test
+    for folder in SPECIFICATIONS:
+        for path in sorted((CONFORMANCE / folder).glob("*.toml")):
+            for case in tomllib.loads(path.read_text())["case"]:
+                # Cases in the client's role test the codec of clients, not the broker.
+                if case["statement"].startswith("MQTT-") and case.get("role") != "client":
+                    number = case["statement"].replace("MQTT", folder.upper(), 1)
+                    yield number, name(path), case["what"]
+
+
+def _marked_in_python(source: str) -> Iterator[tuple[str, str]]:
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for decorator in function.decorator_list:
+            for node in ast.walk(decorator):
+                if isinstance(node, ast.Call) and _is_mark(node):
+                    yield from (
+                        (argument.value, function.name)
+                        for argument in node.args
+                        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+                    )
+
+
+def _is_mark(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "proves"
+
+
+def unproved(found: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Numbers that oblige the server and have neither a test nor a reason."""
+    return [
+        statement.number
+        for specification in specifications()
+        for statement in specification.statements
+        if statement.number not in found and statement.binds != "client" and not statement.without
+    ]
+
+
+def page() -> str:
+    """The whole page."""
+    found = proofs()
+    lines = [
+        "# Conformance",
+        "",
+        "Generated by `make docs` from `tests/conformance/statements` and the tests; a test",
+        "compares. Every numbered statement of both specifications, in our words, with the tests",
+        "that prove it. One without a test says why. Where a statement obliges clients, the test",
+        "shows what the broker does with a client that breaks it. MQTT 3.1 has no numbered",
+        "statements; the tests of what all versions have in common run for it too.",
+        "",
+    ]
+    for specification in specifications():
+        lines += _section(specification, found)
+    return "\n".join(lines)
+
+
+def _section(specification: Specification, found: dict[str, dict[str, list[str]]]) -> list[str]:
+    statements = specification.statements
+    proved = sum(statement.number in found for statement in statements)
+    lines = [
+        f"## {specification.title}",
+        "",
+        f"{len(statements)} statements, {proved} with a test.",
+        "",
+        "| number | obliges | what it says | proved by |",
+        "|---|---|---|---|",
+    ]
+    for statement in statements:
+        number = statement.number.partition("-")[2]
+        proof = _proof(statement, found.get(statement.number, {}))
+        lines.append(f"| {number} | {statement.binds} | {statement.says} | {proof} |")
+    return [*lines, ""]
+
+
+def _proof(statement: Statement, tests: dict[str, list[str]]) -> str:
+    if not tests:
+        return statement.without or (BINDS_CLIENT if statement.binds == "client" else "**nothing**")
+    return "; ".join(
+        f"[{file.removeprefix('tests/')}](../{file}): {', '.join(sorted(tests[file]))}"
+        for file in sorted(tests)
+    ).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the page, or say that it is not what the tests say."""
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(page())
+        return 0
+    return int(PAGE.read_text() != page())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
