@@ -158,11 +158,10 @@ class Sessions:
             self.end(known, now_us)
             known = None
         if known is None:
-            session = self._new_session(opening, now_us)
+            session = self._new_session(opening, identity, now_us)
             self._recorded += is_durable(session)
         else:
-            session = self._resumed(known, opening, now_us)
-        session = replace(session, user_name=identity.user_name)
+            session = self._resumed(known, opening, identity, now_us)
         subscriptions = () if known is None else self._subscriptions_of(session)
         attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
@@ -344,6 +343,9 @@ class Sessions:
             self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
 
     def _known(self, client: str) -> Session | None:
+        if not self._recorded:
+            # A fleet of clean sessions need not be looked up one by one.
+            return None
         value = self._records.get(Table.SESSIONS, client.encode())
         return parse_session(value) if value else None
 
@@ -351,7 +353,7 @@ class Sessions:
         key = session.client_identifier.encode()
         return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
 
-    def _new_session(self, opening: Opening, now_us: int) -> Session:
+    def _new_session(self, opening: Opening, identity: Identity, now_us: int) -> Session:
         durable = opening.expiry_s != 0
         return Session(
             client_identifier=opening.client_identifier,
@@ -360,10 +362,13 @@ class Sessions:
             created_at_offset=self._log.end_offset(),
             expiry_s=opening.expiry_s,
             connected=True,
+            user_name=identity.user_name,
             will=opening.will,
         )
 
-    def _resumed(self, known: Session, opening: Opening, now_us: int) -> Session:
+    def _resumed(
+        self, known: Session, opening: Opening, identity: Identity, now_us: int
+    ) -> Session:
         # A Will whose time came before this connection is published; one that was still to come is
         # not [MQTT-3.1.3-9].
         self._publish_if_due(known, now_us)
@@ -372,6 +377,7 @@ class Sessions:
             protocol_version=opening.protocol_version,
             expiry_s=opening.expiry_s,
             connected=True,
+            user_name=identity.user_name,
             expires_at_us=None,
             will=opening.will,
             will_due_at_us=None,

@@ -100,7 +100,9 @@ class Admission:
         if not self._rate.take(now_us):
             self.refuse(connection, Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED), version)
             return
-        decision = plan_handshake(connect, self._offer, self._entropy(ASSIGNED_ENTROPY_BYTES))
+        nameless = connect.client_identifier == ""
+        entropy = self._entropy(ASSIGNED_ENTROPY_BYTES) if nameless else b""
+        decision = plan_handshake(connect, self._offer, entropy)
         if isinstance(decision, Refusal):
             self.refuse(connection, decision, version)
             return
