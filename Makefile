@@ -144,6 +144,11 @@ bench: setup bench-setup ## Measure beside other brokers in one run; the table g
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.macro
 
+.PHONY: bench-micro
+bench-micro: ## Count the instructions of the kernel's hot path, beside those on record
+	@tools/prerequisites rust
+	$(PYTHON) -m bench.micro
+
 .PHONY: bench-setup
 bench-setup: target/bench-peers/.installed ## Bring the brokers that are compared, or say which are missing
 	@tools/prerequisites mosquitto

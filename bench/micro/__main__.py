@@ -1,0 +1,98 @@
+"""The command line: count, compare with what is on record, and put it on record if asked."""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_name("instructions.json")
+
+STAGES = (
+    "decode PUBLISH (feed, decode, settle)",
+    "route to one target",
+    "append to the log",
+    "admit",
+    "commit to memory",
+    "settle what is durable",
+    "allot, and the subscriber's PUBACK",
+    "encode and take",
+)
+MESSAGES_A_TURN = 1_000
+TURNS = (10, 60)
+"""A run of each; what they differ by is 50 turns without the start."""
+GROWN_MARKED = 0.03
+"""Beyond this share a stage has grown: below it lies what another compiler or hash seed does."""
+
+
+def main() -> int:
+    """Counts; the exit code is 1 if a stage has grown."""
+    parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="put these numbers on record")
+    options = parser.parse_args()
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        print("valgrind is not there: Debian and Ubuntu: apt-get install valgrind", file=sys.stderr)
+        return 2
+    counts = count(valgrind, build())
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    grown = [stage for stage in counts if _has_grown(counts[stage], known.get(stage))]
+    for stage, instructions in counts.items():
+        before = known.get(stage)
+        mark = "  has grown" if stage in grown else ""
+        print(f"{stage:42} {instructions:8.1f} a message, on record {before or '-':>8}{mark}")
+    print(f"{'all stages':42} {sum(counts.values()):8.1f} a message")
+    if options.record:
+        RECORD.write_text(json.dumps(counts, indent=1) + "\n")
+        print(f"Wrote {RECORD.relative_to(ROOT)}.")
+        return 0
+    return 1 if grown else 0
+
+
+def build() -> Path:
+    """The benchmark's program, built as the kernel is for use."""
+    command = [
+        "cargo", "build", "--release", "--locked", "--quiet", "--message-format", "json",
+        "--package", "holdfast-kernel", "--bench", "instructions",
+    ]  # fmt: skip
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in answer.stdout.splitlines()]
+    return next(Path(line["executable"]) for line in lines if line.get("executable"))
+
+
+def count(valgrind: str, program: Path) -> dict[str, float]:
+    """Instructions of each stage for one message."""
+    counts: dict[str, float] = {}
+    below = 0.0
+    for number, stage in enumerate(STAGES, 1):
+        few, many = (_instructions(valgrind, program, number, turns) for turns in TURNS)
+        each = (many - few) / (TURNS[1] - TURNS[0]) / MESSAGES_A_TURN
+        counts[stage] = round(each - below, 1)
+        below = each
+    return counts
+
+
+def _instructions(valgrind: str, program: Path, stages: int, turns: int) -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        command = [
+            valgrind, "--tool=cachegrind", "--cache-sim=no",
+            f"--cachegrind-out-file={directory}/out",
+            str(program), str(stages), str(turns),
+        ]  # fmt: skip
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"I\s+refs:\s+([0-9,]+)", answer.stderr)
+    if found is None:
+        raise RuntimeError(f"no number of instructions in: {answer.stderr[-400:]}")
+    return int(found[1].replace(",", ""))
+
+
+def _has_grown(now: float, before: float | None) -> bool:
+    return before is not None and now > before * (1 + GROWN_MARKED) + 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
