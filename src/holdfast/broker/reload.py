@@ -44,7 +44,7 @@ class Reload:
             log.error("configuration refused, the old one stays", extra={"fields": reason})
             raise
         before, self.config = self.config, change.config
-        log_lines.set_level(change.config.log_level)
+        log_lines.reconfigure(change.config.log_level, change.config.log_lines_maximum)
         for key in change.taken:
             log.info("setting changed", extra={"fields": _fields(key, before, change.config)})
         for key in change.waiting:

@@ -247,10 +247,11 @@ class Config:
     )
     log_lines_maximum: int = setting(
         integer(1, 1_000_000),
-        1_000,
+        100,
         """Lines of one kind of event in a second; further ones are left out, and the next line of
-        the kind says how many. A fleet that reconnects makes thousands of lines a second, and each
-        costs some twenty microseconds.""",
+        the kind says how many. A fleet that reconnects would make thousands of lines a second, of
+        some ten microseconds each; metrics count them all.""",
+        reloadable=True,
     )
     sys_interval_s: int = setting(
         duration(0, 86_400),

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -78,6 +78,8 @@ class Denial:
     reason_code: ReasonCode
     slowly: bool = False
     """True: it is told after `login_delay_s`, so that guessing takes time."""
+    user_name: str | None = field(default=None, compare=False)
+    """For the log: whose name it came under; `None` if that is nobody's."""
 
 
 Later = Callable[[Identity | Denial], None]
@@ -279,11 +281,11 @@ class Access:
     def _let_in(self, credential: Credential, login: Login) -> Identity | Denial:
         if not credential.enabled:
             self._counts["logins_disabled"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
         # The administration has no client identifier.
         if login.client_identifier and not _may_use(credential, login.client_identifier):
             self._counts["logins_with_another_identifier"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
         return _identity(credential)
 
     def _failed(self, credential: Credential | None, peer: str) -> Denial:
@@ -295,7 +297,9 @@ class Access:
         if self._failures.failed(known, peer, self._now_us()):
             self._counts["addresses_banned"] += 1
             log.warning("address banned for a while", extra={"fields": {"peer": peer}})
-        return Denial(reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True)
+        return Denial(
+            reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True, user_name=known
+        )
 
     def _table(
         self, identity: Identity, client_identifier: str, actions: frozenset[str]

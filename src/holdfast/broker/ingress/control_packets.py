@@ -205,7 +205,8 @@ class ControlPackets:
         if connection.phase is not Phase.NEW:
             self._closing.expel(connection, reason_code, now_us, fields["reason"])
         elif fields["protocol_version"]:
-            self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
+            version = fields["protocol_version"]
+            self._admission.refuse(connection, Refusal(reason_code), version, now_us)
         else:
             # Bytes that are no CONNECT of any version: there is no language to answer in.
             self._closing.expel(connection, reason_code, now_us)
