@@ -130,7 +130,6 @@ def begin(level: str, lines_maximum: int) -> None:
     stream.addFilter(_rate)
     # Nobody reads these; finding them out would be half the price of a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.logAsyncioTasks = False
     logging._srcfile = None  # As the library's own page on optimization says: no stack walk.
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
     reconfigure(level, lines_maximum)

@@ -65,6 +65,7 @@ class Identity:
     user_name: str | None
     """`None`: a client without a credential."""
     administrator: bool = False
+    reader: bool = False
     messages_per_second: int | None = None
     """What it may send; `None`: as configured. So for bytes."""
     bytes_per_second: int | None = None
@@ -130,10 +131,9 @@ class Access:
             return self._failed(None, login.peer)
         return self._without_name(login)
 
-    async def check_administrator(
-        self, user_name: str, password: str, peer: str = "administration"
-    ) -> bool:
-        """True if this is the password of an administrator. Fails like any login does."""
+    async def identify(self, user_name: str, password: str, peer: str) -> Identity | None:
+        """Who administers or reads with this password; `None`: nobody. Fails like any login
+        does."""
         login = Login(
             client_identifier="", user_name=user_name, password=password.encode(), peer=peer
         )
@@ -145,7 +145,7 @@ class Access:
                 decided.set_result(decision)
 
         decision = self._by_name(user_name, login, decide) or await decided
-        return isinstance(decision, Identity) and decision.administrator
+        return decision if isinstance(decision, Identity) else None
 
     def is_known(self, user_name: str) -> bool:
         """True if there is a credential of this name."""
@@ -334,6 +334,7 @@ def _identity(credential: Credential) -> Identity:
     return Identity(
         user_name=credential.name,
         administrator=credential.administrator,
+        reader=credential.reader,
         messages_per_second=credential.messages_per_second,
         bytes_per_second=credential.bytes_per_second,
         seal=blake2b(proof, digest_size=SEAL_BYTES).digest(),
