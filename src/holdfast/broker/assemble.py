@@ -15,6 +15,7 @@ from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
+from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
@@ -46,6 +47,7 @@ def assemble(config: Config, world: World) -> Server:
     counts: Counter[str] = Counter()
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
+    ground = Ground(config=config, world=world, kernel=kernel, schedule=schedule, counts=counts)
 
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
@@ -56,34 +58,12 @@ def assemble(config: Config, world: World) -> Server:
     groups = Groups(config, kernel, records, losses, parties)
     sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
     system_topics = SystemTopics()
-    connections = Connections(config, world, kernel, schedule, counts)
+    connections = Connections(ground)
     closing = Closing(connections, sessions, counts)
-    permissions = Permissions(
-        config, world, kernel, schedule, access, connections, closing, sessions, counts
-    )
-    admission = Admission(
-        config,
-        world,
-        kernel,
-        schedule,
-        access,
-        permissions,
-        connections,
-        closing,
-        sessions,
-        counts,
-    )
+    permissions = Permissions(ground, access, connections, closing, sessions)
+    admission = Admission(ground, access, permissions, connections, closing, sessions)
     control_packets = ControlPackets(
-        config,
-        kernel,
-        connections,
-        admission,
-        permissions,
-        closing,
-        sessions,
-        groups,
-        counts,
-        system_topics,
+        ground, connections, admission, permissions, closing, sessions, groups, system_topics
     )
     stages = Stages(
         kernel=kernel,

@@ -15,21 +15,19 @@ Flow: control packets -> here -> access -> sessions -> CONNACK.
 """
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.rates import SECOND_US, Rate
 from holdfast.broker.dispatch.sessions import Opened, Sessions
+from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.log_lines import FrequentEvent
-from holdfast.broker.schedule import Schedule
-from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Waiting
-from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.handshake import (
@@ -74,33 +72,29 @@ class Admission:
 
     def __init__(
         self,
-        config: Config,
-        world: World,
-        kernel: KernelStages,
-        schedule: Schedule,
+        ground: Ground,
         access: Access,
         permissions: Permissions,
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
-        counts: Counter[str],
     ) -> None:
         self._access = access
         self._permissions = permissions
-        self._soon = schedule.soon
-        self._entropy = world.entropy
+        self._soon = ground.schedule.soon
+        self._entropy = ground.world.entropy
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
-        self._inbox = kernel.inbox
-        self._outboxes = kernel.outboxes
-        self._counts = counts
+        self._inbox = ground.kernel.inbox
+        self._outboxes = ground.kernel.outboxes
+        self._counts = ground.counts
         self._waiting: Waiting[_Arrival] = Waiting()
         self._decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
         self._denied: deque[tuple[int, Connection, Refusal, _Who]] = deque()
         """Logins that have failed, with the time when they are told; all of them are pending."""
-        self.reconfigure(config)
+        self.reconfigure(ground.config)
 
     def reconfigure(self, config: Config) -> None:
         """Grants this to clients that connect from now on."""
