@@ -4,6 +4,7 @@ happens to them."""
 import base64
 import http.client
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -246,6 +247,61 @@ def test_losses_are_listed_by_client_and_reason(tmp_path: Path) -> None:
     assert broker.stop() == 0
 
 
+def test_users_and_rules_are_asked_for_as_the_document_says(tmp_path: Path) -> None:
+    broker = Seen(tmp_path)
+    broker.start()
+    word = base64.b64encode(b"ada:open sesame").decode()
+    as_ada = {"Authorization": f"Basic {word}"}
+    ada = {"name": "ada", "password": "open sesame", "administrator": True}
+    status, shown = broker.ask("POST", "/v1/users", ada)
+    assert (status, shown["administrator"]) == (201, True)
+    assert broker.ask("GET", "/v1/users")[0] == 401
+    assert broker.ask("POST", "/v1/users", ada, **as_ada)[0] == 409
+    gate = {"name": "gate", "proof": "identifier", "client_identifiers": "gate-*", "allow": ["a"]}
+    assert broker.ask("POST", "/v1/users", gate, **as_ada)[0] == 201
+    assert broker.ask("PUT", "/v1/users/gate", {"messages_per_second": 5}, **as_ada)[0] == 200
+    page = broker.ask("GET", "/v1/users?limit=1", **as_ada)[1]
+    assert [user["name"] for user in page["users"]] == [page["next"]] == ["ada"]
+    rule = {"action": "publish", "topic_filter": "b/#", "allowed": False, "at": 1}
+    assert broker.ask("POST", "/v1/rules/gate", rule, **as_ada)[0] == 200
+    rules = broker.ask("GET", "/v1/rules/gate", **as_ada)[1]["rules"]
+    assert [(each["number"], each["topic_filter"]) for each in rules] == [(1, "b/#"), (2, "a")]
+    assert broker.ask("PUT", "/v1/rules/gate", {"rules": rules[1:]}, **as_ada)[0] == 200
+    assert broker.ask("DELETE", "/v1/rules/gate/1", **as_ada)[1]["rules"] == []
+    assert broker.ask("DELETE", "/v1/rules/gate/1", **as_ada)[0] == 404
+    assert broker.ask("GET", "/v1/rules", **as_ada)[1] == {"owners": [], "next": None}
+    with Wire(broker.port) as wire:
+        wire.connect("gate-7")
+        found = broker.ask("GET", "/v1/sessions?user_name=gate", **as_ada)[1]["sessions"]
+        assert [(row["client_identifier"], row["user_name"]) for row in found] == [
+            ("gate-7", "gate")
+        ]
+        assert broker.ask("GET", "/v1/sessions?user_name=ada", **as_ada)[1]["sessions"] == []
+        assert broker.ask("DELETE", "/v1/users/gate", **as_ada)[0] == 200
+        assert broker.ask("GET", "/v1/users/gate", **as_ada)[0] == 404
+    assert '"client connected" client_identifier=gate-7 user_name=gate' in broker.log()
+    assert broker.stop() == 0
+
+
+def test_what_waits_for_sessions_at_rest_is_counted_when_asked(broker: Seen) -> None:
+    for name, topic_filter in (("waits-1", "waits/#"), ("waits-2", "waits/a"), ("waits-3", "no")):
+        at_rest(broker, name, topic_filter)
+    for topic in ("waits/a", "waits/b"):
+        broker.ask("POST", "/v1/publish", {"topic_name": topic})
+    longest: list[tuple[str, int]] = []
+    after: dict[str, str] = {}
+    while True:
+        page = broker.get("/v1/backlog", limit=2, **after)
+        longest += [(row["client_identifier"], row["messages"]) for row in page["longest"]]
+        assert page["messages"] == sum(row["messages"] for row in page["longest"])
+        assert page["behind"] == len(page["longest"]) <= page["sessions"] <= 2
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert {("waits-1", 2), ("waits-2", 1)} <= set(longest)
+    assert "waits-3" not in dict(longest)
+
+
 def test_the_configuration_says_where_each_value_came_from(broker: Seen) -> None:
     settings = broker.get("/v1/configuration")["settings"]
     assert settings["http_port"]["value"] == str(broker.http_port)
@@ -300,15 +356,15 @@ def test_every_operation_is_in_the_document_with_its_answers(broker: Seen) -> No
     assert len(set(identifiers)) == len(identifiers)
     for path, method, described in operations:
         assert described["summary"]
-        assert "200" in described["responses"]
+        [done] = {"200", "201"} & set(described["responses"])
         in_path = {each["name"] for each in described["parameters"] if each["in"] == "path"}
         assert in_path == {word.strip("{}") for word in path.split("/") if word.startswith("{")}
         for response in described["responses"].values():
             assert response["description"]
             assert response["content"]
         # It is there: asked for nothing in particular, it answers something documented.
-        asked = path.replace("{client_identifier}", "nobody")
-        if "json" in str(described["responses"]["200"]["content"]):
+        asked = re.sub(r"\{\w+\}", "nobody", path)
+        if "json" in str(described["responses"][done]["content"]):
             broker.ask(method.upper(), asked, {} if "requestBody" in described else None)
 
 

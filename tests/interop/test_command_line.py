@@ -94,7 +94,7 @@ def test_a_start_without_settings_says_where_it_listens_and_what_it_keeps(tmp_pa
     with serving(tmp_path, *ANY_PORTS) as broker:
         said = "\n".join(broker.said)
         assert "MQTT on 127.0.0.1:" in said
-        assert "HTTP on http://127.0.0.1:" in said
+        assert "at /mqtt, on http://127.0.0.1:" in said
         assert f"data in {tmp_path / 'holdfast-data'}" in said
         assert "messages are kept for 7d, at most " in said
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from holdfast.cli.running import RunningBroker
+from holdfast.core.errors import BrokerAbsentError
 from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
 from tests.interop.wire import Wire
@@ -31,12 +33,13 @@ class TlsBroker(BrokerProcess):
     """A broker with TLS, and its port."""
 
     def __init__(self, directory: Path, authority: Authority, **settings: object) -> None:
-        self.tls_port, self.wss_port = free_port(), free_port()
+        self.tls_port, self.wss_port, self.https_port = free_port(), free_port(), free_port()
         self.certificate, self.key = authority.server(f"server-{self.tls_port}")
         super().__init__(
             directory,
             mqtts_port=self.tls_port,
             wss_port=self.wss_port,
+            https_port=self.https_port,
             tls_certificate=self.certificate,
             tls_key=self.key,
             **settings,
@@ -77,12 +80,14 @@ def _is_refused(port: int, context: ssl.SSLContext) -> bool:
     return False
 
 
-@pytest.mark.parametrize("transport", ["tcp", "websockets"])
+@pytest.mark.parametrize("transport", ["tcp", "websockets", "http"])
 def test_a_client_publishes_and_subscribes(
     broker: TlsBroker, authority: Authority, prefix: str, version: int, transport: str
 ) -> None:
-    port = broker.tls_port if transport == "tcp" else broker.wss_port
-    options = {"transport": transport, "tls": authority.trusting(), "version": version}
+    ports = {"tcp": broker.tls_port, "websockets": broker.wss_port, "http": broker.https_port}
+    way = "tcp" if transport == "tcp" else "websockets"
+    options = {"transport": way, "tls": authority.trusting(), "version": version}
+    port = ports[transport]
     device = Device(port, prefix, clean_start=True, **options).connect()
     with contextlib.closing(device):
         device.subscribe(f"{prefix}/#", 1)
@@ -112,6 +117,19 @@ def test_old_versions_of_tls_are_refused(
     context.minimum_version = context.maximum_version = tls
     with pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL"):
         _tls(broker.tls_port, context)
+
+
+def test_the_administration_is_asked_with_tls_and_not_without(
+    broker: TlsBroker, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    found = RunningBroker.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
+    assert {"protocol": "https", "address": f"{HOST}:{broker.https_port}"} in found["listeners"]
+    with pytest.raises(BrokerAbsentError):
+        RunningBroker.at(f"http://{HOST}:{broker.https_port}").get("/v1/broker")
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(BrokerAbsentError, match="certificate"):
+        RunningBroker.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
 
 
 def test_mqtt_without_tls_is_ended_at_once(broker: TlsBroker) -> None:
@@ -168,7 +186,8 @@ def test_certificates_are_read_again_and_connections_stay(
             key.replace(broker.key)
             broker.send(signal.SIGHUP)
             broker.wait_logged("certificates read")
-            assert _shown_name(broker.tls_port, authority) == "renewed"
+            for port in (broker.tls_port, broker.https_port):
+                assert _shown_name(port, authority) == "renewed"
             open_all_the_time.send("pingreq")
             open_all_the_time.receive("pingresp")
 

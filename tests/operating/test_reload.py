@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.running import RunningBroker
 from tests.interop.device import Device, payloads
 from tests.operating.conftest import MakeBroker
 from tests.process import BrokerProcess
@@ -78,6 +79,32 @@ def test_what_needs_a_restart_is_named_and_the_rest_is_taken(site: Site) -> None
     assert '"setting changed" setting=receive_maximum was=1000 is=9' in site.broker.log()
     site.reload("receive_maximum = 9\n")
     assert site.broker.log().count("setting needs a restart") == 1
+
+
+def test_the_configuration_says_where_values_come_from_now(site: Site) -> None:
+    running = RunningBroker(site.broker.data_directory)
+    site.reload("receive_maximum = 9\nsys_interval_s = '1s'\nsegment_bytes = '32MiB'\n")
+    settings = running.get("/v1/configuration")["settings"]
+    for key, value in (("receive_maximum", "9"), ("sys_interval_s", "1s")):
+        assert (settings[key]["value"], settings[key]["origin"]) == (value, str(site.file))
+    assert (settings["segment_bytes"]["value"], settings["segment_bytes"]["origin"]) == (
+        "64MiB",
+        "default",
+    )
+
+
+def test_system_topics_go_and_come_back(site: Site) -> None:
+    site.reload("sys_interval_s = '1s'\n")
+    reader = site.device("reader", clean_start=True)
+    reader.subscribe("$SYS/broker/uptime", 0)
+    assert reader.receive().payload
+    reader.close()
+    site.reload("sys_interval_s = '0s'\n")
+    late = site.device("late", clean_start=True)
+    site.reload("sys_interval_s = '1s'\n")
+    late.subscribe("$SYS/broker/uptime", 0)
+    assert late.receive().payload
+    late.close()
 
 
 def test_the_log_level_changes(site: Site) -> None:

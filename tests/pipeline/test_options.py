@@ -19,6 +19,20 @@ def test_defaults() -> None:
     assert options.columns[-1] == "properties"
 
 
+def test_credentials_go_together_and_are_not_shown() -> None:
+    given = {**PLAIN, "broker": "https://broker.example:8443", "user": "spark", "password": " x y"}
+    options = parse_options(given)
+    assert (options.broker, options.user) == ("https://broker.example:8443", "spark")
+    assert options.password == " x y"
+    assert "x y" not in repr(options)
+    for left_out in ("user", "password"):
+        alone = {name: given[name] for name in given if name != left_out}
+        with pytest.raises(OptionError, match="goes with 'broker'"):
+            parse_options(alone)
+    with pytest.raises(OptionError, match="goes with 'broker'"):
+        parse_options({"dataDir": "/d", "subscribe": "a", "user": "u", "password": "p"})
+
+
 def test_names_in_any_case_and_several_filters() -> None:
     options = parse_options(
         {"DATADIR": "/data", "Subscribe": "a/b , c/#", "failondataloss": "FALSE"}

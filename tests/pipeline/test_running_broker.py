@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.cli.running import RunningBroker
 from tests.interop.device import Device
 from tests.process import HOST, BrokerProcess, free_port
 
@@ -96,3 +97,29 @@ def test_what_was_acknowledged_is_in_spark_once_across_a_kill(
     publish(broker, "eight", after, version=4)
     assert sorted(taken(spark, by_broker, tmp_path / "a")) == sorted(after)
     assert sorted(taken(spark, by_directory, tmp_path / "b")) == sorted(after)
+
+
+def test_a_reader_reads_with_its_password_which_no_plan_shows(
+    tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    broker = BrokerProcess(tmp_path, http_port=port)
+    start(broker, port)
+    publish(broker, "7", [b"one", b"two"], version=5)
+    running = RunningBroker(broker.data_directory)
+    for name, reader in (("spark", True), ("gate", False)):
+        running.post("/v1/users", {"name": name, "password": "open sesame", "reader": reader})
+    where = {"broker": f"{HOST}:{port}"}
+    as_reader = {**where, "user": "spark", "password": "open sesame"}
+    rows = load(spark, as_reader)
+    assert {bytes(row["value"]) for row in rows.collect()} == {b"one", b"two"}
+    rows.explain("extended")
+    printed = "".join(capfd.readouterr())
+    assert "Physical Plan" in printed
+    assert "sesame" not in printed
+    for wrong in (where, {**as_reader, "user": "gate"}, {**as_reader, "password": "sesame"}):
+        with pytest.raises(Exception, match="a user who may read the log") as refused:
+            load(spark, wrong).collect()
+        assert "sesame" not in str(refused.value)
+    assert "sesame" not in broker.log()
+    assert broker.stop() == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from holdfast.broker import log_lines, open_files
 from holdfast.core.change import Change, plan_change
-from holdfast.core.config import SETTINGS, Config
+from holdfast.core.config import SETTINGS, Config, Effective
 from holdfast.core.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -20,15 +20,15 @@ class Reload:
 
     def __init__(
         self,
-        config: Config,
-        read: Callable[[], Config],
+        settings: Effective,
+        read: Callable[[], Effective],
         apply: Callable[[Config], None],
         open_files_limit: int,
     ) -> None:
         """`read` finds the settings as at start; `apply` hands a new configuration to the parts,
         or raises `ConfigurationError` before it has changed any."""
-        self.config = config
-        """What is in force."""
+        self.settings = settings
+        """What is in force, and where it came from."""
         self._read = read
         self._apply = apply
         self._open_files_limit = open_files_limit
@@ -37,16 +37,17 @@ class Reload:
         """Takes over what can change, and says what cannot. Raises `ConfigurationError`, and then
         nothing has changed."""
         try:
-            change = plan_change(self.config, self._read())
-            self._apply(change.config)
+            change = plan_change(self.settings, self._read())
+            config = change.settings.config
+            self._apply(config)
         except ConfigurationError as error:
             reason = {"reason": error}
             log.error("configuration refused, the old one stays", extra={"fields": reason})
             raise
-        before, self.config = self.config, change.config
-        log_lines.set_level(change.config.log_level)
+        before, self.settings = self.settings.config, change.settings
+        log_lines.reconfigure(config.log_level, config.log_lines_maximum)
         for key in change.taken:
-            log.info("setting changed", extra={"fields": _fields(key, before, change.config)})
+            log.info("setting changed", extra={"fields": _fields(key, before, config)})
         for key in change.waiting:
             fields = {"setting": key, "in_force": _shown(key, before)}
             log.warning("setting needs a restart", extra={"fields": fields})
@@ -64,7 +65,7 @@ class Reload:
             return
 
     def _warn_of_files(self, change: Change) -> None:
-        words = open_files.warning(change.config, self._open_files_limit)
+        words = open_files.warning(change.settings.config, self._open_files_limit)
         if words is not None and "connections_maximum" in change.taken:
             log.warning(words)
 

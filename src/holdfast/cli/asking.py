@@ -33,8 +33,8 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--broker",
         metavar="URL",
-        help="ask the broker at this address (http://user:password@host:port) instead of the one"
-        " that runs on the data directory",
+        help="ask the broker at this address (https://user@host:port; it asks for the password)"
+        " instead of the one that runs on the data directory",
     )
     add_settings(parser, "data_dir")
 

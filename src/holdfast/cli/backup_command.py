@@ -5,7 +5,6 @@ from pathlib import Path
 
 from holdfast import system
 from holdfast.cli.options import Subparsers, add_settings, effective
-from holdfast.core.settings import show_size
 from holdfast.reading import backup
 
 
@@ -48,6 +47,6 @@ def _copy(source: Path, target: Path) -> int:
     # Each segment is held open twice while it is copied.
     system.raise_open_files_limit()
     copied = backup.copy(source, target)
-    print(f"{target}: {copied.files} files, {show_size(copied.bytes)}, every checksum is right")
+    print(f"{target}: {copied.files} files, {copied.bytes} bytes, every checksum is right")
     print(f"messages from offset {copied.begin_offset} up to {copied.end_offset}")
     return 0

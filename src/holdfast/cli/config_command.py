@@ -9,7 +9,12 @@ from holdfast.core.config import SETTINGS
 
 def add_to(commands: Subparsers) -> None:
     """Make the command known."""
-    parser = commands.add_parser("config", help="look at the settings", allow_abbrev=False)
+    parser = commands.add_parser(
+        "config",
+        help="look at the settings",
+        description="Look at the settings, without starting anything.",
+        allow_abbrev=False,
+    )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     show_parser = actions.add_parser(
         "show",

@@ -9,10 +9,11 @@ import os
 import socket
 from base64 import b64encode
 from collections.abc import Mapping
+from getpass import getpass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError, ConfigurationError
 from holdfast.core.layout import CONTROL_SOCKET
@@ -31,7 +32,8 @@ class RunningBroker:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """The broker whose HTTP listener is at `url` (http://user:password@host:port)."""
+        """The broker whose HTTP listener is at `url` (http://user:password@host:port); a password
+        that is left out is asked for."""
         parts = urlsplit(url if "//" in url else f"//{url}")
         try:
             host, port = parts.hostname, parts.port
@@ -46,7 +48,13 @@ class RunningBroker:
         broker._connection = kind(host, port, timeout=TIMEOUT_S)
         broker._headers = {"Connection": "close"}
         if parts.username is not None:
-            word = b64encode(f"{parts.username}:{parts.password or ''}".encode()).decode()
+            # As they stand in a URL: what it could not hold is written with %.
+            user, password = unquote(parts.username), parts.password
+            if password is None:
+                password = getpass(f"Password of {user}: ")
+            else:
+                password = unquote(password)
+            word = b64encode(f"{user}:{password}".encode()).decode()
             broker._headers["Authorization"] = f"Basic {word}"
         return broker
 

@@ -23,6 +23,6 @@ def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     settings = effective(options)
     # Imported here, since the other commands need neither the event loop nor the kernel's writer.
-    from holdfast.broker import assemble
+    from holdfast.broker import serve
 
-    return assemble.run(settings, lambda: effective(options).config)
+    return serve.run(settings, lambda: effective(options))

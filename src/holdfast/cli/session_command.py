@@ -2,8 +2,11 @@
 
 import argparse
 import json
+from collections import Counter
+from typing import Any
 
 from holdfast.cli.asking import (
+    PAGE_ROWS,
     add_action,
     broker_of,
     cell,
@@ -15,27 +18,40 @@ from holdfast.cli.asking import (
 )
 from holdfast.cli.options import Subparsers
 
-COLUMNS = ("client_identifier", "state", "protocol_version", "persistent", "peer", "expiry_s")
+COLUMNS = (
+    "client_identifier",
+    "user_name",
+    "state",
+    "protocol_version",
+    "persistent",
+    "peer",
+    "expiry_s",
+)
 LIMIT_DEFAULT = 1_000
+LONGEST_SHOWN = 20
 
 
 def add_to(commands: Subparsers) -> None:
     """Make the command and its actions known."""
     parser = commands.add_parser(
         "session",
-        help="list, show, disconnect and remove sessions of a running broker",
+        help="look at the sessions of a running broker, and end them",
         description="Look at the sessions of a running broker, and end them.",
         allow_abbrev=False,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     list_parser = add_action(actions, "list", show_all, "print sessions, a line each")
-    list_parser.add_argument("--search", metavar="TEXT", default="", help="that contain this")
+    list_parser.add_argument(
+        "--search", metavar="TEXT", default="", help="only client identifiers that contain this"
+    )
+    list_parser.add_argument("--user", metavar="NAME", default="", help="only this user's")
     list_parser.add_argument(
         "--state", choices=("any", "connected", "at_rest"), default="any", help="only these"
     )
     list_parser.add_argument(
         "--limit", metavar="COUNT", type=int, default=LIMIT_DEFAULT, help="at most (default: 1000)"
     )
+    add_action(actions, "backlog", backlog, "count what waits for sessions at rest")
     for name, run, about in (
         ("show", show, "print one session with its queue and its subscriptions"),
         ("disconnect", disconnect, "end a session's connection; what it has is kept"),
@@ -47,7 +63,7 @@ def add_to(commands: Subparsers) -> None:
 
 def show_all(options: argparse.Namespace) -> int:
     """Print sessions."""
-    query = {"search": options.search, "state": options.state}
+    query = {"search": options.search, "user_name": options.user, "state": options.state}
     found = rows(broker_of(options), "/v1/sessions", "sessions", query, options.limit)
     return print_rows(found, COLUMNS, options)
 
@@ -64,6 +80,28 @@ def show(options: argparse.Namespace) -> int:
         print(f"{name.removesuffix('_us'):<20} {moment(value) if is_time else cell(value)}")
     for each in subscriptions:
         print(f"{'subscription':<20} {printable(each['topic_filter'])}  QoS {each['qos']}")
+    return 0
+
+
+def backlog(options: argparse.Namespace) -> int:
+    """Print what waits for all sessions at rest."""
+    broker = broker_of(options)
+    total: Counter[str] = Counter()
+    longest: list[dict[str, Any]] = []
+    after: str | None = ""
+    while after is not None:
+        query = {"limit": PAGE_ROWS} | ({"after": after} if after else {})
+        page = broker.get("/v1/backlog", query)
+        total.update({name: page[name] for name in ("sessions", "behind", "messages")})
+        longest = sorted([*longest, *page["longest"]], key=lambda row: -row["messages"])
+        longest, after = longest[:LONGEST_SHOWN], page["next"]
+    if options.json:
+        print(json.dumps({**total, "longest": longest}, indent=2))
+        return 0
+    sessions, behind, messages = (total[name] for name in ("sessions", "behind", "messages"))
+    print(f"{messages} messages wait for {behind} of {sessions} sessions at rest")
+    for row in longest:
+        print(f"{row['messages']:>10}  {printable(row['client_identifier'])}")
     return 0
 
 

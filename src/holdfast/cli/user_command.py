@@ -57,6 +57,7 @@ def add(options: argparse.Namespace) -> int:
         "proof": options.proof,
         "client_identifiers": options.client_identifiers,
         "administrator": options.administrator,
+        "reader": options.reader,
         "allow": options.allow,
         "messages_per_second": options.messages_per_second,
         "bytes_per_second": options.bytes_per_second,
@@ -186,6 +187,11 @@ def _add_add(actions: Subparsers) -> None:
     parser.add_argument(
         "--administrator", action="store_true", help="it may use the administration over HTTP"
     )
+    parser.add_argument(
+        "--reader",
+        action="store_true",
+        help="it may read all messages of the log over HTTP, as PySpark does, and nothing else",
+    )
     for key in ("messages_per_second", "bytes_per_second"):
         parser.add_argument(
             f"--{key.replace('_', '-')}",
@@ -280,6 +286,8 @@ def _pages(page: Callable[[str, int], list[dict[str, Any]]], key: str) -> Iterat
 def _remarks(row: dict[str, Any]) -> Iterator[str]:
     if row["administrator"]:
         yield "administrator"
+    if row["reader"]:
+        yield "reader"
     if not row["enabled"]:
         yield "disabled"
     for key in ("messages_per_second", "bytes_per_second"):

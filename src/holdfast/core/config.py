@@ -93,7 +93,13 @@ class Config:
     http_port: int | None = setting(
         port(),
         8080,
-        "The HTTP listener: health, metrics and the read interface.",
+        "The HTTP listener: health, metrics, administration, the read interface, WebSocket.",
+    )
+    https_port: int | None = setting(
+        port(),
+        "off",
+        """The HTTP listener with TLS, where passwords do not pass in the clear; 8443 is customary.
+        Off, because it needs tls_certificate. With it, http_port can be off.""",
     )
     anonymous: bool = setting(
         boolean(),
@@ -247,22 +253,25 @@ class Config:
     )
     log_lines_maximum: int = setting(
         integer(1, 1_000_000),
-        1_000,
+        100,
         """Lines of one kind of event in a second; further ones are left out, and the next line of
-        the kind says how many. A fleet that reconnects makes thousands of lines a second, and each
-        costs some twenty microseconds.""",
+        the kind says how many. A fleet that reconnects would make thousands of lines a second, of
+        some ten microseconds each; metrics count them all.""",
+        reloadable=True,
     )
     sys_interval_s: int = setting(
         duration(0, 86_400),
         "10s",
         """How often the topics under $SYS/broker are brought up to date, as in Mosquitto; 0: they
         are not there.""",
+        reloadable=True,
     )
     metrics_public: bool = setting(
         boolean(),
         False,
         """Whether /metrics may be read without credentials from other machines too. It names no
         client and no topic. On loopback without credentials it is open anyway.""",
+        reloadable=True,
     )
 
     durability: Literal["fsync", "os", "memory"] = setting(
@@ -427,6 +436,7 @@ class Config:
             "ws_port": self.ws_port,
             "wss_port": self.wss_port,
             "http_port": self.http_port,
+            "https_port": self.https_port,
         }
         return {key: port for key, port in wanted.items() if port is not None}
 
@@ -515,7 +525,7 @@ def _check_listeners(config: Config, origins: Mapping[str, str]) -> None:
         other = taken.setdefault(number, key)
         if number and other != key:
             raise ConfigurationError(f"{other} and {key} are both {number}")
-    for key in ("mqtts_port", "wss_port"):
+    for key in ("mqtts_port", "wss_port", "https_port"):
         if key in config.ports and config.tls_certificate is None:
             raise ConfigurationError(
                 f"{_place(origins, key)}it needs tls_certificate, which is off"

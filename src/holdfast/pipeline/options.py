@@ -10,7 +10,7 @@ Invariants:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -21,6 +21,8 @@ Boundary = Literal["earliest", "latest"] | int
 
 KNOWN = (
     "broker",
+    "user",
+    "password",
     "dataDir",
     "subscribe",
     "startingOffsets",
@@ -51,6 +53,8 @@ class Options:
     """What one `load()` asked for."""
 
     broker: str | None
+    user: str | None
+    password: str | None = field(repr=False)
     data_dir: str | None
     filters: tuple[str, ...]
     starting_offset: Boundary | None
@@ -69,6 +73,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
     broker, data_dir = options.get("broker"), options.get("dataDir")
     if (broker is None) == (data_dir is None):
         raise OptionError("broker", "or 'dataDir' must be given, and not both")
+    for one, other in (("user", "password"), ("password", "user")):
+        if one in options and (broker is None or other not in options):
+            raise OptionError(one, f"goes with 'broker' and '{other}'")
     for at, time in (
         ("startingOffsets", "startingTimestamp"),
         ("endingOffsets", "endingTimestamp"),
@@ -77,6 +84,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
             raise OptionError(time, f"cannot be combined with '{at}'")
     return Options(
         broker=None if broker is None else _address(broker),
+        user=options.get("user"),
+        password=options.get("password"),
         data_dir=data_dir,
         filters=_filters(options.get("subscribe")),
         starting_offset=_boundary("startingOffsets", options.get("startingOffsets")),
@@ -99,15 +108,17 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             )
         if name.lower() not in _KNOWN_LOWER:
             raise OptionError(name, f"is unknown; there are {', '.join(KNOWN)}")
-        found[_KNOWN_LOWER[name.lower()]] = value.strip()
+        known = _KNOWN_LOWER[name.lower()]
+        found[known] = value if known == "password" else value.strip()
     return found
 
 
 def _address(text: str) -> str:
-    host, colon, port = text.rpartition(":")
+    host, colon, port = text.removeprefix("https://").rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise OptionError(
-            "broker", f"must be host:port of the broker's HTTP listener, not {text!r}"
+            "broker",
+            f"must be host:port of the broker's HTTP listener, or https://host:port, not {text!r}",
         )
     return text
 

@@ -11,6 +11,7 @@ Invariants:
 
 import http.client
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -33,11 +34,18 @@ _STALE = (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSen
 
 
 class RemoteLog:
-    """A `ReadableLog` behind `host:port`."""
+    """A `ReadableLog` behind `host:port`, or `https://host:port`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, user: str | None = None, password: str | None = None) -> None:
+        """With credentials set up, `user` is a reader or an administrator."""
         self.address = address
-        self._connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+        secure = address.startswith("https://")
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._connection = kind(address.removeprefix("https://"), timeout=TIMEOUT_S)
+        self._headers = {}
+        if user is not None:
+            word = b64encode(f"{user}:{password or ''}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {word}"
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
@@ -108,7 +116,7 @@ class RemoteLog:
             return self._request(target)
 
     def _request(self, target: str) -> tuple[int, bytes]:
-        self._connection.request("GET", target)
+        self._connection.request("GET", target, headers=self._headers)
         response = self._connection.getresponse()
         return response.status, response.read()
 
@@ -124,6 +132,11 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
+    if status == HTTPStatus.UNAUTHORIZED:
+        return UnreadableLogError(
+            f"the broker at {address} answers only a user who may read the log, or an"
+            " administrator: give its name and password"
+        )
     return UnreadableLogError(
         f"the broker at {address} refused: {answer.get('detail')} ({status} {answer.get('error')})"
     )

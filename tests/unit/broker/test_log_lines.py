@@ -5,7 +5,14 @@ import logging
 
 import pytest
 
-from holdfast.broker.log_lines import FIELD_CHARACTERS_MAXIMUM, LineRate, LogLine
+from holdfast.broker import log_lines
+from holdfast.broker.log_lines import (
+    FIELD_CHARACTERS_MAXIMUM,
+    LINES_MAXIMUM_DEFAULT,
+    FrequentEvent,
+    LineRate,
+    LogLine,
+)
 
 
 def line(**fields: object) -> str:
@@ -68,3 +75,41 @@ def test_one_kind_of_event_has_a_bounded_number_of_lines_and_none_goes_uncounted
     again = passes("connected", 2)
     assert again is not None
     assert "left_out" not in LogLine().format(again)
+
+
+def test_a_frequent_event_is_decided_about_before_it_has_fields(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    event = FrequentEvent(logging.getLogger("frequent"), "client connected")
+    with caplog.at_level(logging.INFO):
+        due = [event.is_due(1_000_000) for _ in range(LINES_MAXIMUM_DEFAULT + 7)]
+        assert due.count(True) == due.index(False) == LINES_MAXIMUM_DEFAULT
+        assert event.is_due(2_000_000)
+        event.write({"client_identifier": "one more"})
+        assert event.is_due(2_000_000)
+        event.write({"client_identifier": "another"})
+    first, second = caplog.records
+    # The handler has its own count of lines, and leaves this one alone.
+    assert LineRate(0).filter(first)
+    assert (
+        LogLine()
+        .format(first)
+        .endswith('info "client connected" left_out=7 client_identifier="one more"')
+    )
+    assert "left_out" not in LogLine().format(second)
+
+
+def test_what_is_not_logged_at_this_level_is_not_due() -> None:
+    quiet = logging.getLogger("frequent.quiet")
+    quiet.setLevel(logging.WARNING)
+    assert not FrequentEvent(quiet, "client connected").is_due(0)
+
+
+def test_more_lines_can_be_asked_for_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rate = LineRate(1)
+    monkeypatch.setattr(log_lines, "_rate", rate)
+    event = FrequentEvent(logging.getLogger("frequent.more"), "client connected")
+    logging.getLogger("frequent.more").setLevel(logging.INFO)
+    assert [event.is_due(0) for _ in range(3)] == [True, False, False]
+    rate.lines_maximum = 10
+    assert event.is_due(0)

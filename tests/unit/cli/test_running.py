@@ -2,6 +2,7 @@
 
 import socket
 import stat
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,25 @@ def test_a_command_reaches_a_broker_at_an_address(directory: Path) -> None:
     with served(directory) as address:
         for url in (address, f"http://{address}", f"http://name:word@{address}/"):
             assert RunningBroker.at(url).get("/health/live") == {"status": "live"}
+
+
+def test_a_password_that_the_address_leaves_out_is_asked_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return "open: sesame"
+
+    monkeypatch.setattr("holdfast.cli.running.getpass", answer)
+    with served(directory) as address:
+        for url in (f"http://a%40b@{address}", f"http://a%40b:open%3A%20sesame@{address}"):
+            broker = RunningBroker.at(url)
+            assert broker.get("/health/live") == {"status": "live"}
+            word = b64decode(broker._headers["Authorization"].removeprefix("Basic "))
+            assert word == b"a@b:open: sesame"
+    assert asked == ["Password of a@b: "]
 
 
 def test_only_the_user_of_the_broker_may_open_the_control_socket(directory: Path) -> None:

@@ -5,23 +5,38 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.change import plan_change
-from holdfast.core.config import SETTINGS, Config
+from holdfast.core.config import SETTINGS, Config, Effective
 from holdfast.core.errors import ConfigurationError
 
 IN_FORCE = Config(retention_bytes=10**9)
 
 
+def effective(config: Config, **origins: str) -> Effective:
+    return Effective(config, origins)
+
+
 def test_what_can_change_does_and_what_cannot_is_named() -> None:
     wanted = replace(IN_FORCE, receive_maximum=7, mqtt_port=1884, retention_age_s=60)
-    change = plan_change(IN_FORCE, wanted)
+    change = plan_change(effective(IN_FORCE), effective(wanted))
     assert set(change.taken) == {"receive_maximum", "retention_age_s"}
     assert change.waiting == ("mqtt_port",)
-    assert change.config == replace(IN_FORCE, receive_maximum=7, retention_age_s=60)
+    assert change.settings.config == replace(IN_FORCE, receive_maximum=7, retention_age_s=60)
 
 
 def test_the_same_settings_change_nothing() -> None:
-    change = plan_change(IN_FORCE, replace(IN_FORCE))
-    assert (change.config, change.taken, change.waiting) == (IN_FORCE, (), ())
+    change = plan_change(effective(IN_FORCE), effective(replace(IN_FORCE)))
+    assert (change.settings.config, change.taken, change.waiting) == (IN_FORCE, (), ())
+
+
+def test_where_a_value_came_from_changes_with_what_is_in_force() -> None:
+    before = effective(IN_FORCE, receive_maximum="a.toml", mqtt_port="a.toml", log_level="a.toml")
+    wanted = replace(IN_FORCE, receive_maximum=7, mqtt_port=1884)
+    after = effective(wanted, receive_maximum="--receive-maximum", mqtt_port="--mqtt-port")
+    origins = plan_change(before, after).settings.origins
+    assert origins["receive_maximum"] == "--receive-maximum"
+    # What waits for a restart is as it was; what has the same value comes from elsewhere now.
+    assert origins["mqtt_port"] == "a.toml"
+    assert origins["log_level"] == "default"
 
 
 def test_what_is_in_force_afterwards_must_be_right_in_itself(
@@ -33,7 +48,7 @@ def test_what_is_in_force_afterwards_must_be_right_in_itself(
     rows["maximum_packet_size_bytes"] = replace(rows["maximum_packet_size_bytes"], reloadable=True)
     monkeypatch.setattr("holdfast.core.change.SETTINGS", rows)
     with pytest.raises(ConfigurationError, match="cannot hold one record"):
-        plan_change(IN_FORCE, larger)
+        plan_change(effective(IN_FORCE), effective(larger))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -65,6 +65,7 @@ class Identity:
     user_name: str | None
     """`None`: a client without a credential."""
     administrator: bool = False
+    reader: bool = False
     messages_per_second: int | None = None
     """What it may send; `None`: as configured. So for bytes."""
     bytes_per_second: int | None = None
@@ -78,6 +79,8 @@ class Denial:
     reason_code: ReasonCode
     slowly: bool = False
     """True: it is told after `login_delay_s`, so that guessing takes time."""
+    user_name: str | None = field(default=None, compare=False)
+    """For the log: whose name it came under; `None` if that is nobody's."""
 
 
 Later = Callable[[Identity | Denial], None]
@@ -128,10 +131,9 @@ class Access:
             return self._failed(None, login.peer)
         return self._without_name(login)
 
-    async def check_administrator(
-        self, user_name: str, password: str, peer: str = "administration"
-    ) -> bool:
-        """True if this is the password of an administrator. Fails like any login does."""
+    async def identify(self, user_name: str, password: str, peer: str) -> Identity | None:
+        """Who administers or reads with this password; `None`: nobody. Fails like any login
+        does."""
         login = Login(
             client_identifier="", user_name=user_name, password=password.encode(), peer=peer
         )
@@ -143,7 +145,7 @@ class Access:
                 decided.set_result(decision)
 
         decision = self._by_name(user_name, login, decide) or await decided
-        return isinstance(decision, Identity) and decision.administrator
+        return decision if isinstance(decision, Identity) else None
 
     def is_known(self, user_name: str) -> bool:
         """True if there is a credential of this name."""
@@ -279,11 +281,11 @@ class Access:
     def _let_in(self, credential: Credential, login: Login) -> Identity | Denial:
         if not credential.enabled:
             self._counts["logins_disabled"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
         # The administration has no client identifier.
         if login.client_identifier and not _may_use(credential, login.client_identifier):
             self._counts["logins_with_another_identifier"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
         return _identity(credential)
 
     def _failed(self, credential: Credential | None, peer: str) -> Denial:
@@ -295,7 +297,9 @@ class Access:
         if self._failures.failed(known, peer, self._now_us()):
             self._counts["addresses_banned"] += 1
             log.warning("address banned for a while", extra={"fields": {"peer": peer}})
-        return Denial(reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True)
+        return Denial(
+            reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True, user_name=known
+        )
 
     def _table(
         self, identity: Identity, client_identifier: str, actions: frozenset[str]
@@ -330,6 +334,7 @@ def _identity(credential: Credential) -> Identity:
     return Identity(
         user_name=credential.name,
         administrator=credential.administrator,
+        reader=credential.reader,
         messages_per_second=credential.messages_per_second,
         bytes_per_second=credential.bytes_per_second,
         seal=blake2b(proof, digest_size=SEAL_BYTES).digest(),

@@ -44,6 +44,8 @@ class Credential:
     allows all."""
     administrator: bool = False
     """True: it may use the administration over HTTP. It takes rules to publish and subscribe."""
+    reader: bool = False
+    """True: it may read the whole log over HTTP, at /v1/log, and nothing else there."""
     enabled: bool = True
     messages_per_second: int | None = None
     """What its clients may send, each; `None`: as configured, 0: without limit."""
@@ -77,9 +79,9 @@ def check_credential(credential: Credential) -> None:
     for rate in rates:
         if rate is not None and (type(rate) is not int or not 0 <= rate <= RATE_MAXIMUM):
             raise ValueError(f"a rate is a whole number from 0 to {RATE_MAXIMUM}")
-    flags: tuple[object, ...] = (credential.administrator, credential.enabled)
+    flags: tuple[object, ...] = (credential.administrator, credential.reader, credential.enabled)
     if not all(isinstance(flag, bool) for flag in flags):
-        raise ValueError("administrator and enabled are true or false")
+        raise ValueError("administrator, reader and enabled are true or false")
 
 
 def check_name(name: object) -> None:

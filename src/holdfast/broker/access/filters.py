@@ -34,10 +34,12 @@ def overlap(one: str, other: str) -> bool:
             return True
         if "+" not in (level, another) and level != another:
             return False
-    # What is longer may only go on with #, which matches its parent too.
-    return "#" in (*levels[len(others) :][:1], *others[len(levels) :][:1]) or len(levels) == len(
-        others
-    )
+    shorter, longer = sorted((levels, others), key=len)
+    if len(shorter) == len(longer):
+        return True
+    # What is longer may only go on with #, which matches its parent too; that of /# would be the
+    # empty topic, which there is not [MQTT-4.7.3-1].
+    return longer[len(shorter)] == "#" and longer[: len(shorter)] != [""]
 
 
 def _is_reserved(topic_filter: str) -> bool:

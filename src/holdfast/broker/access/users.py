@@ -29,6 +29,7 @@ SETTABLE: Final = frozenset(
         "proof",
         "client_identifiers",
         "administrator",
+        "reader",
         "enabled",
         "messages_per_second",
         "bytes_per_second",

@@ -1,7 +1,7 @@
 """The broker itself: what runs and where, its settings, its numbers, its longest queues."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast import __version__, system
@@ -9,7 +9,7 @@ from holdfast.broker.admin import metrics
 from holdfast.broker.admin.operation import Answered, Asked, Operation, Schema, row_of
 from holdfast.broker.admin.snapshot import Snapshot
 from holdfast.broker.server import Server
-from holdfast.core.config import SETTINGS
+from holdfast.core.config import SETTINGS, Effective
 
 SECRET: Final = re.compile(r"password|secret|token|private_key")
 """Settings whose name has such a word are shown as a mask."""
@@ -47,12 +47,12 @@ class Description:
         server: Server,
         snapshot: Callable[[], Snapshot],
         listeners: Listeners,
-        origins: Mapping[str, str],
+        settings: Callable[[], Effective],
     ) -> None:
         self._server = server
         self._snapshot = snapshot
         self._listeners = listeners
-        self._origins = origins
+        self._settings = settings
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -121,12 +121,13 @@ class Description:
     async def configuration(self, _asked: Asked) -> dict[str, Any]:
         """Each effective setting."""
         found = {}
+        settings = self._settings()
         for key, row in SETTINGS.items():
-            value = row.kind.show(getattr(self._server.config, key))
+            value = row.kind.show(getattr(settings.config, key))
             is_secret = SECRET.search(key) and value
             found[key] = {
                 "value": MASK if is_secret else value,
-                "origin": self._origins.get(key, "default"),
+                "origin": settings.origins.get(key, "default"),
                 "default": str(row.default),
                 "reason": row.reason,
             }

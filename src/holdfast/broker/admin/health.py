@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from holdfast.broker.admin import metrics
-from holdfast.broker.admin.operation import Answered, Asked, Operation
+from holdfast.broker.admin.operation import Answered, Asked, Audience, Operation
 from holdfast.broker.admin.snapshot import Snapshot
 
 STATUS = {
@@ -34,7 +34,7 @@ class Health:
                 summary="Whether the process answers; nothing more is promised.",
                 run=self.live,
                 answers={200: alive},
-                public=True,
+                audience=Audience.EVERYBODY,
             ),
             Operation(
                 method="GET",
@@ -43,7 +43,7 @@ class Health:
                 summary="Whether clients are served.",
                 run=self.ready,
                 answers={200: alive, 503: serves},
-                public=True,
+                audience=Audience.EVERYBODY,
             ),
             Operation(
                 method="GET",

@@ -10,12 +10,15 @@ Invariants:
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from ssl import SSLContext
 
 from aiohttp import web
 
 from holdfast.broker.admin import openapi
 from holdfast.broker.admin.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
 from holdfast.broker.admin.protection import Protection
+from holdfast.core.errors import BrokerRefusedError
 from holdfast.kernel import DamagedError
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
@@ -27,7 +30,8 @@ def application(operations: Iterable[Operation], protection: Protection) -> web.
     """The broker's HTTP interface, and the document that describes it."""
     known = list(operations)
     known.append(openapi.operation(known))
-    protection.open_to_all(operation.path for operation in known if operation.public)
+    for operation in known:
+        protection.open(operation.path, operation.audience)
 
     @web.middleware
     async def protect(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -52,9 +56,12 @@ async def start(app: web.Application) -> web.AppRunner:
     return runner
 
 
-async def listen(runner: web.AppRunner, host: str, port: int) -> None:
-    """Listens over TCP; `runner.addresses` says where. Raises `OSError`."""
-    await web.TCPSite(runner, host, port).start()
+async def listen(
+    runner: web.AppRunner, host: str, port: int, context: SSLContext | None = None
+) -> None:
+    """Listens over TCP, with TLS if there is a context; `runner.addresses` says where. Raises
+    `OSError`."""
+    await web.TCPSite(runner, host, port, ssl_context=context).start()
 
 
 @web.middleware
@@ -70,6 +77,10 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
         if refused.status in (404, 405):
             detail = f"{request.method} {request.path}: see /v1/openapi.json for what there is"
         return web.json_response({"error": error, "detail": detail}, status=refused.status)
+    except BrokerRefusedError as refused:
+        error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
+        document = {"error": error, "detail": str(refused)}
+        return web.json_response(document, status=refused.status)
     except RecordsGoneError as gone:
         missing = {"from": gone.begin, "available_from": gone.available_from}
         return web.json_response({"error": "gone", "detail": str(gone), **missing}, status=410)

@@ -3,9 +3,10 @@
 Owns: which parts there are. Never: how any of them answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.broker.admin.backlog import Backlog
 from holdfast.broker.admin.description import Description, Listeners
 from holdfast.broker.admin.health import Health
 from holdfast.broker.admin.losses import LossesView
@@ -16,9 +17,11 @@ from holdfast.broker.admin.sessions import SessionsView
 from holdfast.broker.admin.snapshot import Snapshot, take
 from holdfast.broker.admin.subscriptions import SubscriptionsView
 from holdfast.broker.admin.topics import Topics
+from holdfast.broker.admin.users import RulesView, UsersView
 from holdfast.broker.admin.view_reader import ViewReader
 from holdfast.broker.admin.watch import Watch
 from holdfast.broker.server import Server
+from holdfast.core.config import Effective
 from holdfast.core.layout import LOG_DIRECTORY
 
 
@@ -27,7 +30,7 @@ def operations(
     watch: Watch,
     view_path: str,
     listeners: Listeners,
-    origins: Mapping[str, str],
+    settings: Callable[[], Effective],
 ) -> list[Operation]:
     """All operations on this broker."""
 
@@ -40,11 +43,14 @@ def operations(
     publishing = Publishing(server)
     return [
         *Health(server.ready, snapshot).operations(),
-        *Description(server, snapshot, listeners, origins).operations(),
+        *Description(server, snapshot, listeners, settings).operations(),
         *SessionsView(server, view).operations(),
+        *Backlog(server, view).operations(),
         *SubscriptionsView(server, view).operations(),
         *Topics(server, readers, publishing).operations(),
         *LossesView(view).operations(),
+        *UsersView(*server.users()).operations(),
+        *RulesView(*server.users()).operations(),
         *publishing.operations(),
         *Reading(readers, server.retention).operations(),
     ]

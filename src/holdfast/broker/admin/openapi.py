@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from holdfast import __version__
-from holdfast.broker.admin.operation import PROBLEM, Answered, Asked, Operation
+from holdfast.broker.admin.operation import PROBLEM, Answered, Asked, Audience, Operation
 
 VERSION: Final = "3.1.0"
 ANY: Final = {
@@ -55,7 +55,9 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {"problem": PROBLEM},
-            "securitySchemes": {"administrator": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                role: {"type": "http", "scheme": "basic"} for role in ("administrator", "reader")
+            },
         },
     }
 
@@ -67,8 +69,10 @@ def _described(each: Operation) -> dict[str, Any]:
         "parameters": [*_in_path(each.path), *_in_query(each)],
         "responses": _responses(each),
     }
-    if not each.public:
+    if each.audience is Audience.ADMINISTRATORS:
         found["security"] = [{"administrator": []}, {}]
+    elif each.audience is Audience.READERS:
+        found["security"] = [{"reader": []}, {"administrator": []}, {}]
     if each.body is not None:
         content = {"application/json": {"schema": each.body}}
         found["requestBody"] = {"required": bool(each.body.get("required")), "content": content}
@@ -96,7 +100,8 @@ def _in_query(each: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(each: Operation) -> dict[str, Any]:
-    usual = ANY | ({} if each.public else PROTECTED) | (WITH_BODY if each.body is not None else {})
+    is_public = each.audience is Audience.EVERYBODY
+    usual = ANY | ({} if is_public else PROTECTED) | (WITH_BODY if each.body is not None else {})
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/problem"}}}
     found: dict[str, Any] = {
         str(status): {"description": text, "content": problem} for status, text in usual.items()

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from aiohttp import web
@@ -47,6 +48,14 @@ PROBLEM: Final[Schema] = {
         "detail": {"type": "string", "description": "What was wrong and what to do."},
     },
 }
+
+
+class Audience(Enum):
+    """Who may ask for something, once credentials are set up."""
+
+    EVERYBODY = "everybody"
+    READERS = "who may read the log"
+    ADMINISTRATORS = "administrators"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,7 @@ class Operation:
     """What it answers itself; what any operation may answer is added to the document."""
     parameters: tuple[Parameter, ...] = ()
     body: Schema | None = None
-    public: bool = False
-    """Anybody may ask."""
+    audience: Audience = Audience.ADMINISTRATORS
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Checks a request, and answers it."""

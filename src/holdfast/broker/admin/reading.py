@@ -20,7 +20,7 @@ import pyarrow as pa
 from aiohttp import web
 
 from holdfast.broker.admin import query
-from holdfast.broker.admin.operation import Answered, Asked, Operation, Parameter, number
+from holdfast.broker.admin.operation import Answered, Asked, Audience, Operation, Parameter, number
 from holdfast.reading.columns import SCHEMA
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, Chunk
@@ -122,6 +122,7 @@ class Reading:
                 run=run,
                 answers=answers,
                 parameters=taken,
+                audience=Audience.READERS,
             )
 
         selection = (FILTER, FROM, TO)

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 STATES = ("any", "connected", "at_rest")
 ROW = row_of(
     client_identifier="string",
+    user_name=("string", "null"),
     state="string",
     protocol_version="integer",
     persistent="boolean",
@@ -73,8 +74,9 @@ DETAIL["required"] = list(DETAIL["properties"])
 MISSING = Answered("There is no such session.")
 DONE: Schema = row_of(client_identifier="string", done="string")
 _LIST = (
-    "SELECT value FROM sessions WHERE key > ? AND instr(key, ?) > 0"
-    " AND (? OR connected = ?) ORDER BY key LIMIT ?"
+    "SELECT value FROM sessions WHERE key > ?1 AND instr(key, ?2) > 0"
+    " AND (?3 = '' OR json_extract(value, '$.user_name') = ?3)"
+    " AND (?4 OR connected = ?5) ORDER BY key LIMIT ?6"
 )
 
 
@@ -90,6 +92,7 @@ class SessionsView:
         """What can be asked for."""
         one = "/v1/sessions/{client_identifier}"
         search = text("search", "Only client identifiers that contain this.")
+        user = text("user_name", "Only sessions of this user.")
         state = choice("state", STATES, "Only sessions in this state.")
         return [
             Operation(
@@ -98,7 +101,7 @@ class SessionsView:
                 name="listSessions",
                 summary="Sessions in the order of their client identifiers.",
                 run=self.page,
-                parameters=(search, state, LIMIT, AFTER),
+                parameters=(search, user, state, LIMIT, AFTER),
                 answers={200: Answered("A page of sessions.", page_of("sessions", ROW))},
             ),
             Operation(
@@ -130,10 +133,11 @@ class SessionsView:
 
     async def page(self, asked: Asked) -> dict[str, Any]:
         """A page of sessions."""
-        search, state, limit = asked.query["search"], asked.query["state"], asked.query["limit"]
-        after = asked.query["after"]
+        search, user, after = (asked.query[name] for name in ("search", "user_name", "after"))
+        state, limit = asked.query["state"], asked.query["limit"]
         rows = await self._view.rows(
-            _LIST, after.encode(), search.encode(), state == "any", state == "connected", limit
+            *(_LIST, after.encode(), search.encode(), user),
+            *(state == "any", state == "connected", limit),
         )
         recorded = [parse_session(value.encode()) for (value,) in rows]
         found = {session.client_identifier: session for session in recorded}
@@ -141,7 +145,7 @@ class SessionsView:
             # Those that end with their connection are in no record.
             found |= {
                 item.session.client_identifier: item.session
-                for item in self._transient(after, search, limit)
+                for item in self._transient(after, search, user, limit)
             }
         # Text in UTF-8 has the same order as bytes, in the view, and as characters, here.
         page = [found[name] for name in sorted(found)[:limit]]
@@ -214,13 +218,14 @@ class SessionsView:
         assert session is not None, "it was looked for above"
         return session, None
 
-    def _transient(self, after: str, search: str, limit: int) -> Iterable[Attached]:
+    def _transient(self, after: str, search: str, user_name: str, limit: int) -> Iterable[Attached]:
         wanted = {
             item.session.client_identifier: item
             for item in self._sessions.all_attached()
             if not is_durable(item.session)
             and item.session.client_identifier > after
             and search in item.session.client_identifier
+            and user_name in ("", item.session.user_name)
         }
         return [wanted[name] for name in heapq.nsmallest(limit, wanted)]
 
@@ -239,6 +244,7 @@ class SessionsView:
             connection = self._server.stages.connections.get(attached.connection)
         return {
             "client_identifier": session.client_identifier,
+            "user_name": session.user_name,
             "state": "at_rest" if attached is None else "connected",
             "protocol_version": session.protocol_version,
             "persistent": session.persistent,

@@ -61,19 +61,25 @@ class SystemValues:
         self._loopback = loopback
         self._match = kernel.routes.match
         self._snapshot = snapshot
-        self._interval_s = interval_s
+        self.interval_s = interval_s
+        """0: there are none."""
         self._loads = LoadAverages()
         self._last_us: int | None = None
         self._clients_maximum = 0
 
     def tick(self, now_us: int) -> None:
         """Once a second."""
+        if not self.interval_s:
+            if self._last_us is not None:
+                self._topics.change({})
+                self._last_us = None
+            return
         last_us = self._last_us
         if last_us is None:
-            elapsed_s = float(self._interval_s)
+            elapsed_s = float(self.interval_s)
         else:
             elapsed_s = (now_us - last_us) / SECOND_US
-            if elapsed_s < self._interval_s - OUT_OF_TIME:
+            if elapsed_s < self.interval_s - OUT_OF_TIME:
                 return
         self._last_us = now_us
         self._publish(self._values(self._snapshot(), elapsed_s))

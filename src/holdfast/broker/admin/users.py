@@ -1,7 +1,7 @@
-"""Users and rules over HTTP.
+"""Users and rules: list, add, change, remove.
 
-Owns: the paths, and what a body may be. Never: decides what a credential or a rule may say, or
-returns a password or its hash.
+Owns: what a body may have. Never: decides what a credential or a rule may say, or returns a
+password or its hash.
 
 Invariants:
 1. A change is answered when it is durable; it is in force before.
@@ -17,14 +17,105 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from holdfast.broker.admin import query
-from holdfast.core.errors import BrokerRefusedError
+from holdfast.broker.admin.operation import (
+    AFTER,
+    LIMIT,
+    Answered,
+    Asked,
+    Operation,
+    ProblemError,
+    Schema,
+    bad_request,
+    page_of,
+    row_of,
+)
 
-PAGE_DEFAULT: Final = 100
-PAGE_MAXIMUM: Final = 1_000
-"""Users, or owners of rules, in one answer."""
 PASSWORD_BYTES_MAXIMUM: Final = 65_535
 """As many as CONNECT can carry [MQTT-3.1.3-12]."""
+FILTERS_MAXIMUM: Final = 1_000
+"""More than an owner may have rules; `access` says how many that are."""
+
+RATE: Final[Schema] = {"type": ["integer", "null"]}
+SETTABLE: Final[Schema] = {
+    "password": {"type": ["string", "null"], "description": "Stored as a hash; never shown."},
+    "proof": {"type": "string", "description": "password, certificate or identifier."},
+    "client_identifiers": {
+        "type": ["string", "null"],
+        "description": "Those it may use: * is anything, %u its name; null allows all.",
+    },
+    "administrator": {"type": "boolean", "description": "It may use all of this interface."},
+    "reader": {"type": "boolean", "description": "It may read the log, at /v1/log."},
+    "enabled": {"type": "boolean"},
+    "messages_per_second": RATE,
+    "bytes_per_second": RATE,
+}
+NAME: Final[Schema] = {"type": "string", "description": "The user name, or a common name."}
+ALLOW: Final[Schema] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "maxItems": FILTERS_MAXIMUM,
+    "description": "Topic filters with which it may do everything.",
+}
+NEW_USER: Final[Schema] = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": NAME, "allow": ALLOW, **SETTABLE},
+    "additionalProperties": False,
+}
+CHANGED_USER: Final[Schema] = {
+    "type": "object",
+    "properties": SETTABLE,
+    "additionalProperties": False,
+}
+USER: Final = row_of(
+    name="string",
+    proof="string",
+    client_identifiers=("string", "null"),
+    administrator="boolean",
+    reader="boolean",
+    enabled="boolean",
+    messages_per_second=("integer", "null"),
+    bytes_per_second=("integer", "null"),
+    rules="integer",
+)
+_RULE: Final[Schema] = {
+    "action": {"type": "string", "description": "publish, subscribe, receive or all."},
+    "topic_filter": {
+        "type": "string",
+        "description": "%c stands for the client identifier, %u for the user name.",
+    },
+    "allowed": {"type": "boolean"},
+}
+NEW_RULE: Final[Schema] = {
+    "type": "object",
+    "required": list(_RULE),
+    "properties": {
+        **_RULE,
+        "at": {"type": "integer", "description": "Its number; without it, it is the last."},
+    },
+    "additionalProperties": False,
+}
+RULE: Final[Schema] = {
+    "type": "object",
+    "required": list(_RULE),
+    # As they are shown, numbers included, they can be given back.
+    "properties": {"number": {"type": "integer"}, **_RULE},
+    "additionalProperties": False,
+}
+RULES: Final[Schema] = {"type": "array", "items": RULE}
+NEW_RULES: Final[Schema] = {
+    "type": "object",
+    "required": ["rules"],
+    "properties": {"rules": RULES},
+    "additionalProperties": False,
+}
+OWNER: Final[Schema] = {
+    "type": "object",
+    "required": ["owner", "rules"],
+    "properties": {"owner": {"type": "string"}, "rules": RULES},
+}
+NO_USER: Final = Answered("There is no such user.")
+NO_RULE: Final = Answered("There is no such user, or it has no rule of this number.")
 
 
 class Users(Protocol):
@@ -46,140 +137,191 @@ class Users(Protocol):
 
 
 WaitDurable = Callable[[int], Awaitable[None]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def routes(users: Users, wait_durable: WaitDurable) -> list[web.RouteDef]:
-    """The paths of users and rules, for an application that has checked who asks."""
-    people, rules = _People(users, wait_durable), _Rules(users, wait_durable)
-    table: tuple[tuple[str, str, Handler], ...] = (
-        ("GET", "/v1/users", people.page),
-        ("POST", "/v1/users", people.add),
-        ("GET", "/v1/users/{name}", people.find),
-        ("PUT", "/v1/users/{name}", people.change),
-        ("DELETE", "/v1/users/{name}", people.remove),
-        ("GET", "/v1/rules", rules.page),
-        ("GET", "/v1/rules/{owner}", rules.of),
-        ("POST", "/v1/rules/{owner}", rules.add),
-        ("PUT", "/v1/rules/{owner}", rules.replace),
-        ("DELETE", "/v1/rules/{owner}/{number}", rules.remove),
-    )
-    return [web.route(method, path, _refusing(handler)) for method, path, handler in table]
+class UsersView:
+    """What can be asked about users, and done to them."""
 
-
-class _People:
     def __init__(self, users: Users, wait_durable: WaitDurable) -> None:
         self._users = users
         self._wait_durable = wait_durable
 
-    async def page(self, request: web.Request) -> web.Response:
-        after, limit = _page(request)
-        found = self._users.page(after, limit)
-        return web.json_response({"users": found, **_next(found, limit, "name")})
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+        every, one = "/v1/users", "/v1/users/{name}"
+        return [
+            Operation(
+                method="GET",
+                path=every,
+                name="listUsers",
+                summary="Users in the order of their names.",
+                run=self.page,
+                parameters=(LIMIT, AFTER),
+                answers={200: Answered("A page of users.", page_of("users", USER))},
+            ),
+            Operation(
+                method="POST",
+                path=every,
+                name="addUser",
+                summary="Add a user; it may connect at once.",
+                run=self.add,
+                body=NEW_USER,
+                answers={
+                    201: Answered("The new user.", USER),
+                    409: Answered("There is a user of this name already."),
+                },
+            ),
+            Operation(
+                method="GET",
+                path=one,
+                name="showUser",
+                summary="One user.",
+                run=self.find,
+                answers={200: Answered("The user.", USER), 404: NO_USER},
+            ),
+            Operation(
+                method="PUT",
+                path=one,
+                name="changeUser",
+                summary="Change what the body says; who would have to log in anew is disconnected.",
+                run=self.change,
+                body=CHANGED_USER,
+                answers={200: Answered("The user as it is now.", USER), 404: NO_USER},
+            ),
+            Operation(
+                method="DELETE",
+                path=one,
+                name="removeUser",
+                summary="Remove a user with its rules, and end its connections.",
+                run=self.remove,
+                answers={200: Answered("It is gone.", {"type": "object"}), 404: NO_USER},
+            ),
+        ]
 
-    async def find(self, request: web.Request) -> web.Response:
-        return web.json_response(self._users.find(request.match_info["name"]))
+    async def page(self, asked: Asked) -> dict[str, Any]:
+        """A page of users."""
+        found = self._users.page(asked.query["after"], asked.query["limit"])
+        return {"users": found, "next": _next(found, asked, "name")}
 
-    async def add(self, request: web.Request) -> web.Response:
-        fields = await _body(request)
-        password_hash = await self._hash(fields)
+    async def find(self, asked: Asked) -> dict[str, Any]:
+        """One user."""
+        return self._users.find(asked.path["name"])
+
+    async def add(self, asked: Asked) -> web.Response:
+        """Adds a user."""
+        fields, password_hash = await self._without_password(asked.body)
         await self._wait_durable(self._users.add(fields, password_hash))
-        return web.json_response(self._users.find(fields["name"]), status=HTTPStatus.CREATED)
+        found = self._users.find(fields["name"])
+        return web.json_response(found, status=HTTPStatus.CREATED)
 
-    async def change(self, request: web.Request) -> web.Response:
-        name, fields = request.match_info["name"], await _body(request)
-        password_hash = await self._hash(fields)
+    async def change(self, asked: Asked) -> dict[str, Any]:
+        """Changes a user."""
+        name = asked.path["name"]
+        fields, password_hash = await self._without_password(asked.body)
         await self._wait_durable(self._users.change(name, fields, password_hash))
-        return web.json_response(self._users.find(name))
+        return self._users.find(name)
 
-    async def remove(self, request: web.Request) -> web.Response:
-        await self._wait_durable(self._users.remove(request.match_info["name"]))
-        return web.json_response({})
+    async def remove(self, asked: Asked) -> dict[str, Any]:
+        """Removes a user."""
+        await self._wait_durable(self._users.remove(asked.path["name"]))
+        return {}
 
-    async def _hash(self, fields: dict[str, Any]) -> str | None:
-        """The hash of a new password, which is not among the fields any more."""
+    async def _without_password(self, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """The fields without a new password, and its hash."""
+        fields = dict(body)
         password = fields.pop("password", None)
         if password is None:
-            return None
-        size = len(password.encode()) if isinstance(password, str) else 0
-        if not 1 <= size <= PASSWORD_BYTES_MAXIMUM:
-            raise BrokerRefusedError(
-                HTTPStatus.BAD_REQUEST, f"a password is text of 1 to {PASSWORD_BYTES_MAXIMUM} bytes"
-            )
+            return fields, None
+        try:
+            secret = password.encode()
+        except UnicodeEncodeError:
+            secret = b""
+        if not 1 <= len(secret) <= PASSWORD_BYTES_MAXIMUM:
+            raise bad_request(f"a password is text of 1 to {PASSWORD_BYTES_MAXIMUM} bytes")
         hashed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def done(password_hash: str) -> None:
             if not hashed.done():
                 hashed.set_result(password_hash)
 
-        self._users.make_hash(password.encode(), done)
-        return await hashed
+        self._users.make_hash(secret, done)
+        return fields, await hashed
 
 
-class _Rules:
+class RulesView:
+    """What can be asked about rules, and done to them."""
+
     def __init__(self, users: Users, wait_durable: WaitDurable) -> None:
         self._users = users
         self._wait_durable = wait_durable
 
-    async def page(self, request: web.Request) -> web.Response:
-        after, limit = _page(request)
-        found = self._users.rules_page(after, limit)
-        return web.json_response({"owners": found, **_next(found, limit, "owner")})
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+        one = "/v1/rules/{owner}"
 
-    async def of(self, request: web.Request) -> web.Response:
-        return self._shown(request.match_info["owner"])
+        def of(
+            method: str, name: str, summary: str, run: Any, *, path: str = one, **more: Any
+        ) -> Operation:
+            missing = NO_USER if path == one else NO_RULE
+            answers = {200: Answered("Its rules, in their order.", OWNER), 404: missing}
+            return Operation(
+                method=method,
+                path=path,
+                name=name,
+                summary=summary,
+                run=run,
+                answers=answers,
+                **more,
+            )
 
-    async def add(self, request: web.Request) -> web.Response:
-        owner = request.match_info["owner"]
-        await self._wait_durable(self._users.add_rule(owner, await _body(request)))
-        return self._shown(owner)
+        return [
+            Operation(
+                method="GET",
+                path="/v1/rules",
+                name="listRules",
+                summary="Who has rules, in the order of their names, with the rules.",
+                run=self.page,
+                parameters=(LIMIT, AFTER),
+                answers={200: Answered("A page of owners.", page_of("owners", OWNER))},
+            ),
+            of("GET", "showRules", "Rules of a user, of everyone or of anonymous.", self.find),
+            of("POST", "addRule", "Add a rule: last, or as number `at`.", self.add, body=NEW_RULE),
+            of("PUT", "replaceRules", "Replace all its rules.", self.replace, body=NEW_RULES),
+            of("DELETE", "removeRule", "Remove a rule.", self.remove, path=f"{one}/{{number}}"),
+        ]
 
-    async def replace(self, request: web.Request) -> web.Response:
-        owner, body = request.match_info["owner"], await _body(request)
-        await self._wait_durable(self._users.replace_rules(owner, body.get("rules")))
-        return self._shown(owner)
+    async def page(self, asked: Asked) -> dict[str, Any]:
+        """A page of owners."""
+        found = self._users.rules_page(asked.query["after"], asked.query["limit"])
+        return {"owners": found, "next": _next(found, asked, "owner")}
 
-    async def remove(self, request: web.Request) -> web.Response:
-        owner, number = request.match_info["owner"], request.match_info["number"]
+    async def find(self, asked: Asked) -> dict[str, Any]:
+        """The rules of one."""
+        owner = asked.path["owner"]
+        return {"owner": owner, "rules": self._users.rules(owner)}
+
+    async def add(self, asked: Asked) -> dict[str, Any]:
+        """Adds a rule."""
+        await self._wait_durable(self._users.add_rule(asked.path["owner"], asked.body))
+        return await self.find(asked)
+
+    async def replace(self, asked: Asked) -> dict[str, Any]:
+        """Replaces all rules of one."""
+        await self._wait_durable(
+            self._users.replace_rules(asked.path["owner"], asked.body["rules"])
+        )
+        return await self.find(asked)
+
+    async def remove(self, asked: Asked) -> dict[str, Any]:
+        """Removes a rule."""
+        number = asked.path["number"]
         if not number.isascii() or not number.isdigit() or len(number) > len("999999"):
-            raise BrokerRefusedError(HTTPStatus.NOT_FOUND, f'"{number}" is no number of a rule')
-        await self._wait_durable(self._users.remove_rule(owner, int(number)))
-        return self._shown(owner)
-
-    def _shown(self, owner: str) -> web.Response:
-        return web.json_response({"owner": owner, "rules": self._users.rules(owner)})
+            raise ProblemError(404, "not_found", f'"{number}" is no number of a rule')
+        await self._wait_durable(self._users.remove_rule(asked.path["owner"], int(number)))
+        return await self.find(asked)
 
 
-def _refusing(handler: Handler) -> Handler:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except BrokerRefusedError as refused:
-            error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
-            document = {"error": error, "detail": str(refused)}
-            return web.json_response(document, status=refused.status)
-
-    return answer
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = await request.json()
-    except ValueError as error:
-        raise BrokerRefusedError(HTTPStatus.BAD_REQUEST, "the body is not JSON") from error
-    if not isinstance(body, dict):
-        raise BrokerRefusedError(HTTPStatus.BAD_REQUEST, "the body is not a JSON object")
-    return body
-
-
-def _page(request: web.Request) -> tuple[str, int]:
-    unknown = sorted(set(request.query) - {"after", "limit"})
-    if unknown:
-        raise BrokerRefusedError(HTTPStatus.BAD_REQUEST, f"unknown parameter {unknown[0]!r}")
-    limit = query.number(request.query, "limit", PAGE_DEFAULT, 1, PAGE_MAXIMUM)
-    return request.query.get("after", ""), limit
-
-
-def _next(found: list[dict[str, Any]], limit: int, key: str) -> dict[str, str]:
+def _next(found: list[dict[str, Any]], asked: Asked, key: str) -> str | None:
     """Where the next page goes on, if there may be one."""
-    return {"next": found[-1][key]} if len(found) == limit else {}
+    last: str | None = found[-1][key] if len(found) == asked.query["limit"] else None
+    return last

@@ -15,20 +15,19 @@ Flow: control packets -> here -> access -> sessions -> CONNACK.
 """
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.rates import SECOND_US, Rate
 from holdfast.broker.dispatch.sessions import Opened, Sessions
+from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.ingress.permissions import Permissions
-from holdfast.broker.schedule import Schedule
-from holdfast.broker.stages import KernelStages
+from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.store.durability import Waiting
-from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.handshake import (
@@ -45,6 +44,8 @@ from holdfast.protocols.mqtt.packets import Connect
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 log = logging.getLogger(__name__)
+CONNECTED: Final = FrequentEvent(log, "client connected")
+REFUSED: Final = FrequentEvent(log, "client refused")
 
 NOT_AUTHORIZED: Final = Refusal(ReasonCode.NOT_AUTHORIZED)
 
@@ -55,38 +56,45 @@ class _Arrival:
     opened: Opened
 
 
+class _Who(NamedTuple):
+    """Who is refused, as far as it is known: what is no user's name may be a password in the wrong
+    place, and is not told."""
+
+    client_identifier: str = ""
+    user_name: str | None = None
+
+
+NOBODY_YET: Final = _Who()
+
+
 class Admission:
     """Takes clients in."""
 
     def __init__(
         self,
-        config: Config,
-        world: World,
-        kernel: KernelStages,
-        schedule: Schedule,
+        ground: Ground,
         access: Access,
         permissions: Permissions,
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
-        counts: Counter[str],
     ) -> None:
         self._access = access
         self._permissions = permissions
-        self._soon = schedule.soon
-        self._entropy = world.entropy
+        self._soon = ground.schedule.soon
+        self._entropy = ground.world.entropy
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
-        self._inbox = kernel.inbox
-        self._outboxes = kernel.outboxes
-        self._counts = counts
+        self._inbox = ground.kernel.inbox
+        self._outboxes = ground.kernel.outboxes
+        self._counts = ground.counts
         self._waiting: Waiting[_Arrival] = Waiting()
         self._decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
-        self._denied: deque[tuple[int, Connection, Refusal]] = deque()
+        self._denied: deque[tuple[int, Connection, Refusal, _Who]] = deque()
         """Logins that have failed, with the time when they are told; all of them are pending."""
-        self.reconfigure(config)
+        self.reconfigure(ground.config)
 
     def reconfigure(self, config: Config) -> None:
         """Grants this to clients that connect from now on."""
@@ -98,13 +106,13 @@ class Admission:
         """Takes a CONNECT: whoever sends it shows who it is, and the session is opened."""
         version = connection.protocol_version = connect.protocol_version
         if not self._rate.take(now_us):
-            self.refuse(connection, Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED), version)
+            self.refuse(connection, Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED), version, now_us)
             return
         nameless = connect.client_identifier == ""
         entropy = self._entropy(ASSIGNED_ENTROPY_BYTES) if nameless else b""
         decision = plan_handshake(connect, self._offer, entropy)
         if isinstance(decision, Refusal):
-            self.refuse(connection, decision, version)
+            self.refuse(connection, decision, version, now_us)
             return
         opening = decision
         self._connections.enter(connection, Phase.AUTHENTICATING)
@@ -140,23 +148,25 @@ class Admission:
     def sweep(self, now_us: int) -> None:
         """Tells those who have waited long enough that their login has failed."""
         while self._denied and self._denied[0][0] <= now_us:
-            _, connection, refusal = self._denied.popleft()
+            _, connection, refusal, who = self._denied.popleft()
             if connection.phase is Phase.AUTHENTICATING:
-                self.refuse(connection, refusal, connection.protocol_version)
+                self.refuse(connection, refusal, connection.protocol_version, now_us, who)
 
     def _authenticated(
         self, connection: Connection, opening: Opening, identity: Identity | Denial, now_us: int
     ) -> None:
         if isinstance(identity, Denial):
             refusal = Refusal(identity.reason_code)
+            who = _Who(opening.client_identifier, identity.user_name)
             if identity.slowly and self._delay_us:
-                self._denied.append((now_us + self._delay_us, connection, refusal))
+                self._denied.append((now_us + self._delay_us, connection, refusal, who))
             else:
-                self.refuse(connection, refusal, opening.protocol_version)
+                self.refuse(connection, refusal, opening.protocol_version, now_us, who)
             return
         terms = self._terms(opening, identity)
         if isinstance(terms, Refusal):
-            self.refuse(connection, terms, opening.protocol_version)
+            who = _Who(opening.client_identifier, identity.user_name)
+            self.refuse(connection, terms, opening.protocol_version, now_us, who)
         else:
             self._open(connection, terms, identity, now_us)
 
@@ -186,24 +196,34 @@ class Admission:
         self._connections.enter(connection, Phase.ADMITTING)
         opened = self._sessions.open(opening, identity, connection.handle, now_us)
         if opened.displaced is not None:
-            self._closing.taken_over(opened.displaced)
+            self._closing.taken_over(opened.displaced, now_us)
         arrival = _Arrival(connection, opened)
         if opened.position is None:
             self._admit(arrival, now_us)
         else:
             self._waiting.add(opened.position, arrival)
 
-    def refuse(self, connection: Connection, refusal: Refusal, protocol_version: int) -> None:
+    def refuse(
+        self,
+        connection: Connection,
+        refusal: Refusal,
+        protocol_version: int,
+        now_us: int,
+        who: _Who = NOBODY_YET,
+    ) -> None:
         """Answers a CONNECT that is not accepted, if that can be said, and closes
         [MQTT-3.1.4-2]."""
         self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
-        fields = {
-            "peer": connection.peer,
-            "transport": connection.transport_name,
-            "protocol_version": protocol_version,
-            "reason": reason_name(refusal.reason_code),
-        }
-        log.info("client refused", extra={"fields": fields})
+        if REFUSED.is_due(now_us):
+            fields = {
+                "client_identifier": who.client_identifier,
+                "user_name": who.user_name or "",
+                "peer": connection.peer,
+                "transport": connection.transport_name,
+                "protocol_version": protocol_version,
+                "reason": reason_name(refusal.reason_code),
+            }
+            REFUSED.write(fields)
         data = b""
         if is_told(refusal, protocol_version):
             data = encode_packet("connack", refused(refusal), protocol_version=protocol_version)
@@ -250,7 +270,7 @@ class Admission:
         self._permissions.admit(attached, now_us)
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
-        if log.isEnabledFor(logging.INFO):
+        if CONNECTED.is_due(now_us):
             _tell(arrival)
 
 
@@ -258,6 +278,7 @@ def _tell(arrival: _Arrival) -> None:
     connection, opening = arrival.connection, arrival.opened.attached.opening
     fields = {
         "client_identifier": opening.client_identifier,
+        "user_name": arrival.opened.attached.identity.user_name or "",
         "peer": connection.peer,
         "transport": connection.transport_name,
         "protocol_version": opening.protocol_version,
@@ -265,4 +286,4 @@ def _tell(arrival: _Arrival) -> None:
         "clean_start": opening.clean_start,
         "keep_alive_s": opening.keep_alive_s,
     }
-    log.info("client connected", extra={"fields": fields})
+    CONNECTED.write(fields)

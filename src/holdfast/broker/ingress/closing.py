@@ -6,14 +6,18 @@ the socket's end. An MQTT 5 peer is told why; older versions know no way to say 
 
 import logging
 from collections import Counter
+from typing import Final
 
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
+from holdfast.broker.log_lines import FrequentEvent
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 from holdfast.protocols.mqtt.will import Ending
 
 log = logging.getLogger(__name__)
+DISCONNECTED: Final = FrequentEvent(log, "client disconnected")
+TAKEN_OVER: Final = FrequentEvent(log, "session taken over")
 
 
 class Closing:
@@ -76,14 +80,14 @@ class Closing:
         fields = {"client_identifier": attached.session.client_identifier, "messages": count}
         log.warning("publish denied", extra={"fields": fields})
 
-    def taken_over(self, displaced: Attached) -> None:
+    def taken_over(self, displaced: Attached, now_us: int) -> None:
         """Its session has just passed to another connection [MQTT-3.1.4-3]."""
         self._counts["sessions_taken_over"] += 1
         connection = self._connections.get(displaced.connection)
         if connection is not None:
-            client_identifier = displaced.session.client_identifier
-            fields = {"client_identifier": client_identifier, "peer": connection.peer}
-            log.info("session taken over", extra={"fields": fields})
+            if TAKEN_OVER.is_due(now_us):
+                client_identifier = displaced.session.client_identifier
+                TAKEN_OVER.write({"client_identifier": client_identifier, "peer": connection.peer})
             words = _last_words(displaced, connection, ReasonCode.SESSION_TAKEN_OVER, "")
             self._connections.close(connection, words)
 
@@ -92,14 +96,14 @@ class Closing:
         if attached is None:
             # Nobody has said who it is: of interest by its number only.
             self._counts["connections_ended_before_connect"] += 1
-        elif log.isEnabledFor(logging.INFO):
+        elif DISCONNECTED.is_due(now_us):
             fields = {
                 "client_identifier": attached.session.client_identifier,
                 "peer": connection.peer,
                 "reason": reason,
                 "connected_s": (now_us - connection.opened_at_us) // 1_000_000,
             }
-            log.info("client disconnected", extra={"fields": fields})
+            DISCONNECTED.write(fields)
 
     def _rest(self, connection: Connection, ending: Ending, now_us: int) -> None:
         attached = self._sessions.of(connection.handle)

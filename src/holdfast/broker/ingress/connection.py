@@ -19,10 +19,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import cast
 
+from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
-from holdfast.broker.schedule import Schedule
-from holdfast.broker.stages import KernelStages
-from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
 
@@ -137,14 +135,8 @@ class Connection(asyncio.BufferedProtocol):
 class Connections:
     """All sockets by handle."""
 
-    def __init__(
-        self,
-        config: Config,
-        world: World,
-        kernel: KernelStages,
-        schedule: Schedule,
-        counts: Counter[str],
-    ) -> None:
+    def __init__(self, ground: Ground) -> None:
+        config, world, kernel = ground.config, ground.world, ground.kernel
         self._inbox = kernel.inbox
         self._outboxes = kernel.outboxes
         self._dispatch = kernel.dispatch
@@ -152,11 +144,11 @@ class Connections:
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
         self.read_buffer = kernel.read_buffer
         self._now_us = world.now_us
-        self._schedule = schedule.soon
+        self._schedule = ground.schedule.soon
         self._per_address_maximum = config.connections_per_address_maximum
         self._open_files = world.open_files()
         self._packet_bytes_maximum = config.maximum_packet_size_bytes
-        self._counts = counts
+        self._counts = ground.counts
         self._by_handle: dict[int, Connection] = {}
         self._by_address: Counter[str] = Counter()
         self._free: deque[int] = deque()

@@ -9,13 +9,13 @@ Flow: Inbox.decode -> here -> admission, sessions, answers.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
@@ -23,7 +23,6 @@ from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.route.system_topics import SystemTopics
-from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.durability import Answers
 from holdfast.core.config import Config
 from holdfast.kernel import Packet, encode_packet
@@ -42,18 +41,17 @@ class ControlPackets:
 
     def __init__(
         self,
-        config: Config,
-        kernel: KernelStages,
+        ground: Ground,
         connections: Connections,
         admission: Admission,
         permissions: Permissions,
         closing: Closing,
         sessions: Sessions,
         groups: Groups,
-        counts: Counter[str],
         system_topics: SystemTopics,
     ) -> None:
-        self.reconfigure(config)
+        kernel = ground.kernel
+        self.reconfigure(ground.config)
         self._connections = connections
         self._admission = admission
         self._permissions = permissions
@@ -61,10 +59,10 @@ class ControlPackets:
         self._sessions = sessions
         self._groups = groups
         self._subscriptions = Subscriptions(kernel)
-        self._retained = Retained(kernel, counts)
+        self._retained = Retained(kernel, ground.counts)
         self._answers = Answers(kernel)
         self._system_topics = system_topics
-        self._counts = counts
+        self._counts = ground.counts
         self._inbox = kernel.inbox
         self._log = kernel.log
 
@@ -205,7 +203,8 @@ class ControlPackets:
         if connection.phase is not Phase.NEW:
             self._closing.expel(connection, reason_code, now_us, fields["reason"])
         elif fields["protocol_version"]:
-            self._admission.refuse(connection, Refusal(reason_code), fields["protocol_version"])
+            version = fields["protocol_version"]
+            self._admission.refuse(connection, Refusal(reason_code), version, now_us)
         else:
             # Bytes that are no CONNECT of any version: there is no language to answer in.
             self._closing.expel(connection, reason_code, now_us)

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from ipaddress import ip_network
-from ssl import SSLContext
+from ssl import SSLContext, SSLObject
 
 from holdfast.broker.ingress.certificates import server_context
 from holdfast.broker.ingress.connection import Connections, show_address
@@ -79,6 +79,20 @@ class Listeners:
         self.websocket_rules.origins = config.ws_origins
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
 
+    def http_context(self) -> SSLContext:
+        """TLS for HTTP, whose connections are not made here: what was read last is shown to each
+        client that comes, as on the other listeners."""
+        assert self._tls is not None, "it was made before anything listened"
+        context = server_context(self._config)
+
+        def show_newest(connection: SSLObject, _name: str | None, _context: SSLContext) -> None:
+            assert self._tls is not None
+            connection.context = self._tls
+
+        # Called for every client, also for one that names no host.
+        context.sni_callback = show_newest
+        return context
+
     def addresses(self, *names: str) -> list[tuple[str, int]]:
         """Where MQTT clients can connect by TCP; of those listeners, or of all."""
         return [
@@ -140,4 +154,4 @@ def refused(host: str, port: int, error: OSError) -> ListenError:
 
 
 def _is_encrypted(config: Config) -> bool:
-    return config.mqtts_port is not None or config.wss_port is not None
+    return not {"mqtts_port", "wss_port", "https_port"}.isdisjoint(config.ports)

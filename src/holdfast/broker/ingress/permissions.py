@@ -12,17 +12,15 @@ Invariants:
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from typing import Final
 
 from holdfast.broker.access.access import Access, Identity
 from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.route.subscriptions import Subscriptions
-from holdfast.broker.schedule import Schedule
-from holdfast.broker.stages import KernelStages
-from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.kernel import Inbox
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -39,16 +37,13 @@ class Permissions:
 
     def __init__(
         self,
-        config: Config,
-        world: World,
-        kernel: KernelStages,
-        schedule: Schedule,
+        ground: Ground,
         access: Access,
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
-        counts: Counter[str],
     ) -> None:
+        kernel = ground.kernel
         self._access = access
         self._connections = connections
         self._closing = closing
@@ -56,11 +51,11 @@ class Permissions:
         self._subscriptions = Subscriptions(kernel)
         self._inbox: Inbox = kernel.inbox
         self._end_offset = kernel.log.end_offset
-        self._now_us = world.now_us
-        self._schedule = schedule
-        self._counts = counts
+        self._now_us = ground.world.now_us
+        self._schedule = ground.schedule
+        self._counts = ground.counts
         self._waiting: deque[Attached] = deque()
-        self._set_rates(config)
+        self._set_rates(ground.config)
         access.watch = self.renew
 
     def reconfigure(self, config: Config) -> None:

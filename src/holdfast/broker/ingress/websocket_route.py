@@ -36,7 +36,8 @@ def websocket_route(
             body = response.body.decode()
             # What concerns the connection is HTTP's own to say.
             return web.Response(status=response.status_code, text=body)
-        layer = WebSocketLayer(connections.make("ws"), rules, connections.read_buffer, counts)
+        connection = connections.make("wss" if request.secure else "ws")
+        layer = WebSocketLayer(connection, rules, connections.read_buffer, counts)
         _hand_over(request, layer, response.serialize())
         return web.Response()  # It goes nowhere.
 

@@ -262,18 +262,19 @@ def test_users_and_rules_come_back_from_the_log(door: Doorway) -> None:
 def test_an_administrator_is_known_by_its_password(door: Doorway) -> None:
     door.add("root", "word", administrator=True)
 
-    async def ask(name: str, password: str) -> bool:
+    async def ask(name: str, password: str) -> bool | None:
         async with asyncio.TaskGroup() as group:
-            asked = group.create_task(door.access.check_administrator(name, password, PEER))
+            asked = group.create_task(door.access.identify(name, password, PEER))
             await asyncio.sleep(0)
             door.world.made.work()
-        return asked.result()
+        found = asked.result()
+        return None if found is None else found.administrator
 
     assert asyncio.run(ask("root", "word"))
     assert asyncio.run(ask("root", "word"))
-    assert not asyncio.run(ask("root", "wrong"))
-    assert not asyncio.run(ask("gate", "open sesame"))
-    assert not asyncio.run(ask("nobody", "word"))
+    assert asyncio.run(ask("root", "wrong")) is None
+    assert asyncio.run(ask("gate", "open sesame")) is False
+    assert asyncio.run(ask("nobody", "word")) is None
 
 
 def test_a_login_shows_no_password() -> None:

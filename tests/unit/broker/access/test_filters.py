@@ -1,7 +1,7 @@
 """Coverage and overlap of topic filters, against what the kernel matches."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.broker.access.filters import covers, overlap
@@ -57,6 +57,7 @@ short = topic_filters().filter(lambda item: item.count("/") <= 2)
 
 
 @given(short, short)
+@example("/#", "+")
 def test_coverage_and_overlap_are_exact(one: str, other: str) -> None:
     """Among all topics of up to four levels there is a witness for whatever is not covered."""
     assert covers(one, other) == (matched(other) <= matched(one))

@@ -7,8 +7,16 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from holdfast.broker.access.access import Identity
 from holdfast.broker.admin import http
-from holdfast.broker.admin.operation import Answered, Asked, Operation, ProblemError, check
+from holdfast.broker.admin.operation import (
+    Answered,
+    Asked,
+    Audience,
+    Operation,
+    ProblemError,
+    check,
+)
 from holdfast.broker.admin.protection import Protection
 
 SCHEMA = {
@@ -53,13 +61,14 @@ def test_what_does_not_fit_is_refused(value: object) -> None:
     assert refused.value.status == 400
 
 
-class OneAdministrator:
+class AdministratorAndReader:
     def __init__(self, required: bool) -> None:
         self.required = required
 
-    async def check_administrator(self, user_name: str, password: str, peer: str) -> bool:
+    async def identify(self, user_name: str, password: str, peer: str) -> Identity | None:
         assert peer == "127.0.0.1"
-        return (user_name, password) == ("ada", "a:b")
+        roles = {"ada": {"administrator": True}, "spark": {"reader": True}, "gate": {}}
+        return Identity(user_name=user_name, **roles[user_name]) if password == "a:b" else None
 
 
 async def answer(_asked: Asked) -> web.StreamResponse | dict[str, object]:
@@ -70,7 +79,9 @@ async def fail(_asked: Asked) -> web.StreamResponse | dict[str, object]:
     raise RuntimeError("a fault of ours")
 
 
-def operation(path: str, *, public: bool = False, run: object = answer) -> Operation:
+def operation(
+    path: str, *, audience: Audience = Audience.ADMINISTRATORS, run: object = answer
+) -> Operation:
     return Operation(
         method="GET",
         path=path,
@@ -78,7 +89,7 @@ def operation(path: str, *, public: bool = False, run: object = answer) -> Opera
         summary=path,
         run=run,  # type: ignore[arg-type]
         answers={200: Answered("Done.", {"type": "object"})},
-        public=public,
+        audience=audience,
     )
 
 
@@ -87,8 +98,9 @@ def statuses(protection: Protection, *asked: tuple[str, dict[str, str]]) -> list
         operations = [
             operation("/v1/own"),
             operation("/metrics"),
-            operation("/fail", public=True, run=fail),
-            operation("/open", public=True),
+            operation("/v1/log", audience=Audience.READERS),
+            operation("/fail", audience=Audience.EVERYBODY, run=fail),
+            operation("/open", audience=Audience.EVERYBODY),
         ]
         app = http.application(operations, protection)
         async with TestClient(TestServer(app, host="127.0.0.1")) as client:
@@ -119,7 +131,7 @@ def test_without_credentials_loopback_is_open_and_the_world_is_not() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_with_credentials_an_administrator_is_answered_and_nobody_else(host: str) -> None:
     protection = Protection(
-        host, metrics_public=False, administrators=OneAdministrator(required=True)
+        host, metrics_public=False, credentials=AdministratorAndReader(required=True)
     )
     assert statuses(
         protection,
@@ -138,3 +150,25 @@ def test_with_credentials_an_administrator_is_answered_and_nobody_else(host: str
 def test_an_error_of_ours_is_said_and_ends_nothing() -> None:
     protection = Protection("127.0.0.1", metrics_public=False)
     assert statuses(protection, ("/fail", {}), ("/open", {})) == [500, 200]
+
+
+def test_a_reader_reads_the_log_and_nothing_else() -> None:
+    protection = Protection(
+        "127.0.0.1", metrics_public=False, credentials=AdministratorAndReader(required=True)
+    )
+    assert statuses(
+        protection,
+        ("/v1/log", basic("spark:a:b")),
+        ("/v1/log", basic("ada:a:b")),
+        ("/v1/log", basic("spark:wrong")),
+        ("/v1/log", basic("gate:a:b")),
+        ("/v1/log", {}),
+        ("/v1/own", basic("spark:a:b")),
+        ("/metrics", basic("spark:a:b")),
+    ) == [200, 200, 401, 401, 401, 401, 401]
+
+
+def test_metrics_can_be_opened_and_closed_while_it_runs() -> None:
+    protection = Protection("0.0.0.0", metrics_public=True)
+    protection.metrics_public = False
+    assert statuses(protection, ("/metrics", {})) == [403]

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
-from aiohttp.web import Application
 from yarl import URL
 
-from holdfast.broker.admin import users
+from holdfast.broker.admin import http
+from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.users import RulesView, UsersView
 from tests.unit.broker.access.builders import Doorway
 
 Ask = Callable[..., Awaitable[ClientResponse]]
@@ -22,12 +23,16 @@ def asked(story: Callable[[Ask, Doorway], Awaitable[None]]) -> list[int]:
 
     async def run() -> None:
         door = Doorway()
-        app = Application()
 
         async def wait_durable(position: int) -> None:
             waited.append(position)
 
-        app.add_routes(users.routes(Working(door), wait_durable))
+        working = Working(door)
+        rows = [
+            *UsersView(working, wait_durable).operations(),
+            *RulesView(working, wait_durable).operations(),
+        ]
+        app = http.application(rows, Protection("127.0.0.1", metrics_public=False))
         async with TestClient(TestServer(app)) as client:
             await story(client.request, door)
 
@@ -114,7 +119,7 @@ def test_users_come_in_pages() -> None:
         assert (len(answer["users"]), answer["next"]) == (3, "user2")
         answer = await (await ask("GET", "/v1/users?limit=3&after=user2")).json()
         assert [user["name"] for user in answer["users"]] == ["user3", "user4"]
-        assert "next" not in answer
+        assert answer["next"] is None
 
     asked(story)
 
@@ -167,6 +172,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 def test_a_body_that_is_no_json_is_refused() -> None:
     async def story(ask: Ask, _door: Doorway) -> None:
-        assert (await ask("POST", "/v1/users", data=b"\xff{")).status == 400
+        headers = {"Content-Type": "application/json"}
+        answer = await ask("POST", "/v1/users", data=b"\xff{", headers=headers)
+        assert answer.status == 400
 
     asked(story)

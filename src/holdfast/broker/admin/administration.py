@@ -1,0 +1,106 @@
+"""What looks at a running broker and administers it, as one part: HTTP, the control socket, $SYS.
+
+Owns: the listeners of HTTP and who else is told of a reload. Never: knows what an operation does.
+
+Flow: Server -> here -> operations (`interface`), reload, MQTT over WebSocket at /mqtt.
+"""
+
+from collections.abc import Callable
+
+from aiohttp.web import AppRunner
+
+from holdfast import system
+from holdfast.broker.admin import http, interface, reloading
+from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.snapshot import take
+from holdfast.broker.admin.system_values import SystemValues
+from holdfast.broker.admin.watch import Watch
+from holdfast.broker.ingress.connection import show_address
+from holdfast.broker.ingress.listeners import refused
+from holdfast.broker.reload import Reload
+from holdfast.broker.server import Server
+from holdfast.core.config import Config, Effective
+from holdfast.core.layout import CONTROL_SOCKET
+
+
+class Administration:
+    """Serves a broker's HTTP interface and keeps its $SYS topics."""
+
+    def __init__(
+        self,
+        settings: Effective,
+        read: Callable[[], Effective],
+        server: Server,
+        view_path: str,
+    ) -> None:
+        """`read` finds the settings again for a reload."""
+        config = settings.config
+        self._server = server
+        self._runner: AppRunner | None = None
+        self._secure: set[tuple[str, int]] = set()
+        self._control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
+        self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
+        stages = server.stages
+        watch = Watch(stages.kernel, stages.sessions, stages.connections, server.counts)
+        self._system_values = SystemValues(
+            stages.system_topics,
+            stages.loopback,
+            stages.kernel,
+            lambda: take(server, watch),
+            config.sys_interval_s,
+        )
+        server.sweep.observers += [watch.look, self._system_values.tick]
+        self._protection = Protection(
+            config.host, metrics_public=config.metrics_public, credentials=stages.access
+        )
+        operations = interface.operations(
+            server, watch, view_path, self.places, lambda: self.reload.settings
+        )
+        operations.append(reloading.operation(self.reload.run))
+        self._app = http.application(operations, self._protection)
+        self._app.add_routes([server.websocket_route()])
+
+    async def start(self) -> None:
+        """Listens. Raises `ListenError`, and listens to nothing then."""
+        config = self._server.config
+        self._runner = await http.start(self._app)
+        try:
+            for key, port in (("http_port", config.http_port), ("https_port", config.https_port)):
+                for host in config.hosts if port is not None else ():
+                    await self._listen(host, port or 0, encrypted=key == "https_port")
+            await self._control_socket.listen(self._runner)
+        except BaseException:
+            await self.close()
+            raise
+
+    def places(self) -> list[tuple[str, str]]:
+        """Where everything listens that listens: `("mqtt", "127.0.0.1:1883")`."""
+        mqtt = self._server.listeners.places()
+        found = [(name, place) for name in mqtt for place in mqtt[name]]
+        for address in [] if self._runner is None else self._runner.addresses:
+            name = "https" if address[:2] in self._secure else "http"
+            found.append((name, show_address(*address[:2])))
+        return found
+
+    async def close(self) -> None:
+        """Listens no more."""
+        self._control_socket.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _listen(self, host: str, port: int, *, encrypted: bool) -> None:
+        assert self._runner is not None, "it is made before anything listens"
+        context = self._server.listeners.http_context() if encrypted else None
+        before = set(self._runner.addresses)
+        try:
+            await http.listen(self._runner, host, port, context)
+        except OSError as error:
+            raise refused(host, port, error) from error
+        if encrypted:
+            self._secure |= {found[:2] for found in set(self._runner.addresses) - before}
+
+    def _reconfigure(self, config: Config) -> None:
+        self._server.reconfigure(config)
+        self._protection.metrics_public = config.metrics_public
+        self._system_values.interval_s = config.sys_interval_s

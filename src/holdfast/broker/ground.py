@@ -1,0 +1,25 @@
+"""What most parts of a broker stand on, handed to them as one value when they are built.
+
+Never: kept by a part. Each takes out what it needs, so that one can read off what it uses, and no
+part goes on with settings that a reload has changed.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from holdfast.broker.schedule import Schedule
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.world import World
+from holdfast.core.config import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The settings at start, the world, the kernel, the next turn, and what is counted."""
+
+    config: Config
+    world: World
+    kernel: KernelStages
+    schedule: Schedule
+    counts: Counter[str]
+    """What ingress counts, by name; those with a reason end with it."""

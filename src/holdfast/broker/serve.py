@@ -1,0 +1,140 @@
+"""The process that serves: from settings to a running broker, and to its end.
+
+Owns: what happens at start and at the end, and what is said about it to people. Never: knows what
+the broker is made of (`assemble`) or how it is administered.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from threading import Timer
+from typing import Final
+
+from holdfast import __version__, system
+from holdfast.broker import log_lines, open_files, signals
+from holdfast.broker.admin.administration import Administration
+from holdfast.broker.assemble import assemble
+from holdfast.broker.data_directory import held
+from holdfast.broker.server import Server
+from holdfast.broker.supervisor import Supervisor
+from holdfast.broker.world import RealWorld
+from holdfast.core.config import Config, Effective, is_loopback
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.settings import show_duration, show_size
+
+log = logging.getLogger(__name__)
+
+EXIT_UNFINISHED: Final = 3
+"""The process ended before its stop was complete; the next start recovers."""
+DURABILITY_WARNINGS: Final = {
+    "os": "durability is os: what is acknowledged does not survive the loss of power",
+    "memory": "durability is memory: what is acknowledged does not survive the end of the broker",
+}
+PLACES: Final = {
+    "mqtt": "MQTT on {}",
+    "mqtts": "MQTT with TLS on {}",
+    "ws": "MQTT over WebSocket on {}",
+    "wss": "MQTT over WebSocket with TLS on {}",
+    "unix": "MQTT on {}",
+    "http": "HTTP, and MQTT over WebSocket at /mqtt, on http://{}",
+    "https": "HTTP with TLS, and MQTT over WebSocket at /mqtt, on https://{}",
+}
+
+
+def run(settings: Effective, read: Callable[[], Effective]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code. `read` finds the settings again for a
+    reload. Raises `OperatingError`, and what the log raises, if it cannot start or cannot go on."""
+    config = settings.config
+    log_lines.begin(config.log_level, config.log_lines_maximum)
+    signals.ignore_hangup()
+    system.raise_open_files_limit()
+    with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, read))
+    return 0
+
+
+async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
+    supervisor = Supervisor(system.environment(), system.process_id())
+    world = RealWorld()
+    server = assemble(settings.config, world)
+    administration = Administration(settings, read, server, world.view_path(settings.config))
+    reload = administration.reload
+
+    def on_hangup() -> None:
+        supervisor.reloading(int(system.monotonic_s() * 1_000_000))
+        reload.on_signal()
+        supervisor.ready()
+
+    try:
+        _check_exposure(settings.config, server)
+        signals.listen(stop=server.request_stop, reload=on_hangup)
+        await server.start()
+        await administration.start()
+        _announce(settings.config, administration.places())
+        system.calm_garbage_collector()
+        supervisor.ready()
+        await server.wait_ended()
+        supervisor.stopping()
+        deadline = _end_within(reload.settings.config.stop_timeout_s)
+    except BaseException:
+        server.abandon()
+        raise
+    finally:
+        supervisor.close()
+        await administration.close()
+    await server.stop()
+    deadline.cancel()
+
+
+def _end_within(seconds: int) -> Timer:
+    words = (
+        f"holdfast: not stopped within {seconds} s (stop_timeout_s), ended as it is; nothing"
+        " acknowledged is lost, and the next start recovers"
+    )
+    return system.end_process_within(seconds, EXIT_UNFINISHED, words)
+
+
+def _check_exposure(config: Config, server: Server) -> None:
+    if is_loopback(config.host) or config.anonymous or server.requires_credentials():
+        return
+    raise ConfigurationError(
+        f"host: {config.host} can be reached from other machines, and no credentials are set up;"
+        f" set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
+        " --anonymous (or anonymous = true) if everybody may connect"
+    )
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _announce(config: Config, places: list[tuple[str, str]]) -> None:
+    """Says to people what runs, and where."""
+    lines = [f"holdfast {__version__}"]
+    lines += [PLACES[name].format(place) for name, place in places]
+    lines.append(f"data in {config.data_dir.absolute()}")
+    kept = show_duration(config.retention_age_s)
+    lines.append(f"messages are kept for {kept}, at most {show_size(config.retention_bytes)}")
+    if config.durability in DURABILITY_WARNINGS:
+        lines.append(DURABILITY_WARNINGS[config.durability])
+        log.warning(DURABILITY_WARNINGS[config.durability])
+    too_few_files = open_files.warning(config, system.open_files_limit())
+    if too_few_files is not None:
+        lines.append(too_few_files)
+        log.warning(too_few_files)
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+    addresses: dict[str, list[str]] = {}
+    for name, place in places:
+        addresses.setdefault(name, []).append(place)
+    fields = {
+        **{name: ",".join(addresses[name]) for name in addresses},
+        "data_dir": config.data_dir.absolute(),
+        "durability": config.durability,
+    }
+    log.info("serving", extra={"fields": fields})
