@@ -97,8 +97,8 @@ class Churn:
     async def _pass_by(self, client: Mortal) -> None:
         random = self._random
         second = None
-        await client.connect(*self._address)
         try:
+            await client.connect(*self._address)
             for topic_filter in self._filters(client.name):
                 await client.subscribe(topic_filter, random.randrange(3))
             self._publish(client)

@@ -39,10 +39,11 @@ SETTINGS: dict[str, object] = {
     "checkpoint_bytes": "4MiB",
     "retention_bytes": "24MiB",
     "cache_bytes": "8MiB",
-    "session_ttl_s": "3s",
+    "session_ttl_s": "20s",
     "shared_group_expiry_s": "3s",
 }
-"""Small, so that within a minute everything has come round several times."""
+"""Small, so that within a minute everything has come round several times; but a session outlives
+the absence of a resident on a machine that is busy."""
 
 
 @dataclass
