@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 ROUNDS ?= 20
+MINUTES ?= 10
 SIM_SECONDS ?= 60
 FUZZ_SECONDS ?= 60
 
@@ -131,6 +132,10 @@ sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS
 .PHONY: crash
 crash: setup ## Kill the broker under load, ROUNDS times, and check what it had acknowledged
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS)
+
+.PHONY: soak
+soak: setup ## Mixed load with churn for MINUTES: memory, descriptors and disk stay flat
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 .PHONY: fuzz
 fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS

@@ -1,13 +1,16 @@
 """Kill the broker under load, again and again, and count what became of what it had acknowledged.
 
-Owns: when the broker dies, and the report.
+Owns: when the broker dies, with which settings it lives, and what is asked in the end.
 Never: forgives; one lost message fails the run.
+
+A run is a row of legs. In each, a fresh data directory and fresh clients see some kills; then
+everything is drained and judged. So a session that is away from a leg's begin to its end is not
+owed more than a queue holds, and the settings differ from leg to leg.
 """
 
 import asyncio
-import statistics
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -22,16 +25,25 @@ from holdfast.testing.checkers import (
     check_sessions_are_kept,
     check_windows_are_kept,
 )
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Acknowledged, History, RetainedRead
+from holdfast.testing.history import Acknowledged, Received, RetainedRead
+from tests.crash.newcomers import Newcomers
+from tests.crash.report import Report
+from tests.crash.sharing import Sharing
 from tests.load import Load, Pace
 from tests.process import HOST, BrokerProcess
 
-LIVES_S = (0.1, 1.5)
+LIVES_S = (0.05, 1.0)
 """How long the broker lives between two kills, at least and at most."""
+
+LEG_ROUNDS = 20
+ROUND_MESSAGES = 1_500
+"""What may be published between two kills: more than there is time for."""
 
 KILLED_WHILE_STARTING = 0.2
 """The part of the rounds in which it is killed once more while it recovers."""
+
+STARTING_S = 2.0
+"""It is killed within this time of its start then: imports and recovery take most of it."""
 
 QUEUE_MESSAGES_MAXIMUM = 65_535
 """What the broker keeps for those who are away: the most it can be told to (S2.35)."""
@@ -47,39 +59,22 @@ QUESTIONS = {
     "sessions lost or broken": check_sessions_are_kept,
 }
 
+SWARM: dict[str, tuple[object, ...]] = {
+    "segment_bytes": ("1MiB", "1MiB", "4MiB", "64MiB"),
+    "checkpoint_bytes": ("1MiB", "256MiB"),
+    "cache_bytes": ("1MiB", "64MiB"),
+    "receive_maximum": (5, 1_000),
+}
+"""Settings that a leg draws: small ones seal segments and write checkpoints within it."""
 
-@dataclass
-class Report:
-    """What a run found."""
 
-    seed: int
-    rounds: int
-    acknowledged: int = 0
-    recoveries_s: list[float] = field(default_factory=list)
-    violations: dict[str, list[str]] = field(default_factory=dict)
-    lacking: dict[str, int] = field(default_factory=dict)
-    """Messages that had not arrived when time was up, by subscriber."""
-    seconds: float = 0.0
-
-    @property
-    def holds(self) -> bool:
-        """True if nothing was violated and everything has arrived."""
-        return not self.lacking and not any(self.violations.values())
-
-    def text(self) -> str:
-        """For people."""
-        p50, longest = statistics.median(self.recoveries_s), max(self.recoveries_s)
-        lines = [
-            f"{self.rounds} kills in {self.seconds:.0f} s, seed {self.seed}",
-            f"  acknowledged: {self.acknowledged}",
-            *(f"  {name}: {len(found)}" for name, found in self.violations.items()),
-            f"  recovery: median {p50:.3f} s, longest {longest:.3f} s",
-        ]
-        lines += [f"  {name} still lacks {count}" for name, count in self.lacking.items()]
-        for name, found in self.violations.items():
-            lines += [f"  {name}: {violation}" for violation in found[:5]]
-        command = f"python -m tests.crash --rounds {self.rounds} --seed {self.seed}"
-        return "\n".join([*lines, f"  repeat with: {command}"])
+def draw_settings(random: Random) -> dict[str, object]:
+    """The settings of a leg."""
+    return {
+        "queue_messages_maximum": QUEUE_MESSAGES_MAXIMUM,
+        "maximum_packet_size_bytes": "64KiB",
+        **{name: random.choice(values) for name, values in SWARM.items()},
+    }
 
 
 async def run(directory: Path, *, rounds: int, seed: int, say: Callable[[str], None]) -> Report:
@@ -87,46 +82,92 @@ async def run(directory: Path, *, rounds: int, seed: int, say: Callable[[str], N
     random = Random(seed)
     report = Report(seed, rounds)
     began = system.monotonic_s()
-    broker = BrokerProcess(directory, queue_messages_maximum=QUEUE_MESSAGES_MAXIMUM)
-    await asyncio.to_thread(broker.start)
-    load = Load(HOST, broker.port, Random(seed), Pace())
-    try:
-        await load.begin()
-        for number in range(1, rounds + 1):
-            load.allow(QUEUE_MESSAGES_MAXIMUM // (rounds + 10))
-            await asyncio.sleep(random.uniform(*LIVES_S))
-            await asyncio.to_thread(broker.kill)
-            report.recoveries_s.append(await _recover(broker, random))
-            say(f"kill {number}: {load.sent} sent, back in {report.recoveries_s[-1]:.3f} s")
-        report.lacking = await load.end()
-        retained = await load.read_retained()
-    finally:
-        await load.close()
-        if broker.is_running():
-            await asyncio.to_thread(broker.stop)
-    for topic in {f"load/{client.name}/0" for client in load.publishers}:
-        load.history.add(RetainedRead(topic, retained.get(topic)))
-    acknowledged = {e.message for e in load.history.events if isinstance(e, Acknowledged)}
-    report.acknowledged = len(acknowledged)
-    report.violations = {name: ask(load.history) for name, ask in QUESTIONS.items()}
+    while len(report.recoveries_s) < rounds and report.holds:
+        report.legs += 1
+        place = directory / f"leg-{report.legs}"
+        place.mkdir()
+        count = min(LEG_ROUNDS, rounds - len(report.recoveries_s))
+        await Leg(place, report, random, say).run(count)
+        if report.holds:
+            shutil.rmtree(place)
+        else:
+            report.kept = str(place)
     report.seconds = system.monotonic_s() - began
     return report
 
 
-async def _recover(broker: BrokerProcess, random: Random) -> float:
-    """Starts the broker; returns how long it took until a client had its CONNACK."""
-    if random.random() < KILLED_WHILE_STARTING:
-        broker.launch()
-        await asyncio.sleep(random.uniform(0.0, 0.3))
-        if broker.is_running():
-            await asyncio.to_thread(broker.kill)
-    began = system.monotonic_s()
-    await asyncio.to_thread(broker.start)
-    probe = Client("probe", History(), ClientOptions(clean_start=True), Random(0))
-    while True:
+class Leg:
+    """Some kills of one broker, and the judgement."""
+
+    def __init__(
+        self, directory: Path, report: Report, random: Random, say: Callable[[str], None]
+    ) -> None:
+        self._report = report
+        self._random = random
+        self._say = say
+        settings = draw_settings(random)
+        shown = ", ".join(f"{name} {settings[name]}" for name in SWARM)
+        say(f"leg {report.legs}: {shown}")
+        self._broker = BrokerProcess(directory, **settings)
+        self._load = Load(HOST, self._broker.port, Random(random.getrandbits(63)), Pace())
+        self._sharing = Sharing(HOST, self._broker.port, Random(random.getrandbits(63)))
+        self._newcomers = Newcomers(HOST, self._broker.port, self._load.history)
+
+    async def run(self, rounds: int) -> None:
+        """So many kills, a drain, and all questions."""
+        await asyncio.to_thread(self._broker.start)
+        load, report = self._load, self._report
         try:
-            await probe.connect(HOST, broker.port)
-        except ConnectionFailedError:
-            continue
-        probe.disconnect()
-        return system.monotonic_s() - began
+            await self._sharing.begin()
+            await load.begin()
+            self._newcomers.begin()
+            for _ in range(rounds):
+                await self._live()
+                await self._kill()
+                report.recoveries_s.append(await self._recover())
+                said = f"kill {len(report.recoveries_s)}/{report.rounds}: {load.sent} sent"
+                self._say(f"{said}, back in {report.recoveries_s[-1]:.3f} s")
+            await self._drain()
+        finally:
+            await self._newcomers.close()
+            await self._sharing.close()
+            await load.close()
+            if self._broker.is_running():
+                await asyncio.to_thread(self._broker.stop)
+        self._judge()
+
+    async def _live(self) -> None:
+        self._load.allow(ROUND_MESSAGES)
+        await asyncio.sleep(self._random.uniform(*LIVES_S))
+
+    async def _kill(self) -> None:
+        self._report.kills += 1
+        await asyncio.to_thread(self._broker.kill)
+
+    async def _recover(self) -> float:
+        """Starts the broker; returns how long it took until it took connections."""
+        if self._random.random() < KILLED_WHILE_STARTING:
+            self._broker.launch()
+            await asyncio.sleep(self._random.uniform(0.0, STARTING_S))
+            if self._broker.is_running():
+                await self._kill()
+        return await asyncio.to_thread(self._broker.start)
+
+    async def _drain(self) -> None:
+        began = system.monotonic_s()
+        load, lacking = self._load, self._report.lacking
+        lacking |= await load.end()
+        lacking |= await self._sharing.end(load.history, Pace().drained_within_s)
+        retained = await load.read_retained()
+        for topic in {f"load/{client.name}/0" for client in load.publishers}:
+            load.history.add(RetainedRead(topic, retained.get(topic)))
+        self._say(f"drained in {system.monotonic_s() - began:.1f} s")
+
+    def _judge(self) -> None:
+        events, report = self._load.history.events, self._report
+        report.acknowledged += len({e.message for e in events if isinstance(e, Acknowledged)})
+        report.delivered += sum(isinstance(event, Received) for event in events)
+        report.greeted += self._newcomers.greeted
+        report.add({name: ask(self._load.history) for name, ask in QUESTIONS.items()})
+        report.add({"stale for a fresh subscription": self._newcomers.violations})
+        report.add(self._sharing.violations(self._load.history))
