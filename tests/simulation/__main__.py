@@ -34,7 +34,8 @@ def _run(seed: int) -> int:
         return 1
     print(
         f"seed {seed}: {outcome.sent} messages ({outcome.refused} refused), {outcome.lives} lives, "
-        f"{outcome.virtual_s:.0f} virtual seconds, trace {trace}; {outcome.hardships}",
+        f"{outcome.virtual_s:.0f} virtual seconds, trace {trace}; {outcome.plan}; "
+        f"hardships: {outcome.hardships}",
         flush=True,
     )
     return 0

@@ -14,9 +14,9 @@ from holdfast.testing.checkers import (
     check_retained_is_the_last,
     check_sessions_are_kept,
     check_windows_are_kept,
-    filter_matches,
     judge,
 )
+from holdfast.testing.expectations import filter_matches
 from holdfast.testing.history import (
     Acknowledged,
     Broken,

@@ -1,12 +1,14 @@
 """The whole broker in virtual time: one run from one seed.
 
-Owns: what a run does (load, faults, calm, drain, judgement) and how a broker is put on a simulated
-machine.
+Owns: what a run does (load and parts, faults, calm, drain, judgement), which parts a seed draws,
+and how a broker is put on a simulated machine.
 Never: judges by itself; `holdfast.testing.checkers` does.
 """
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,18 +18,32 @@ from holdfast.broker.server import Server
 from holdfast.core.config import Config
 from holdfast.testing.checkers import judge
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import Mark, RetainedRead
+from holdfast.testing.history import Event, LifeEnded, Mark, RetainedRead
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
+from tests.simulation import inside
+from tests.simulation.parts.mortals import Mortals
+from tests.simulation.parts.notices import Notices
+from tests.simulation.parts.talk import Talk
+from tests.simulation.parts.work import Work
+from tests.simulation.stage import Part, Stage
 
 HOST = "10.0.0.1"
 PORT = 1883
 FAULTS_S = 60.0
 """Virtual seconds for which everything may fail."""
 
-MESSAGES = 600
-"""What is published in one run, at most."""
+MESSAGES = (0, 200, 600)
+"""What the main load publishes in one run, at most; the seed draws one of these."""
+
+PARTS: dict[str, Callable[[Stage], Part]] = {
+    "mortals": Mortals,
+    "talk": Talk,
+    "notices": Notices,
+    "work": Work,
+}
+"""What else may go on; each is left out of about half of the runs."""
 
 SEGMENT_BYTES = 64 * 1024
 """Small, so that a run seals many segments, writes checkpoints and can fill a disk."""
@@ -61,49 +77,138 @@ logging.getLogger("holdfast").propagate = False
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What goes on in a run."""
+
+    messages: int = 600
+    parts: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """For people."""
+        return ", ".join((f"{self.messages} messages of the load", *self.parts))
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run did, for people."""
 
     sent: int
     refused: int
+    events: int
     virtual_s: float
     lives: int
+    plan: str
     hardships: str
 
 
-def run(seed: int, hardships: Hardships | None = None) -> tuple[Outcome, str]:
+def draw_plan(random: Random) -> Plan:
+    """What goes on, drawn; something always does."""
+    parts = tuple(name for name in PARTS if random.random() < 0.5)
+    return Plan(random.choice(MESSAGES) if parts else max(MESSAGES), parts)
+
+
+def run(
+    seed: int, hardships: Hardships | None = None, plan: Plan | None = None
+) -> tuple[Outcome, str]:
     """One run; returns what it did and the hash of its trace. Raises `SimulationFailedError`."""
-    return simulate(_run, seed=seed, repeat=REPEAT.format(seed=seed), hardships=hardships)
+
+    async def main(loop: VirtualLoop) -> Outcome:
+        return await _Run(loop, plan or draw_plan(loop.random)).run()
+
+    return simulate(main, seed=seed, repeat=REPEAT.format(seed=seed), hardships=hardships)
 
 
-async def _run(loop: VirtualLoop) -> Outcome:
-    machine = BrokerMachine(loop, _begin)
-    machine.start()
-    load = Load(HOST, PORT, Random(loop.seed), PACE)
-    load.allow(MESSAGES)
-    faults = loop.create_task(_faults(loop, machine))
-    watch = loop.create_task(_watch_marks(machine, load))
-    begun = loop.create_task(load.begin())
-    await asyncio.sleep(FAULTS_S)
-    faults.cancel()
-    loop.note("calm")
-    loop.network.calm()
-    machine.disk.set_capacity(DISK_BYTES)
-    machine.recover()
-    async with asyncio.timeout(PACE.drained_within_s):
-        await begun
-    lacking = await load.end()
-    watch.cancel()
-    await _read_retained(load)
-    await load.close()
-    judge(load.history)
-    assert not lacking, f"not drained within {PACE.drained_within_s:g} s: {lacking}"
-    await machine.stop()
-    return Outcome(load.sent, load.refused, loop.time(), machine.lives, loop.hardships.describe())
+class _Run:
+    """One run."""
 
+    def __init__(self, loop: VirtualLoop, plan: Plan) -> None:
+        self._loop = loop
+        self._plan = plan
+        self._machine = BrokerMachine(loop, self._begin)
+        self._machine.ended = lambda: self._note(LifeEnded())
+        self._load = Load(HOST, PORT, Random(loop.random.getrandbits(63)), PACE)
+        self._stage = Stage(loop, HOST, PORT)
+        self._parts = [PARTS[name](self._stage) for name in plan.parts]
 
-def _begin(world: SimulatedWorld) -> Server:
-    return assemble(CONFIG, world)
+    async def run(self) -> Outcome:
+        loop, machine, load, stage = self._loop, self._machine, self._load, self._stage
+        loop.note(self._plan.describe())
+        machine.start()
+        watch = loop.create_task(self._watch())
+        faults = loop.create_task(_faults(loop, machine))
+        begun = [loop.create_task(part.begin()) for part in self._parts]
+        if self._plan.messages:
+            load.allow(self._plan.messages)
+            begun.append(loop.create_task(load.begin()))
+        await asyncio.sleep(FAULTS_S)
+        await self._calm_down(faults, begun)
+        for part in self._parts:
+            await part.end()
+        await stage.drain()
+        lacking = await load.end() if self._plan.messages else {}
+        watch.cancel()
+        if self._plan.messages:
+            await _read_retained(load)
+        await self._judge(lacking)
+        await machine.stop()
+        sent = load.sent + inside.sent(stage.history)
+        return Outcome(
+            sent,
+            load.refused,
+            len(stage.history.events) + len(load.history.events),
+            loop.time(),
+            machine.lives,
+            self._plan.describe(),
+            loop.hardships.describe(),
+        )
+
+    async def _calm_down(self, faults: asyncio.Task[None], begun: list[asyncio.Task[None]]) -> None:
+        """Nothing fails any more, and everybody who had not got so far begins."""
+        faults.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await faults
+        self._loop.note("calm")
+        self._loop.network.calm()
+        self._machine.disk.set_capacity(DISK_BYTES)
+        self._machine.recover()
+        async with asyncio.timeout(PACE.drained_within_s):
+            await asyncio.gather(*begun)
+        self._stage.calm = True
+
+    async def _judge(self, lacking: dict[str, int]) -> None:
+        """What is left when all have gone, and every question."""
+        await self._load.close()
+        await self._stage.close()
+        await asyncio.sleep(inside.LONGEST_EXPIRY_S)
+        for event in inside.leavings(self._server(), self._stage.history):
+            self._note(event)
+        judge(self._load.history)
+        judge(self._stage.history)
+        assert not lacking, f"not drained within {PACE.drained_within_s:g} s: {lacking}"
+
+    def _server(self) -> Server:
+        server = self._machine.life
+        assert isinstance(server, Server), "the broker does not live at the end"
+        return server
+
+    def _note(self, event: Event) -> None:
+        self._load.history.add(event)
+        self._stage.history.add(event)
+
+    def _begin(self, world: SimulatedWorld) -> Server:
+        server = assemble(CONFIG, world)
+        topics = inside.retained_topics(self._load.history, self._stage.history)
+        self._note(inside.recovered(server, topics))
+        return server
+
+    async def _watch(self) -> None:
+        """Looks inside the broker once a virtual second."""
+        while True:
+            await asyncio.sleep(1.0)
+            if isinstance(self._machine.life, Server):
+                for event in inside.amounts(self._machine.life, self._machine.lives):
+                    history = self._load.history if isinstance(event, Mark) else self._stage.history
+                    history.add(event)
 
 
 async def _faults(loop: VirtualLoop, machine: BrokerMachine) -> None:
@@ -131,18 +236,6 @@ async def _failed_syncs(loop: VirtualLoop, machine: BrokerMachine, mean_s: float
         await asyncio.sleep(loop.random.expovariate(1 / mean_s))
         loop.note("the next sync fails")
         machine.disk.fail_next_sync()
-
-
-async def _watch_marks(machine: BrokerMachine, load: Load) -> None:
-    """Notes where each attached queue has got to, once a virtual second."""
-    while True:
-        await asyncio.sleep(1.0)
-        if isinstance(machine.life, Server):
-            dispatch = machine.life._stages.kernel.dispatch
-            for party, queue, _connection in dispatch.queues():
-                # A crash forgets up to a second of acknowledgements, so each life counts by itself.
-                name = f"party {party} in life {machine.lives}"
-                load.history.add(Mark(name, dispatch.mark(queue)))
 
 
 async def _read_retained(load: Load) -> None:

@@ -7,28 +7,34 @@ Never: asks the broker, and shares no code with it: not even the matching of top
 Each function returns a sentence for each violation it found; none is a pass.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 
+from holdfast.testing.expectations import Expectations
+from holdfast.testing.groups import check_groups_give_each_message_to_one
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
-    Event,
+    Connecting,
+    Displaced,
+    Held,
     History,
     Mark,
     Message,
     Received,
-    Refused,
+    RetainedAsked,
     RetainedRead,
     Sent,
     SessionLost,
-    Subscribed,
-    Unsubscribing,
     Window,
 )
-
-FOREVER = 1 << 60
+from holdfast.testing.ledger import check_every_loss_is_in_the_ledger
+from holdfast.testing.lifetimes import (
+    check_messages_expire,
+    check_sessions_expire,
+    check_wills_are_published_when_due,
+)
+from holdfast.testing.twin import check_recovery_equals_the_twin
 
 SHOWN_MAXIMUM = 10
 """Violations that a failure shows; the rest are counted."""
@@ -36,77 +42,16 @@ SHOWN_MAXIMUM = 10
 Checker = Callable[[History], list[str]]
 
 
-@lru_cache(maxsize=100_000)
-def filter_matches(topic_filter: str, topic: str) -> bool:
-    """Whether a filter matches a topic (MQTT 5 section 4.7), written to be obviously right."""
-    wanted, levels = topic_filter.split("/"), topic.split("/")
-    if topic.startswith("$") and wanted[0] in ("+", "#"):
-        return False
-    for place, part in enumerate(wanted):
-        if part == "#":
-            return True
-        if place >= len(levels) or part not in ("+", levels[place]):
-            return False
-    return len(wanted) == len(levels)
-
-
-class _Expectations:
-    """What each subscriber was owed, by the order of events."""
-
-    def __init__(self, history: History) -> None:
-        self.acknowledged: set[Message] = set()
-        self.received: dict[str, Counter[Message]] = defaultdict(Counter)
-        self._sent_at: dict[Message, int] = {}
-        self._acknowledged_at: dict[Message, int] = {}
-        self._held: dict[str, dict[str, tuple[int, int, int]]] = defaultdict(dict)
-        for place, event in enumerate(history.events):
-            self._take(place, event)
-
-    def _take(self, place: int, event: Event) -> None:
-        match event:
-            case Subscribed(subscriber, topic_filter, qos):
-                since, until, _ = self._held[subscriber].get(topic_filter, (place, FOREVER, qos))
-                since = since if until == FOREVER else place
-                self._held[subscriber][topic_filter] = (since, FOREVER, qos)
-            case Unsubscribing(subscriber, topic_filter):
-                since, _, qos = self._held[subscriber].get(topic_filter, (place, 0, 0))
-                self._held[subscriber][topic_filter] = (since, place, qos)
-            case Sent(message):
-                self._sent_at[message] = place
-            case Acknowledged(message):
-                self.acknowledged.add(message)
-                self._acknowledged_at.setdefault(message, place)
-            case Refused(message, _):
-                self.acknowledged.discard(message)
-            case Received(subscriber, message, _, _, retain) if not retain:
-                self.received[subscriber][message] += 1
-            case _:
-                pass
-
-    def subscribers(self) -> list[str]:
-        return list(self._held)
-
-    def effective_qos(self, subscriber: str, message: Message) -> int | None:
-        """The QoS at which the subscriber is owed the message, or None if it is owed nothing."""
-        sent = self._sent_at.get(message, -1)
-        acknowledged = self._acknowledged_at.get(message, FOREVER - 1)
-        granted = [
-            qos
-            for topic_filter, (since, until, qos) in self._held[subscriber].items()
-            if since < sent and acknowledged < until and filter_matches(topic_filter, message.topic)
-        ]
-        return min(message.qos, max(granted)) if granted else None
-
-
 def check_nothing_acknowledged_is_lost(history: History) -> list[str]:
     """Did every subscriber get every acknowledged message that it was owed at QoS 1 or 2?"""
-    expectations = _Expectations(history)
+    expectations = Expectations(history)
     return [
         f"{subscriber} never got {message}, which was acknowledged"
         for subscriber in expectations.subscribers()
         for message in sorted(expectations.acknowledged, key=_by_place)
         if expectations.effective_qos(subscriber, message)
         and not expectations.received[subscriber][message]
+        and not expectations.may_be_lost(subscriber, message)
     ]
 
 
@@ -117,27 +62,55 @@ def check_nothing_is_invented(history: History) -> list[str]:
     for event in history.events:
         if isinstance(event, Sent):
             sent.add(event.message)
+        elif isinstance(event, Connecting):
+            sent.add(event.will)
         elif isinstance(event, Received) and event.message not in sent:
             violations.append(f"{event.subscriber} got {event.message}, which nobody had sent")
     return violations
 
 
+def check_nothing_comes_unasked(history: History) -> list[str]:
+    """Was everything that arrived asked for by a subscription of this very session, and none that
+    had ended before it was sent?"""
+    expectations = Expectations(History())
+    violations = []
+    for place, event in enumerate(history.events):
+        expectations.take(place, event)
+        if isinstance(event, Received) and not event.retain:
+            subscriber, message = event.subscriber, event.message
+            if not expectations.is_allowed(subscriber, message):
+                violations.append(f"{subscriber} got {message} without a subscription")
+    return violations
+
+
 def check_qos_2_never_twice(history: History) -> list[str]:
     """Was no message handed twice to a subscriber that gets it at QoS 2?"""
+    return _twice(history, qos=2)
+
+
+def check_qos_0_never_twice(history: History) -> list[str]:
+    """Was no message handed twice to a subscriber that gets it at QoS 0?"""
+    return _twice(history, qos=0)
+
+
+def _twice(history: History, qos: int) -> list[str]:
     violations = []
     counts: Counter[tuple[str, Message]] = Counter()
     for event in history.events:
-        if isinstance(event, Received) and event.qos == 2 and not event.retain:
+        if not isinstance(event, Received) or event.retain or event.qos != qos:
+            continue
+        # Who sends at QoS 1 may send twice, and each is a message of its own.
+        if qos or event.message.qos != 1:
             counts[event.subscriber, event.message] += 1
             if counts[event.subscriber, event.message] == 2:
-                violations.append(f"{event.subscriber} got {event.message} twice at QoS 2")
+                violations.append(f"{event.subscriber} got {event.message} twice at QoS {qos}")
     return violations
 
 
 def check_qos_is_the_lower_one(history: History) -> list[str]:
     """Did everything arrive at the lower of the QoS it was sent with and the one subscribed
     with?"""
-    expectations = _Expectations(history)
+    expectations = Expectations(history)
     violations = []
     for event in history.events:
         if isinstance(event, Received) and not event.retain:
@@ -149,14 +122,18 @@ def check_qos_is_the_lower_one(history: History) -> list[str]:
 
 def check_order_is_kept(history: History) -> list[str]:
     """Did the messages of a publisher on a topic come first in the order they were sent, per
-    QoS?"""
+    QoS? What a member of a group gives back comes to another when it may."""
+    expectations = Expectations(History())
     violations = []
     newest: dict[tuple[str, str, str, int], int] = {}
     seen: set[tuple[str, Message]] = set()
-    for event in history.events:
+    for place, event in enumerate(history.events):
+        expectations.take(place, event)
         if not isinstance(event, Received) or event.retain:
             continue
         message = event.message
+        if expectations.is_by_group(event.subscriber, message):
+            continue
         if (event.subscriber, message) in seen:
             continue  # Sent again: the order of first receipts is what is promised (section 4.6).
         seen.add((event.subscriber, message))
@@ -189,23 +166,34 @@ def check_marks_never_move_back(history: History) -> list[str]:
 
 
 def check_retained_is_the_last(history: History) -> list[str]:
-    """Is what a topic retains the newest acknowledged retained message, or one sent after it?
+    """Is what a topic retains the newest retained message acknowledged before somebody asked, or
+    one sent after it?
 
     It asks only topics with one publisher, whose order is known.
     """
-    newest: dict[str, int] = {}
-    for event in history.events:
-        if isinstance(event, Acknowledged) and event.message.retain:
-            topic = event.message.topic
-            newest[topic] = max(event.message.sequence, newest.get(topic, -1))
     violations = []
+    sent: dict[str, list[Message]] = {}
+    newest: dict[str, int] = {}
+    asked: dict[int, dict[str, int]] = {}
     for event in history.events:
-        if isinstance(event, RetainedRead) and event.topic in newest:
-            found = -1 if event.message is None else event.message.sequence
-            if found < newest[event.topic]:
-                violations.append(
-                    f"{event.topic} retains number {found}, {newest[event.topic]} was acknowledged"
-                )
+        match event:
+            case Sent(message) if message.retain:
+                sent.setdefault(message.topic, []).append(message)
+            case Acknowledged(message) if message.retain:
+                newest[message.topic] = max(message.sequence, newest.get(message.topic, -1))
+            case RetainedAsked(number):
+                asked[number] = newest.copy()
+            case RetainedRead(topic, found, number):
+                least = asked.get(number, newest).get(topic, -1)
+                candidates = [item for item in sent.get(topic, []) if item.sequence >= least]
+                if found is None:
+                    right = least < 0 or any(item.empty for item in candidates)
+                else:
+                    right = found in candidates
+                if not right:
+                    violations.append(f"{topic} retains {found}, {least} was acknowledged before")
+            case _:
+                pass
     return violations
 
 
@@ -215,16 +203,49 @@ def check_sessions_are_kept(history: History) -> list[str]:
     return lost + [f"{e.client}: {e.what}" for e in history.events if isinstance(e, Broken)]
 
 
+LAST_WORDS = (None, 0x8B, 0x8D, 0x8E)
+"""What a connection may end with whose session is taken over: nothing (the network may take the
+words away), that the broker stops, that nothing came of it any more, or that it is taken over."""
+
+
+def check_a_taken_over_connection_is_told(history: History) -> list[str]:
+    """Did no connection end with a wrong reason when its session was taken over?"""
+    return [
+        f"{event.client} was taken over and told {event.reason_code:#x}"
+        for event in history.events
+        if isinstance(event, Displaced) and event.reason_code not in LAST_WORDS
+    ]
+
+
+def check_the_broker_holds_a_bounded_amount(history: History) -> list[str]:
+    """Was there never more of anything inside the broker than its limits allow?"""
+    return [
+        f"{event.what}: {event.amount} of {event.maximum} allowed"
+        for event in history.events
+        if isinstance(event, Held) and event.amount > event.maximum
+    ]
+
+
 CHECKERS: tuple[Checker, ...] = (
     check_nothing_acknowledged_is_lost,
     check_nothing_is_invented,
+    check_nothing_comes_unasked,
     check_qos_2_never_twice,
+    check_qos_0_never_twice,
     check_qos_is_the_lower_one,
     check_order_is_kept,
     check_windows_are_kept,
     check_marks_never_move_back,
     check_retained_is_the_last,
     check_sessions_are_kept,
+    check_a_taken_over_connection_is_told,
+    check_the_broker_holds_a_bounded_amount,
+    check_wills_are_published_when_due,
+    check_messages_expire,
+    check_sessions_expire,
+    check_groups_give_each_message_to_one,
+    check_every_loss_is_in_the_ledger,
+    check_recovery_equals_the_twin,
 )
 
 

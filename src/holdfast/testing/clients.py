@@ -25,22 +25,31 @@ from holdfast.kernel import decode_packets, encode_packet
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
+    Closed,
+    Connecting,
     History,
     Message,
+    Opened,
     Received,
     Refused,
     Sent,
     SessionLost,
     Subscribed,
+    Subscribing,
+    Unsubscribed,
     Unsubscribing,
     Window,
     parse_payload,
 )
+from holdfast.testing.leftover import Leftover
 
 ANSWER_WITHIN_S = 30.0
 """How long a client waits for CONNACK, SUBACK or UNSUBACK before it gives the connection up."""
 
 PACKET_IDENTIFIER_MAXIMUM = 65_535
+
+LASTING_S = 86_400
+"""A session that is kept for so long is there whenever its client comes back."""
 
 
 class ConnectionFailedError(OSError):
@@ -60,6 +69,9 @@ class ClientOptions:
     """Mean time before an acknowledgement leaves; zero answers at once."""
     in_flight_maximum: int = 20
     """What it has in flight itself, within the broker's Receive Maximum."""
+    topic_alias_maximum: int = 0
+    packet_bytes_maximum: int = 0
+    """Its Maximum Packet Size; 0: it has none."""
 
 
 @dataclass(slots=True)
@@ -84,6 +96,9 @@ class Client(asyncio.Protocol):
         """Set while nothing waits to be published or acknowledged."""
         self.idle.set()
         self.received_count = 0
+        self.will: Message | None = None
+        """What its next connections leave behind."""
+        self.will_delay_s = 0
         self._answer_after_s = options.answer_after_s
         self._history = history
         self._random = random
@@ -109,19 +124,30 @@ class Client(asyncio.Protocol):
         self._answer_timer: asyncio.TimerHandle | None = None
         self._keep_alive_timer: asyncio.TimerHandle | None = None
         self._heard = False
+        self._heard_s = 0.0
+        self._leaving = self._normal = False
+        self._ended_by_broker = False
+        self._topics: dict[int, str] = {}
         self._awaited: dict[tuple[str, int], asyncio.Future[dict[str, Any]]] = {}
 
     # --- what whoever drives it calls -----------------------------------------------------------
 
     async def connect(self, host: str, port: int) -> bool:
-        """Connects and resumes; returns Session Present. Raises `ConnectionFailedError`."""
+        """Connects and resumes; returns Session Present. Raises `ConnectionFailedError`.
+
+        Takes the session over from its own connection if there still is one."""
         loop = asyncio.get_running_loop()
+        if self._transport is not None:
+            self._transport.set_protocol(Leftover(self.name, self.options, self._history))
+            self.connection_lost(None)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await loop.create_connection(lambda: self, host, port)
         except (OSError, TimeoutError) as error:
             raise ConnectionFailedError(f"{self.name}: {error}") from error
         answer = self._await_answer("connack", 0)
+        if self.will is not None:
+            self._history.add(Connecting(self.name, self.will))
         self._send("connect", self._connect_fields())
         self._flush()
         fields = await self._answer_within(answer)
@@ -131,6 +157,7 @@ class Client(asyncio.Protocol):
         """Subscribes; returns the reason code."""
         identifier = self._take_identifier()
         answer = self._await_answer("suback", identifier)
+        self._history.add(Subscribing(self.name, topic_filter))
         wanted = {
             "topic_filter": topic_filter,
             "qos": qos,
@@ -159,6 +186,7 @@ class Client(asyncio.Protocol):
         self._send("unsubscribe", fields)
         self._flush()
         await self._answer_within(answer)
+        self._history.add(Unsubscribed(self.name, topic_filter))
 
     def publish(self, message: Message) -> None:
         """Queues a message; it is sent when the window has room, now or on a later connection."""
@@ -177,6 +205,14 @@ class Client(asyncio.Protocol):
             self._send("disconnect", {"reason_code": 0, "properties": {}})
             self._flush()
             self._transport.close()
+
+    def leave(self, reason_code: int = 0) -> None:
+        """Says DISCONNECT and waits until the broker closes; whoever drives it waits for `lost`."""
+        if self._transport is not None:
+            self._leaving = True
+            self._normal = reason_code == 0
+            self._send("disconnect", {"reason_code": reason_code, "properties": {}})
+            self._flush()
 
     def drop(self) -> None:
         """Ends the connection without a word."""
@@ -211,12 +247,15 @@ class Client(asyncio.Protocol):
         self._accepted = False
         self._unanswered.clear()
         self._answers.clear()
+        self._topics.clear()
+        self._leaving = self._normal = self._ended_by_broker = False
         self.lost.clear()
         self._heard = True
         self._keep_alive()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
+        self._heard_s = asyncio.get_running_loop().time()
         self._undecoded += data
         version = self.options.protocol_version
         packets, used = decode_packets(
@@ -238,8 +277,16 @@ class Client(asyncio.Protocol):
         self._publish_queued()
         self._flush()
 
+    def eof_received(self) -> bool:
+        self._ended_by_broker = True
+        return False
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._accepted:
+            said = self._normal and self._ended_by_broker
+            self._history.add(Closed(self.name, self._heard_s, said, self._leaving))
+            self._accepted = False
         for timer in (self._answer_timer, self._keep_alive_timer):
             if timer is not None:
                 timer.cancel()
@@ -270,6 +317,7 @@ class Client(asyncio.Protocol):
             case "pingresp":
                 pass
             case "disconnect":
+                self._normal = False
                 self.drop()
             case _:
                 self._history.add(Broken(self.name, f"the broker sent {kind} {fields}"))
@@ -282,11 +330,27 @@ class Client(asyncio.Protocol):
             self.drop()
             return
         present = bool(fields["session_present"])
-        if self._confirmed and not present and not self.options.clean_start:
+        if self.options.protocol_version == 3:
+            # MQTT 3.1 does not tell; the other questions show whether it was there.
+            present = self._confirmed and self._lasts()
+        if self._confirmed and not present and self._lasts():
             self._history.add(SessionLost(self.name))
         if not present:
             self._received.clear()
         self._confirmed = True
+        options = self.options
+        self._history.add(
+            Opened(
+                self.name,
+                present,
+                options.clean_start,
+                options.session_expiry_interval_s,
+                options.packet_bytes_maximum,
+                self.will,
+                self.will_delay_s,
+                options.protocol_version,
+            )
+        )
         allowed = fields.get("properties", {}).get("receive_maximum", PACKET_IDENTIFIER_MAXIMUM)
         self._window = min(allowed, self.options.in_flight_maximum)
         self._accepted = True
@@ -297,6 +361,13 @@ class Client(asyncio.Protocol):
                 self._send_publish(identifier, exchange.message, dup=present)
         self._resolve("connack", 0, fields)
 
+    def _lasts(self) -> bool:
+        """True if its session outlives every run."""
+        options = self.options
+        if options.protocol_version < 5:
+            return not options.clean_start
+        return not options.clean_start and options.session_expiry_interval_s >= LASTING_S
+
     def _take_publish(self, fields: dict[str, Any]) -> None:
         qos, identifier = fields["qos"], fields.get("packet_identifier") or 0
         if qos:
@@ -306,19 +377,31 @@ class Client(asyncio.Protocol):
             self._note_window()
         if qos < 2 or identifier not in self._received:
             try:
-                message = parse_payload(fields["topic_name"], fields["payload"])
-            except ValueError as error:
-                self._history.add(Broken(self.name, str(error)))
+                self._note_message(fields, qos)
+            except (KeyError, ValueError) as error:
+                self._history.add(Broken(self.name, f"{type(error).__name__}: {error}"))
                 return
-            self.received_count += 1
-            self._history.add(
-                Received(self.name, message, qos, bool(fields["dup"]), bool(fields["retain"]))
-            )
         if qos == 1:
             self._answer("puback", identifier)
         elif qos == 2:
             self._received.add(identifier)
             self._answer("pubrec", identifier)
+
+    def _note_message(self, fields: dict[str, Any], qos: int) -> None:
+        properties = fields.get("properties", {})
+        topic, alias = fields["topic_name"], properties.get("topic_alias")
+        if alias is not None:
+            if alias > self.options.topic_alias_maximum:
+                raise ValueError(f"topic alias {alias} passes the maximum")
+            topic = topic or self._topics[alias]
+            self._topics[alias] = topic
+        if not fields["payload"]:
+            return  # It tells nothing but that the topic retains nothing now.
+        message = parse_payload(topic, fields["payload"])
+        self.received_count += 1
+        expires_in_s = properties.get("message_expiry_interval")
+        dup, retain = bool(fields["dup"]), bool(fields["retain"])
+        self._history.add(Received(self.name, message, qos, dup, retain, expires_in_s))
 
     def _note_window(self) -> None:
         """Only a window wider than any before is worth an event."""
@@ -374,7 +457,7 @@ class Client(asyncio.Protocol):
             "dup": dup,
             "topic_name": message.topic,
             "payload": message.payload(),
-            "properties": {},
+            "properties": {"message_expiry_interval": message.expiry_s} if message.expiry_s else {},
         }
         self._send("publish", fields)
 
@@ -421,7 +504,10 @@ class Client(asyncio.Protocol):
         properties = {
             "session_expiry_interval": options.session_expiry_interval_s,
             "receive_maximum": self._receive_maximum,
+            "topic_alias_maximum": options.topic_alias_maximum,
         }
+        if options.packet_bytes_maximum:
+            properties["maximum_packet_size"] = options.packet_bytes_maximum
         return {
             "protocol_version": options.protocol_version,
             "client_identifier": self.name,
@@ -429,8 +515,20 @@ class Client(asyncio.Protocol):
             "keep_alive_s": options.keep_alive_s,
             "user_name": None,
             "password": None,
-            "will": None,
+            "will": self._will_fields(),
             "properties": properties if options.protocol_version == 5 else {},
+        }
+
+    def _will_fields(self) -> dict[str, Any] | None:
+        will = self.will
+        if will is None:
+            return None
+        return {
+            "topic_name": will.topic,
+            "payload": will.payload(),
+            "qos": will.qos,
+            "retain": will.retain,
+            "properties": {"will_delay_interval": self.will_delay_s} if self.will_delay_s else {},
         }
 
     def _take_identifier(self) -> int:
@@ -451,7 +549,7 @@ class Client(asyncio.Protocol):
             self.drop()
             return
         self._heard = False
-        if self._accepted:
+        if self._accepted and not self._leaving:
             self._send("pingreq", {})
             self._flush()
         loop = asyncio.get_running_loop()

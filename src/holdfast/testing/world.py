@@ -165,6 +165,8 @@ class BrokerMachine:
         self.failed_syncs = 0
         self.power_cuts = 0
         self.life: Life | None = None
+        self.ended: Callable[[], None] = lambda: None
+        """Called whenever a life has ended, however."""
         self._loop = loop
         self._clock = SimulatedClock(loop)
         self._begin = begin
@@ -185,6 +187,7 @@ class BrokerMachine:
         """The process ends where it is; what it has written stays written."""
         self.life = None
         self._loop.power_off(self._machine)
+        self.ended()
 
     def recover(self) -> None:
         """Begins a life if the power is off."""
