@@ -6,8 +6,8 @@ something is lost.
 Invariants:
 1. Every loss is counted at once and written within a sweep or two; where losses come faster than
    rows may be written, ranges of one session and reason are merged, never dropped.
-2. A loss of something stored is appended before the progress that passes over it, so that no crash
-   keeps the progress and forgets the loss; but not more than ROWS_PER_SWEEP_MAXIMUM in a sweep.
+2. A loss is appended before the progress that passes over it, so that no crash keeps the progress
+   and forgets the loss; but not more than ROWS_PER_SWEEP_MAXIMUM in a sweep.
 3. The ledger has at most LEDGER_ROWS_MAXIMUM rows; the oldest go first, and are counted.
 """
 
@@ -28,6 +28,9 @@ ROWS_PER_SWEEP_MAXIMUM = 1_000
 MERGED_MAXIMUM = 65_536
 """Ranges that wait to be written; beyond it they are merged over all sessions, by reason."""
 
+UNPROMISED = "slow_reader"
+"""The reason of messages of QoS 0 that were never stored: no progress passes over them."""
+
 _Key = tuple[str, int, str]
 """Client identifier, party, reason."""
 
@@ -42,7 +45,7 @@ class Losses:
         self._records = records
         self._next = records.refresh().last_loss() + 1
         self._merged: dict[_Key, Loss] = {}
-        self._is_stored_waiting = False
+        self._is_waiting = False
         self._rows: dict[_Key, tuple[int, Loss]] = {}
         """Rows written since the last sweep, by number: more of the same joins them."""
         self._puts = 0
@@ -72,16 +75,16 @@ class Losses:
             key = ("", 0, loss.reason)
         known = self._merged.get(key)
         self._merged[key] = loss if known is None else _merge(known, loss)
-        self._is_stored_waiting |= loss.end_offset > 0
+        self._is_waiting |= loss.reason != UNPROMISED
 
-    def write_stored(self, now_us: int) -> None:
-        """Writes what was lost of the log, to be called before progress is remembered."""
-        if not self._is_stored_waiting:
+    def write_ahead(self, now_us: int) -> None:
+        """Writes what was promised and lost; to be called before progress is remembered."""
+        if not self._is_waiting:
             return
-        self._is_stored_waiting = False
-        stored = [key for key, loss in self._merged.items() if loss.end_offset]
+        self._is_waiting = False
+        promised = [key for key in self._merged if key[2] != UNPROMISED]
         room = max(ROWS_PER_SWEEP_MAXIMUM - self._puts, 0)
-        for key in stored[:room]:
+        for key in promised[:room]:
             self._put(key, now_us)
 
     def write(self, now_us: int) -> None:
