@@ -285,6 +285,8 @@ pub struct Message<'a> {
     pub qos: u8,
     /// The RETAIN flag as published.
     pub retain: bool,
+    /// When it was stored.
+    pub appended_at: Timestamp,
     /// When it expires, if ever.
     pub expires_at: Option<Timestamp>,
 }

@@ -326,3 +326,30 @@ fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
     log.scan(std::slice::from_mut(&mut scan)).unwrap();
     assert_eq!(scan.found_owed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }
+
+/// Fills and removes segments until the log begins behind all that was there.
+fn forget_everything(log: &mut Log) {
+    let end = log.end_offset();
+    while log.begin_offset() < end {
+        log.append(&mut arrivals(&[message("filling", &[1; 4_000])]), &[""; 0], Timestamp(100)).unwrap();
+        log.commit().unwrap();
+        log.retain(u64::MAX, 0, &[], Timestamp(100)).unwrap();
+    }
+}
+
+#[test]
+fn a_deleted_retained_message_stays_deleted_when_the_record_that_deleted_it_is_gone() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let retained = |payload: &[u8]| Stored { retain: true, ..message("a", payload) };
+    log.append(&mut arrivals(&[retained(b"here")]), &[""; 0], Timestamp(1)).unwrap();
+    forget_everything(&mut log);
+    assert_eq!(log.retained(b"a", 1).len(), 1, "it was carried");
+    log.append(&mut arrivals(&[retained(b"")]), &[""; 0], Timestamp(101)).unwrap();
+    forget_everything(&mut log);
+    assert!(log.retained(b"a", 1).is_empty());
+    disk.crash();
+    drop(log);
+    let (log, _) = open(&disk, options());
+    assert!(log.retained(b"a", 1).is_empty());
+}

@@ -45,7 +45,8 @@ impl Messages for Log {
     fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
         self.0 = topic(location.position);
         let (topic, properties, qos, retain) = (self.0.as_bytes(), b"\x03\0\x01c".as_slice(), 1, false);
-        Ok(Some(Message { topic, properties, payload: b"payload", qos, retain, expires_at: None }))
+        let appended_at = Timestamp(0);
+        Ok(Some(Message { topic, properties, payload: b"payload", qos, retain, appended_at, expires_at: None }))
     }
 }
 

@@ -165,8 +165,15 @@ struct Log;
 impl Messages for Log {
     fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
         let expires_at = (location.position > 0).then(|| Timestamp(u64::from(location.position) * 1_000_000));
-        let message =
-            Message { topic: b"t", properties: b"\x03\0\x01c", payload: b"pp", qos: 2, retain: true, expires_at };
+        let message = Message {
+            topic: b"t",
+            properties: b"\x03\0\x01c",
+            payload: b"pp",
+            qos: 2,
+            retain: true,
+            appended_at: Timestamp(2_000_000),
+            expires_at,
+        };
         Ok((location.segment != 1).then_some(message))
     }
 }
@@ -203,6 +210,7 @@ fn deliveries_carry_the_interval_that_remains() {
     assert_eq!(interval(&mut boxes, 1, 3_000_000), Some(7));
     assert_eq!(interval(&mut boxes, 1, 3_000_001), Some(7));
     assert_eq!(interval(&mut boxes, 1, 2_999_999), Some(8));
+    assert_eq!(interval(&mut boxes, 1, 500_000), Some(8), "the clock was set back since: no more than it came with");
     assert_eq!(interval(&mut boxes, 1, 20_000_000), Some(1), "its packet identifier is taken: it goes");
     assert_eq!(interval(&mut boxes, 0, 9_999_999), Some(1));
     assert_eq!(interval(&mut boxes, 0, 10_000_000), None);

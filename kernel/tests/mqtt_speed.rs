@@ -75,7 +75,8 @@ struct OneMessage;
 impl Messages for OneMessage {
     fn message(&mut self, _: Location) -> Result<Option<Message<'_>>> {
         let (properties, qos, retain, expires_at): (&[u8], _, _, _) = (&[], 1, false, None);
-        Ok(Some(Message { topic: TOPIC, properties, payload: &PAYLOAD, qos, retain, expires_at }))
+        let appended_at = Timestamp(0);
+        Ok(Some(Message { topic: TOPIC, properties, payload: &PAYLOAD, qos, retain, appended_at, expires_at }))
     }
 }
 

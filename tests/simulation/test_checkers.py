@@ -5,35 +5,56 @@ import pytest
 from holdfast.testing.checkers import (
     CHECKERS,
     Checker,
+    check_a_taken_over_connection_is_told,
     check_marks_never_move_back,
     check_nothing_acknowledged_is_lost,
+    check_nothing_comes_unasked,
     check_nothing_is_invented,
     check_order_is_kept,
+    check_qos_0_never_twice,
     check_qos_2_never_twice,
     check_qos_is_the_lower_one,
     check_retained_is_the_last,
     check_sessions_are_kept,
+    check_the_broker_holds_a_bounded_amount,
     check_windows_are_kept,
     judge,
 )
 from holdfast.testing.expectations import filter_matches
+from holdfast.testing.groups import check_groups_give_each_message_to_one
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
+    Closed,
+    Connecting,
+    Displaced,
     Event,
+    Held,
     History,
+    Ledger,
     Mark,
     Message,
+    Opened,
     Received,
+    Recovered,
     Refused,
     RetainedRead,
     Sent,
     SessionLost,
     Subscribed,
+    Subscribing,
+    Unsubscribed,
     Unsubscribing,
     Window,
     parse_payload,
 )
+from holdfast.testing.ledger import check_every_loss_is_in_the_ledger
+from holdfast.testing.lifetimes import (
+    check_messages_expire,
+    check_sessions_expire,
+    check_wills_are_published_when_due,
+)
+from holdfast.testing.twin import check_recovery_equals_the_twin
 
 ONE, TWO, THREE = (Message("p", "a/b", number, qos=2, retain=True) for number in (1, 2, 3))
 
@@ -59,6 +80,14 @@ GOOD: list[Event] = [
     Refused(THREE, 0x97),
 ]
 
+FOUR = Message("p", "a/b", 4, qos=2)
+LIGHT = Message("p", "a/b", 5, qos=0)
+GROUP = "$share/g/a/#"
+SHARED: list[Event] = [Subscribing("s", GROUP), Subscribed("s", GROUP, 2), *GOOD[1:2]]
+SHARED += [Acknowledged(ONE)]
+TOLD: list[Event] = [Opened("s", present=False), Subscribing("s", "a/#"), *GOOD[:2]]
+TOLD += [Acknowledged(ONE)]
+
 PLANTED: list[tuple[Checker, list[Event]]] = [
     (check_nothing_acknowledged_is_lost, [e for e in GOOD if e != _received(TWO)]),
     (check_nothing_is_invented, [*GOOD, _received(Message("p", "a/b", 4, qos=2))]),
@@ -74,6 +103,78 @@ PLANTED: list[tuple[Checker, list[Event]]] = [
     (check_retained_is_the_last, [*GOOD, RetainedRead("a/b", None)]),
     (check_sessions_are_kept, [*GOOD, SessionLost("s")]),
     (check_sessions_are_kept, [*GOOD, Broken("s", "nonsense")]),
+    (check_nothing_comes_unasked, [*GOOD, Unsubscribed("s", "a/#"), Sent(FOUR), _received(FOUR)]),
+    (check_nothing_comes_unasked, [Opened("s", present=False), *GOOD[1:]]),
+    (check_qos_0_never_twice, [*GOOD, Sent(LIGHT), _received(LIGHT, 0), _received(LIGHT, 0)]),
+    (check_a_taken_over_connection_is_told, [*GOOD, Displaced("s", 0x82)]),
+    (check_the_broker_holds_a_bounded_amount, [*GOOD, Held("things", 3, 2)]),
+    (check_groups_give_each_message_to_one, [*SHARED, _received(ONE), _received(ONE)]),
+    (check_groups_give_each_message_to_one, SHARED),
+    (check_every_loss_is_in_the_ledger, [*GOOD[:2], Acknowledged(ONE)]),
+    (check_every_loss_is_in_the_ledger, [*GOOD, Ledger("s", "expired", 1)]),
+    (check_recovery_equals_the_twin, [*TOLD, Recovered({}, {}, frozenset({"a/b"}))]),
+    (check_recovery_equals_the_twin, [*TOLD, Recovered({"s": {}}, {"s": 1}, frozenset({"a/b"}))]),
+    (
+        check_recovery_equals_the_twin,
+        [*TOLD, Recovered({"s": {"a/#": 2, "b": 1}}, {"s": 1}, frozenset({"a/b"}))],
+    ),
+    (
+        check_recovery_equals_the_twin,
+        [*TOLD, Recovered({"s": {"a/#": 2}}, {"s": 0}, frozenset({"a/b"}))],
+    ),
+    (check_recovery_equals_the_twin, [*TOLD, Recovered({"s": {"a/#": 2}}, {"s": 1}, frozenset())]),
+]
+
+Timed = list[tuple[float, Event]]
+
+WILL = Message("m", "w", 1, qos=1)
+BORN = Opened("m", present=False, expiry_s=60, will=WILL, will_delay_s=40)
+WATCHED: Timed = [(0, Subscribed("s", "#", 1)), (1, Connecting("m", WILL)), (1, BORN)]
+GONE: Timed = [(100, Closed("m", 100, said=False))]
+SAID: Timed = [(100, Closed("m", 100, said=True))]
+BRIEF = Message("p", "a", 1, qos=1, expiry_s=5)
+TAKEN: Timed = [
+    (0, Opened("s", present=False)),
+    (0, Subscribing("s", "#")),
+    (0, Subscribed("s", "#", 1)),
+    (1, Sent(BRIEF)),
+    (1, Acknowledged(BRIEF)),
+]
+
+
+def _will(at_s: float) -> Timed:
+    return [(at_s, _received(WILL, 1))]
+
+
+def _opened(at_s: float, *, present: bool) -> Timed:
+    return [(at_s, Opened("m", present=present, expiry_s=60))]
+
+
+def _brief(at_s: float, left_s: int | None) -> Timed:
+    return [(at_s, Received("s", BRIEF, 1, dup=False, retain=False, expires_in_s=left_s))]
+
+
+GOOD_TIMES: list[Timed] = [
+    WATCHED + GONE + _will(141),
+    WATCHED + SAID + [(500, Mark("s", 1))],
+    WATCHED + GONE + _opened(110, present=True) + [(500, Mark("s", 1))],
+    WATCHED + GONE + _opened(300, present=False) + _will(141),
+    TAKEN + _brief(4, 2),
+]
+
+PLANTED_IN_TIME: list[tuple[Checker, Timed]] = [
+    (check_wills_are_published_when_due, WATCHED + GONE + _will(141) + _will(142)),
+    (check_wills_are_published_when_due, WATCHED + GONE + _will(110)),
+    (check_wills_are_published_when_due, WATCHED + SAID + _will(141)),
+    (check_wills_are_published_when_due, WATCHED + _will(50)),
+    (check_wills_are_published_when_due, WATCHED + GONE + [(500, Mark("s", 1))]),
+    (check_wills_are_published_when_due, WATCHED + GONE + _opened(110, present=True) + _will(141)),
+    (check_messages_expire, TAKEN + _brief(20, 2)),
+    (check_messages_expire, TAKEN + _brief(2, 6)),
+    (check_messages_expire, TAKEN + _brief(2, None)),
+    (check_sessions_expire, WATCHED + GONE + _opened(300, present=True)),
+    (check_sessions_expire, WATCHED + GONE + _opened(110, present=False)),
+    (check_sessions_expire, _opened(1, present=True)),
 ]
 
 
@@ -88,8 +189,34 @@ def test_a_planted_fault_is_found(checker: Checker, events: list[Event]) -> None
         judge(History(events))
 
 
+def _history(timed: Timed) -> History:
+    return History([event for _, event in timed], times_s=[at_s for at_s, _ in timed])
+
+
+@pytest.mark.parametrize("timed", GOOD_TIMES)
+def test_what_is_right_in_time_passes(timed: Timed) -> None:
+    history = _history(timed)
+    for checker in (
+        check_wills_are_published_when_due,
+        check_messages_expire,
+        check_sessions_expire,
+    ):
+        assert not checker(history)
+
+
+@pytest.mark.parametrize(("checker", "timed"), PLANTED_IN_TIME)
+def test_a_fault_planted_in_time_is_found(checker: Checker, timed: Timed) -> None:
+    assert checker(_history(timed))
+
+
+def test_a_recovery_that_equals_the_twin_passes() -> None:
+    found = Recovered({"s": {"a/#": 2}}, {"s": 1}, frozenset({"a/b"}))
+    assert not check_recovery_equals_the_twin(History([*TOLD, found]))
+
+
 def test_every_checker_has_a_planted_fault() -> None:
-    assert {checker for checker, _ in PLANTED} == set(CHECKERS)
+    planted = {checker for checker, _ in (*PLANTED, *PLANTED_IN_TIME)}
+    assert planted == set(CHECKERS)
 
 
 def test_what_was_sent_before_the_subscription_or_after_its_end_is_not_owed() -> None:

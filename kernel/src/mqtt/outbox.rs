@@ -331,8 +331,10 @@ impl Outbox {
             return Err(NoticeKind::Expired);
         }
         // At QoS 1 and 2 expiry was decided when the packet identifier was allotted; the interval is never 0.
+        // A clock that was set back while the broker was down does not give a message more than it came with.
+        let since = now.0.max(message.appended_at.0);
         let expiry_interval_s = message.expires_at.map(|at| {
-            let remaining_s = at.0.saturating_sub(now.0).div_ceil(1_000_000).max(1);
+            let remaining_s = at.0.saturating_sub(since).div_ceil(1_000_000).max(1);
             u32::try_from(remaining_s).unwrap_or(u32::MAX)
         });
         let identifiers = delivery.identifiers.as_deref().unwrap_or_default();

@@ -135,6 +135,7 @@ impl Log {
                     || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
                 self.decode_checkpoint(&mut body).ok_or_else(unreadable)?;
                 self.checkpoint_position = position.0;
+                self.checkpointed = position;
                 return Ok(Some(position));
             }
         }

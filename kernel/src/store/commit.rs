@@ -71,6 +71,7 @@ pub struct Commit {
     marker: (Arc<dyn DiskFile>, u64, Vec<u8>),
     prepare: Option<(u32, u64)>,
     checkpoint: Option<(u64, Vec<u8>)>,
+    checkpoint_position: LogPosition,
 }
 
 /// How a commit ended.
@@ -177,6 +178,7 @@ impl Log {
             marker: early,
             prepare,
             checkpoint,
+            checkpoint_position: LogPosition(self.checkpoint_position),
         }))
     }
 
@@ -212,6 +214,9 @@ impl Log {
             None => {}
         }
         self.trim_tail();
+        if matches!(ended.checkpointed, Some(Ok(()))) {
+            self.checkpointed = commit.checkpoint_position;
+        }
         // The log itself is safe without its checkpoint, so a failure is told and does not poison.
         ended.checkpointed.unwrap_or(Ok(()))
     }

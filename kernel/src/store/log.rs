@@ -102,6 +102,8 @@ pub struct Log {
     pub(super) pending_checkpoint: Option<Vec<u8>>,
     pub(super) checkpoint_position: u64,
     pub(super) checkpoint_number: u64,
+    /// The log position on which the newest durable checkpoint stands.
+    pub(super) checkpointed: LogPosition,
     /// Where messages are that were carried since the log was opened: queues in memory know their old places.
     pub(super) moved: HashMap<Location, Location>,
     /// Up to which log position what has to outlive retention is written anew, and where that is durable.
@@ -277,6 +279,7 @@ impl Messages for Log {
             payload: record.payload,
             qos: record.qos,
             retain: record.retain,
+            appended_at: record.appended_at,
             expires_at: record.expires_at,
         }))
     }

@@ -127,6 +127,7 @@ impl Log {
             pending_checkpoint: None,
             checkpoint_position: 0,
             checkpoint_number: 0,
+            checkpointed: LogPosition(0),
             moved: HashMap::new(),
             renewed: None,
             totals: Totals::default(),

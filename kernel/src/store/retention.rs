@@ -8,7 +8,9 @@
 //! Invariants:
 //! 1. A carry segment gets its name when it is whole and synced; it says which range of the log it replaces, so that
 //!    recovery finishes a removal that a crash interrupted and no message is ever there twice.
-//! 2. What a cursor loses is reported once, with its offsets and their number.
+//! 2. No segment goes before a checkpoint stands behind it: the record that deleted a retained message is not kept,
+//!    and what it deleted may be, in an older carry segment.
+//! 3. What a cursor loses is reported once, with its offsets and their number.
 
 use super::archive::{Indexed, Segment};
 use super::encoding::{narrow, wide};
@@ -112,6 +114,14 @@ impl Log {
         // What is written anew has to be durable before what it replaces goes. While a commit is on its way elsewhere
         // that takes another call.
         if self.renewed.is_none_or(|(_, durable_at)| self.durable_position() < durable_at) {
+            retention.unfinished = true;
+            return Ok(retention);
+        }
+        if self.checkpointed < range.end_position && self.pending_checkpoint.is_none() {
+            self.checkpoint(now)?;
+            self.commit()?;
+        }
+        if self.checkpointed < range.end_position {
             retention.unfinished = true;
             return Ok(retention);
         }

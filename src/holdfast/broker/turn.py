@@ -119,6 +119,8 @@ class Turn:
             kernel.log.scan(scans)
             kernel.dispatch.feed(scans)
         kernel.dispatch.allot(outgoing, now_us)
+        stages.losses.note(kernel.dispatch.notices(), stages.sessions.name_of, now_us)
+        stages.losses.write_ahead(now_us)
         kernel.dispatch.remember(kernel.log, now_us)
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
@@ -139,8 +141,8 @@ class Turn:
             kernel.dispatch.refuse(connection, packet_identifier)
         for connection, reason_code in kernel.dispatch.refused():
             stages.closing.refused(connection, reason_code, now_us)
-        stages.losses.note(kernel.dispatch.notices(), stages.sessions.name_of, now_us)
         stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
+        stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)
 
