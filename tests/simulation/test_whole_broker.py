@@ -31,6 +31,21 @@ def test_every_promise_holds_whatever_fails(seed: int) -> None:
     assert outcome.events > 100
 
 
+FOUND = {
+    "retention forgets that a retained message was deleted": 17,
+    "a crash keeps the progress over a message too large, and forgets the loss": 7,
+    "a crash keeps the progress over an expired message, and forgets the loss": 9,
+    "an alias is told in a repeated message": 1006,
+}
+"""Seeds by which a fault was found."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FOUND.values(), ids=FOUND)
+def test_what_was_found_stays_mended(seed: int) -> None:
+    whole.run(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [9, 29])
 def test_a_run_of_the_whole_broker_repeats_exactly(seed: int) -> None:

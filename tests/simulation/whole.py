@@ -70,7 +70,7 @@ CONFIG = Config(
 
 SMALL_DISK_BYTES = 8 * SEGMENT_BYTES
 
-REPEAT = "python -m tests.simulation --seed {seed}"
+REPEAT = ".venv/bin/python -m tests.simulation --seed {seed}"
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
 logging.getLogger("holdfast").propagate = False

@@ -375,31 +375,34 @@ class Client(asyncio.Protocol):
                 self._history.add(Broken(self.name, f"packet identifier {identifier} used twice"))
             self._unanswered.add(identifier)
             self._note_window()
-        if qos < 2 or identifier not in self._received:
-            try:
+        try:
+            # A repeated message too may say what an alias stands for.
+            self._resolve_alias(fields)
+            if qos < 2 or identifier not in self._received:
                 self._note_message(fields, qos)
-            except (KeyError, ValueError) as error:
-                self._history.add(Broken(self.name, f"{type(error).__name__}: {error}"))
-                return
+        except (KeyError, ValueError) as error:
+            self._history.add(Broken(self.name, f"{type(error).__name__}: {error}"))
+            return
         if qos == 1:
             self._answer("puback", identifier)
         elif qos == 2:
             self._received.add(identifier)
             self._answer("pubrec", identifier)
 
-    def _note_message(self, fields: dict[str, Any], qos: int) -> None:
-        properties = fields.get("properties", {})
-        topic, alias = fields["topic_name"], properties.get("topic_alias")
+    def _resolve_alias(self, fields: dict[str, Any]) -> None:
+        alias = fields.get("properties", {}).get("topic_alias")
         if alias is not None:
             if alias > self.options.topic_alias_maximum:
                 raise ValueError(f"topic alias {alias} passes the maximum")
-            topic = topic or self._topics[alias]
-            self._topics[alias] = topic
+            fields["topic_name"] = fields["topic_name"] or self._topics[alias]
+            self._topics[alias] = fields["topic_name"]
+
+    def _note_message(self, fields: dict[str, Any], qos: int) -> None:
         if not fields["payload"]:
             return  # It tells nothing but that the topic retains nothing now.
-        message = parse_payload(topic, fields["payload"])
+        message = parse_payload(fields["topic_name"], fields["payload"])
         self.received_count += 1
-        expires_in_s = properties.get("message_expiry_interval")
+        expires_in_s = fields.get("properties", {}).get("message_expiry_interval")
         dup, retain = bool(fields["dup"]), bool(fields["retain"])
         self._history.add(Received(self.name, message, qos, dup, retain, expires_in_s))
 

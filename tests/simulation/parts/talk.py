@@ -37,8 +37,10 @@ class Talk:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         random = stage.random
-        # What is slow to arrive would look as if it had expired.
-        self._expiries_s = (0,) if stage.hardships.slow_link_bytes_per_s else (0, 0, 1, 5, 3_600)
+        # What is slow to arrive would look as if it had expired; and a clock set back over a
+        # restart lets what is sent soon after it live longer by that much.
+        uncertain = stage.hardships.slow_link_bytes_per_s or stage.hardships.clock_step_after_s
+        self._expiries_s = (0, 0, 3_600) if uncertain else (0, 0, 1, 5, 3_600)
         self._sizes = (0, 100, LARGE_BYTES) if random.random() < 0.5 else (0, 100)
         self._publishers = [self._talker(number) for number in range(PUBLISHERS)]
         self._listeners = [
