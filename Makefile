@@ -29,7 +29,7 @@ RUST_CLIENT := tests/interop/clients/rumqttc/Cargo.toml
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| awk -F'|' '{ printf "  %-12s %s\n", $$1, $$2 }'
+		| awk -F'|' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 # --- Building ------------------------------------------------------------------------------------
 
@@ -134,6 +134,12 @@ sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS
 crash: setup ## Kill the broker under load, ROUNDS times, and check what it had acknowledged
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS)
 
+.PHONY: crash-damage
+crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times each kind
+	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage torn
+	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage cut
+	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage flip
+
 .PHONY: soak
 soak: setup ## Mixed load with churn for MINUTES: memory, descriptors and disk stay flat
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
@@ -154,6 +160,10 @@ bench: setup bench-setup ## Measure beside other brokers in one run; the table g
 bench-micro: ## Count the instructions of the kernel's hot path, beside those on record
 	@tools/prerequisites rust
 	$(PYTHON) -m bench.micro
+
+.PHONY: bench-recovery
+bench-recovery: setup ## Measure a start after kill -9 with 10 GB of log and 1 000 sessions
+	$(BIN)/python -m bench.recovery
 
 .PHONY: bench-setup
 bench-setup: target/bench-peers/.installed ## Bring the brokers that are compared, or say which are missing

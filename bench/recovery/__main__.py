@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -68,8 +69,9 @@ def _measure(directory: Path, options: argparse.Namespace) -> Recovered:
         gigabytes=options.gigabytes,
         messages=messages,
         sessions=options.sessions,
-        accepted_s=[accepted for accepted, _ in times],
-        delivered_s=[delivered for _, delivered in times],
+        accepted_s=[accepted for accepted, _, _ in times],
+        delivered_s=[delivered for _, delivered, _ in times],
+        processor_s=[processor for _, _, processor in times],
         read_s=read_s,
     )
 
@@ -92,9 +94,10 @@ def _session(number: int, history: History | None = None) -> Client:
     return Client(f"session-{number}", history or _Blind(), ClientOptions(), Random(number))
 
 
-async def _round(broker: BrokerProcess, number: int) -> tuple[float, float]:
+async def _round(broker: BrokerProcess, number: int) -> tuple[float, float, float]:
     """Starts the broker, loads it, kills it, starts it again; returns after how many seconds it
-    accepted a connection and after how many a session had the first message of its backlog."""
+    accepted a connection, after how many a session had the first message of its backlog, and the
+    processor time up to the connection."""
     await asyncio.to_thread(broker.start)
     await _load(broker.port)
     await asyncio.to_thread(broker.kill)
@@ -109,12 +112,16 @@ async def _round(broker: BrokerProcess, number: int) -> tuple[float, float]:
         except ConnectionFailedError:
             await asyncio.sleep(0.005)
     accepted = system.monotonic_s() - began
+    processor = _processor_s(broker.process_identifier)
     await first.wait()
     delivered = system.monotonic_s() - began
     session.drop()
-    _say(f"accepted after {accepted:.2f} s, delivered after {delivered:.2f} s")
+    _say(
+        f"accepted after {accepted:.2f} s ({processor:.2f} s of a core),"
+        f" first message after {delivered:.2f} s"
+    )
     await asyncio.to_thread(broker.kill)
-    return accepted, delivered
+    return accepted, delivered, processor
 
 
 async def _load(port: int) -> None:
@@ -151,6 +158,12 @@ class _FirstPublish(Client):
             self._first.set()
         else:
             super()._take(kind, fields)
+
+
+def _processor_s(process: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _logged_seconds(broker: BrokerProcess) -> list[float]:

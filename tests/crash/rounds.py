@@ -32,8 +32,11 @@ from tests.crash.sharing import Sharing
 from tests.load import Load, Pace
 from tests.process import HOST, BrokerProcess
 
-LIVES_S = (0.05, 1.0)
-"""How long the broker lives between two kills, at least and at most."""
+LIVES_S = ((0.05, 1.0), (0.05, 1.0), (0.05, 1.0), (1.0, 2.5))
+"""How long the broker lives between two kills, at least and at most: mostly less than it takes
+until the first checkpoint."""
+
+PACE = Pace()
 
 LEG_ROUNDS = 20
 ROUND_MESSAGES = 1_500
@@ -77,8 +80,21 @@ def draw_settings(random: Random) -> dict[str, object]:
     }
 
 
-async def run(directory: Path, *, rounds: int, seed: int, say: Callable[[str], None]) -> Report:
-    """Kills the broker `rounds` times; `say` gets a line for each."""
+def _leave_as_it_is(_data_directory: Path) -> None:
+    """Nothing happens to what a killed broker leaves."""
+
+
+async def run(
+    directory: Path,
+    *,
+    rounds: int,
+    seed: int,
+    say: Callable[[str], None],
+    meanwhile: Callable[[Path], None] = _leave_as_it_is,
+    pace: Pace = PACE,
+) -> Report:
+    """Kills the broker `rounds` times; `say` gets a line for each. `meanwhile` is called with the
+    data directory after each kill."""
     random = Random(seed)
     report = Report(seed, rounds)
     began = system.monotonic_s()
@@ -87,7 +103,7 @@ async def run(directory: Path, *, rounds: int, seed: int, say: Callable[[str], N
         place = directory / f"leg-{report.legs}"
         place.mkdir()
         count = min(LEG_ROUNDS, rounds - len(report.recoveries_s))
-        await Leg(place, report, random, say).run(count)
+        await Leg(place, report, random, say, meanwhile, pace).run(count)
         if report.holds:
             shutil.rmtree(place)
         else:
@@ -100,8 +116,16 @@ class Leg:
     """Some kills of one broker, and the judgement."""
 
     def __init__(
-        self, directory: Path, report: Report, random: Random, say: Callable[[str], None]
+        self,
+        directory: Path,
+        report: Report,
+        random: Random,
+        say: Callable[[str], None],
+        meanwhile: Callable[[Path], None],
+        pace: Pace,
     ) -> None:
+        self._meanwhile = meanwhile
+        self._pace = pace
         self._report = report
         self._random = random
         self._say = say
@@ -109,7 +133,7 @@ class Leg:
         shown = ", ".join(f"{name} {settings[name]}" for name in SWARM)
         say(f"leg {report.legs}: {shown}")
         self._broker = BrokerProcess(directory, **settings)
-        self._load = Load(HOST, self._broker.port, Random(random.getrandbits(63)), Pace())
+        self._load = Load(HOST, self._broker.port, Random(random.getrandbits(63)), pace)
         self._sharing = Sharing(HOST, self._broker.port, Random(random.getrandbits(63)))
         self._newcomers = Newcomers(HOST, self._broker.port, self._load.history)
 
@@ -138,11 +162,12 @@ class Leg:
 
     async def _live(self) -> None:
         self._load.allow(ROUND_MESSAGES)
-        await asyncio.sleep(self._random.uniform(*LIVES_S))
+        await asyncio.sleep(self._random.uniform(*self._random.choice(LIVES_S)))
 
     async def _kill(self) -> None:
         self._report.kills += 1
         await asyncio.to_thread(self._broker.kill)
+        self._meanwhile(self._broker.data_directory)
 
     async def _recover(self) -> float:
         """Starts the broker; returns how long it took until it took connections."""
@@ -157,7 +182,7 @@ class Leg:
         began = system.monotonic_s()
         load, lacking = self._load, self._report.lacking
         lacking |= await load.end()
-        lacking |= await self._sharing.end(load.history, Pace().drained_within_s)
+        lacking |= await self._sharing.end(load.history, self._pace.drained_within_s)
         retained = await load.read_retained()
         for topic in {f"load/{client.name}/0" for client in load.publishers}:
             load.history.add(RetainedRead(topic, retained.get(topic)))
