@@ -1,8 +1,10 @@
 """What a broker tells of itself: counters that move with what happens, log lines, `$SYS`, top."""
 
+import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,3 +244,25 @@ def test_scraping_while_clients_come_and_go_holds_nobody_up(broker: Seen) -> Non
     for thread in asked:
         thread.join(WITHIN_S)
         assert not thread.is_alive()
+
+
+def test_a_fleet_that_comes_back_does_not_fill_the_log(tmp_path: Path) -> None:
+    broker = Seen(tmp_path, log_lines_maximum=3)
+    broker.start()
+
+    def come_and_go(name: str) -> None:
+        with Wire(broker.port) as wire:
+            wire.connect(name, clean_start=True, session_expiry_interval=0)
+
+    for number in range(60):
+        come_and_go(f"fleet-{number}")
+    # In a second of its own, so that its line is written and tells of those before it.
+    threading.Event().wait(1.1)
+    come_and_go("last")
+    assert broker.stop() == 0
+    lines = broker.log_file.read_text().splitlines()
+    connected = [line for line in lines if '"client connected"' in line]
+    assert max(Counter(line.partition(".")[0] for line in connected).values()) <= 3
+    assert "client_identifier=last" in connected[-1]
+    left_out = sum(map(int, re.findall(r"left_out=([0-9]+)", "\n".join(connected))))
+    assert len(connected) + left_out == 61

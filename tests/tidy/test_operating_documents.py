@@ -11,6 +11,9 @@ import pytest
 
 from holdfast.cli import _parser
 from holdfast.core.config import SETTINGS, Config
+from holdfast.core.errors import BrokerAbsentError
+from tests.builders.served import served
+from tests.builders.stored import store
 from tests.tidy.repository import ROOT, name
 
 PAGES = sorted((ROOT / "docs" / "operating").glob("*.md"))
@@ -95,3 +98,17 @@ def test_the_container_is_built_from_what_is_there_and_runs_as_nobody_in_particu
     assert _parser().parse_args(["serve"])
     assert 'ENTRYPOINT ["holdfast"]' in last
     assert 'CMD ["serve"]' in last
+
+
+def test_the_health_check_of_the_container_asks_a_broker_by_its_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (ROOT / "docs" / "operating" / "Containerfile").read_text()
+    [program] = re.findall(r'CMD \["python", "-c", "(.*)"\]', content)
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
+    with pytest.raises(BrokerAbsentError):
+        exec(program)
+    store(tmp_path / "data", [])
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path / "data"))
+    with served(tmp_path / "data"):
+        exec(program)

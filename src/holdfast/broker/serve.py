@@ -16,6 +16,7 @@ from holdfast.broker import log_lines, open_files, signals
 from holdfast.broker.admin.administration import Administration
 from holdfast.broker.assemble import assemble
 from holdfast.broker.data_directory import held
+from holdfast.broker.ingress import certificates
 from holdfast.broker.server import Server
 from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.world import RealWorld
@@ -47,6 +48,8 @@ def run(settings: Effective, read: Callable[[], Effective]) -> int:
     reload. Raises `OperatingError`, and what the log raises, if it cannot start or cannot go on."""
     config = settings.config
     log_lines.begin(config.log_level, config.log_lines_maximum)
+    # Before the log is read, which may take a while: a name that is misspelt is found at once.
+    certificates.check_files(config)
     signals.ignore_hangup()
     system.raise_open_files_limit()
     with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:

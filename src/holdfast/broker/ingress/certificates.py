@@ -17,6 +17,17 @@ _CLIENTS = {
 }
 
 
+def is_encrypted(config: Config) -> bool:
+    """True if something listens with TLS."""
+    return not {"mqtts_port", "wss_port", "https_port"}.isdisjoint(config.ports)
+
+
+def check_files(config: Config) -> None:
+    """Raises as `server_context` does for what the listeners would need, if any has TLS."""
+    if is_encrypted(config):
+        server_context(config)
+
+
 def server_context(config: Config) -> ssl.SSLContext:
     """What the settings ask for. Raises `ConfigurationError`: which file, and what is wrong."""
     assert config.tls_certificate is not None, "the settings were checked"

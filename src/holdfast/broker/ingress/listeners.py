@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ipaddress import ip_network
 from ssl import SSLContext, SSLObject
 
-from holdfast.broker.ingress.certificates import server_context
+from holdfast.broker.ingress.certificates import is_encrypted, server_context
 from holdfast.broker.ingress.connection import Connections, show_address
 from holdfast.broker.ingress.proxy_protocol import ProxyLayer
 from holdfast.broker.ingress.tls import TlsLayer
@@ -50,7 +50,7 @@ class Listeners:
     async def start(self) -> None:
         """Listens. Raises `ListenError`, or `ConfigurationError` for certificates."""
         config = self._config
-        if _is_encrypted(config):
+        if is_encrypted(config):
             self._tls = server_context(config)
         loop = asyncio.get_running_loop()
         for name in TRANSPORTS:
@@ -151,7 +151,3 @@ def refused(host: str, port: int, error: OSError) -> ListenError:
     """Why an address cannot be listened on, in one sentence."""
     reason = error.strerror or str(error)
     return ListenError(f"cannot listen on {show_address(host, port)}: {reason}")
-
-
-def _is_encrypted(config: Config) -> bool:
-    return not {"mqtts_port", "wss_port", "https_port"}.isdisjoint(config.ports)
