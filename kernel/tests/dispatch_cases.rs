@@ -159,8 +159,8 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
 #[test]
 fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
-    dispatch.owe(queue, vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }]).unwrap();
+    let owed = vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }];
+    let queue = attach(&mut dispatch, State { owed, ..State::new(Offset(10)) }, 10, 0);
     admit(&mut dispatch, vec![publish(queue, 10, None)]);
     let feed = |dispatch: &mut Dispatch| {
         let mut scans = dispatch.hungry(Offset(11));
@@ -191,9 +191,8 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
 #[test]
 fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
     let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
     let owed = [3, 10, 11].map(|offset| Owed { offset: Offset(offset), qos: 0, identifier: None });
-    dispatch.owe(queue, owed.to_vec()).unwrap();
+    attach(&mut dispatch, State { owed: owed.to_vec(), ..State::new(Offset(10)) }, 10, 0);
     let mut looked_up = Vec::new();
     for durable in [10, 10, 11, 12] {
         let mut scans = dispatch.hungry(Offset(durable));

@@ -427,6 +427,7 @@ proptest! {
             receive: None,
             from: Offset(0),
             owed: wanted.iter().copied().map(Offset).collect(),
+            retained: None,
             records_maximum: 0,
             bytes_maximum: 0,
             found: Vec::new(),
