@@ -79,6 +79,16 @@ fn acknowledge(dispatch: &mut Dispatch, kind: AcknowledgementKind, packet_identi
     dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
 }
 
+#[test]
+fn what_the_log_refused_is_counted_message_by_message() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    let refused = Publish { fate: Fate::Refused(0x97), stored: None, ..publish(queue, 0, None) };
+    dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0));
+    assert_eq!(dispatch.counters().refused, 3);
+    assert_eq!(dispatch.take_refused().len(), 1);
+}
+
 // accepts: S0.3
 #[test]
 fn nothing_is_answered_or_sent_before_it_is_durable() {

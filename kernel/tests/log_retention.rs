@@ -284,7 +284,7 @@ fn a_reader_beside_a_writer_sees_only_what_is_durable() {
     for (first, end) in reader.split(&["#"], Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
         assert!(first.0 < first.1 && end <= 4);
     }
-    assert_eq!(reader.topics(None).unwrap(), vec![(b"a".to_vec(), 100)]);
+    assert_eq!(reader.topics(None, b"", 10).unwrap(), vec![(b"a".to_vec(), 100)]);
 }
 
 #[test]

@@ -173,6 +173,26 @@ def test_handshakes_that_never_end_are_bounded_and_make_room(
     with_broker(config, body)
 
 
+def test_what_unfinished_connects_hold_is_bounded_over_all(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_PENDING_BYTES_MAXIMUM", 1_000)
+
+    async def body(server: Server) -> None:
+        begin = b"\x10\xff\x7f" + bytes(297)
+        clients = [await connected(MQTT, begin) for _ in range(5)]
+        await asyncio.sleep(1)
+        assert [client.ended_at is not None for client in clients] == [False] * 3 + [True] * 2
+        assert ingress(server)["connections_turned_away_connections_pending_bytes_maximum"] == 2
+        await asyncio.sleep(DEADLINE_S)
+        late = await connected(MQTT, CONNECT)
+        await asyncio.sleep(1)
+        assert late.received[:1] == b"\x20"
+        assert server._stages.connections._pending_bytes == 0
+
+    with_broker(config, body)
+
+
 @pytest.mark.parametrize("port", [MQTTS, WSS])
 @pytest.mark.parametrize("begin", [b"\x16\x03\x01\x00\x05hello", b"GET / HTTP/1.1\r\n\r\n"])
 def test_what_is_not_tls_is_counted(config: Config, port: int, begin: bytes) -> None:
