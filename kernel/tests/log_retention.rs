@@ -125,7 +125,7 @@ impl Model {
         }
         let mut expected: Vec<u64> = retained.values().filter(|(_, empty)| !empty).map(|(offset, _)| *offset).collect();
         expected.sort_unstable();
-        let found: Vec<u64> = log.retained(b"#", 100).into_iter().map(|offset| offset.0).collect();
+        let found: Vec<u64> = log.retained(b"#", Offset(0), 100).0.into_iter().map(|offset| offset.0).collect();
         assert_eq!(found, expected);
         for offset in found {
             assert!(log.locate(Offset(offset)).unwrap().is_some(), "retained message {offset} is kept");

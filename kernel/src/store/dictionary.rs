@@ -201,13 +201,14 @@ pub fn literal_range<'a, Value>(
     after: &[u8],
 ) -> impl Iterator<Item = (&'a Arc<[u8]>, &'a Value)> {
     let wildcard = filter.iter().position(|byte| matches!(byte, b'+' | b'#')).unwrap_or(filter.len());
-    // `a/#` matches `a` too, so the separator before a wildcard is not part of the beginning.
-    let literal = filter.get(..wildcard).unwrap_or_default();
-    let literal = literal.strip_suffix(b"/").unwrap_or(literal).to_vec();
+    let literal = filter.get(..wildcard).unwrap_or_default().to_vec();
+    // `a/#` matches `a` too, but none of what lies between that and `a/`.
+    let parent = literal.strip_suffix(b"/").filter(|parent| after.is_empty() || after < *parent);
+    let parent = parent.and_then(|parent| sorted.get_key_value(parent));
     let begins = after.is_empty() || after < literal.as_slice();
     let first = if begins { Bound::Included(literal.as_slice()) } else { Bound::Excluded(after) };
     let range = sorted.range::<[u8], _>((first, Bound::Unbounded));
-    range.take_while(move |(name, _)| name.starts_with(&literal))
+    parent.into_iter().chain(range.take_while(move |(name, _)| name.starts_with(&literal)))
 }
 
 #[cfg(test)]
