@@ -4,7 +4,7 @@ use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
 use crate::store::Log;
 use holdfast_kernel::dispatch as kernel;
-use holdfast_kernel::flow::state::{Owed, Phase, Source, State};
+use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
 use pyo3::prelude::*;
@@ -115,10 +115,20 @@ impl Dispatch {
         self.inner.grant(Queue(queue), receive.as_deref()).map_err(to_python)
     }
 
-    #[pyo3(signature = (queue, offsets, *, qos, identifier))]
-    fn owe(&mut self, queue: u32, offsets: Vec<u64>, qos: u8, identifier: Option<u32>) -> PyResult<()> {
-        let owed = offsets.into_iter().map(|offset| Owed { offset: Offset(offset), qos, identifier }).collect();
-        self.inner.owe(Queue(queue), owed).map_err(to_python)
+    #[pyo3(signature = (queue, topic_filter, *, qos, no_local, identifier, from_offset, until_offset))]
+    #[allow(clippy::too_many_arguments)] // All but two are keywords on the Python side.
+    fn owe(
+        &mut self,
+        queue: u32,
+        topic_filter: Vec<u8>,
+        qos: u8,
+        no_local: bool,
+        identifier: Option<u32>,
+        from_offset: u64,
+        until_offset: u64,
+    ) -> PyResult<()> {
+        let owed = OwedFilter { qos, no_local, identifier, from: Offset(from_offset), until: Offset(until_offset) };
+        self.inner.owe(Queue(queue), topic_filter, owed).map_err(to_python)
     }
 
     fn set_writable(&mut self, connection: u32, writable: bool) {
@@ -206,6 +216,7 @@ impl Dispatch {
         dict.set_item("redeliveries", counters.redeliveries)?;
         dict.set_item("completed", counters.completed)?;
         dict.set_item("answered", counters.answered)?;
+        dict.set_item("refused", counters.refused)?;
         Ok(dict)
     }
 }
@@ -270,6 +281,9 @@ fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyD
     dict.set_item("in_flight", flights)?;
     dict.set_item("received", state.received.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("owed", state.owed.iter().map(|owed| owed.offset.0).collect::<Vec<_>>())?;
+    let filters = state.owed_filters.iter();
+    let filters = filters.map(|(filter, owed)| (PyBytes::new(py, filter), owed.from.0, owed.until.0));
+    dict.set_item("owed_filters", filters.collect::<Vec<_>>())?;
     Ok(dict)
 }
 

@@ -31,6 +31,10 @@ impl Arrivals {
     fn acknowledgements(&self) -> usize {
         self.inner.acknowledgements.len()
     }
+
+    fn received(&self) -> ([u64; 3], u64) {
+        (self.inner.received.publishes, self.inner.received.payload_bytes)
+    }
 }
 
 /// What one turn sends.

@@ -68,8 +68,14 @@ impl LogReader {
         Ok(segments)
     }
 
-    fn topics(&mut self, py: Python<'_>, topic_filter: Option<Vec<u8>>) -> PyResult<Vec<(String, u64)>> {
-        let topics = py.detach(|| self.inner.topics(topic_filter.as_deref())).map_err(to_python)?;
+    fn topics(
+        &mut self,
+        py: Python<'_>,
+        topic_filter: Option<Vec<u8>>,
+        after: Vec<u8>,
+        limit: usize,
+    ) -> PyResult<Vec<(String, u64)>> {
+        let topics = py.detach(|| self.inner.topics(topic_filter.as_deref(), &after, limit)).map_err(to_python)?;
         Ok(topics.into_iter().map(|(name, count)| (String::from_utf8_lossy(&name).into_owned(), count)).collect())
     }
 

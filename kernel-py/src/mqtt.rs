@@ -3,11 +3,12 @@
 mod packet;
 mod properties;
 
+use crate::dispatch::notice;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
@@ -48,8 +49,9 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
         ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
         ALIAS_TOPIC_BYTES_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
-        CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM SCAN_BYTES_MAXIMUM
-        ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
+        CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM
+        RETAINED_LOOKED_AT_MAXIMUM SCAN_BYTES_MAXIMUM ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM
+        SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
         RECORD_BYTES_MAXIMUM CONTROL_BYTES_MAXIMUM UNCOMMITTED_BYTES_MAXIMUM CHUNK_BYTES BLOCK_BYTES
         DIRECTORY_CACHE_BYTES SCAN_MEMORIES_MAXIMUM SCAN_MEMORY_ENTRIES_MAXIMUM RETAIN_SEGMENTS_MAXIMUM
         DAMAGE_REPORTS_MAXIMUM
@@ -161,6 +163,10 @@ impl Inbox {
         self.inner.next_at().map(|at| at.0)
     }
 
+    fn unread(&mut self, connection: u32, from_us: u64, to_us: u64) {
+        self.inner.unread(Connection(connection), Timestamp(from_us), Timestamp(to_us));
+    }
+
     fn release(&mut self, connection: u32) {
         self.inner.release(Connection(connection));
     }
@@ -259,16 +265,14 @@ impl Outboxes {
     }
 
     fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
-        let notices = self.inner.notices().into_iter();
-        notices
-            .map(|notice| (notice.party.0, reason(notice.kind), notice.first.0, notice.end.0, notice.count))
-            .collect()
+        self.inner.notices().iter().map(notice).collect()
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.inner.counters();
         let dict = PyDict::new(py);
         dict.set_item("publishes_sent", counters.publishes_sent)?;
+        dict.set_item("payload_bytes_sent", counters.payload_bytes_sent)?;
         dict.set_item("acknowledgements_sent", counters.acknowledgements_sent)?;
         dict.set_item("pings_answered", counters.pings_answered)?;
         dict.set_item("bytes_encoded", counters.bytes_encoded)?;
@@ -277,18 +281,5 @@ impl Outboxes {
         dict.set_item("dropped_expired", counters.dropped_expired)?;
         dict.set_item("dropped_retention", counters.dropped_retention)?;
         Ok(dict)
-    }
-}
-
-fn reason(kind: NoticeKind) -> &'static str {
-    match kind {
-        NoticeKind::Expired => "expired",
-        NoticeKind::Overflow => "overflow",
-        NoticeKind::SlowReader => "slow_reader",
-        NoticeKind::TooLarge => "too_large",
-        NoticeKind::Retention => "retention",
-        NoticeKind::Refused => "refused",
-        NoticeKind::Denied => "denied",
-        NoticeKind::SessionEnded => "session_ended",
     }
 }

@@ -140,8 +140,9 @@ impl Log {
         Ok(found.map_err(to_python)?.0)
     }
 
-    fn retained(&self, topic_filter: &[u8], limit: usize) -> Vec<u64> {
-        self.inner.retained(topic_filter, limit).into_iter().map(|offset| offset.0).collect()
+    fn retained(&self, topic_filter: &[u8], from_offset: u64, limit: usize) -> (Vec<u64>, u64) {
+        let (found, reached) = self.inner.retained(topic_filter, Offset(from_offset), limit);
+        (found.into_iter().map(|offset| offset.0).collect(), reached.0)
     }
 
     fn retained_count(&self) -> usize {

@@ -58,6 +58,7 @@ fn scan(filter: &str) -> Scan {
         receive: None,
         from: Offset(0),
         owed: Vec::new(),
+        retained: None,
         records_maximum: 2_000,
         bytes_maximum: 4 << 20,
         found: Vec::new(),

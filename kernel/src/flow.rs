@@ -30,6 +30,28 @@ pub struct Arrivals {
     pub acknowledgements: Vec<Acknowledgement>,
     /// Connections that sent PINGREQ, to be answered with PINGRESP.
     pub pings: Vec<Connection>,
+    /// What peers have sent in all turns.
+    pub received: Received,
+}
+
+/// PUBLISH packets that peers have sent, and the bytes of their application messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// At QoS 0, 1 and 2.
+    pub publishes: [u64; 3],
+    /// Bytes of their application messages.
+    pub payload_bytes: u64,
+}
+
+impl Received {
+    /// One packet more.
+    #[inline]
+    pub fn note(&mut self, qos: u8, payload_bytes: usize) {
+        if let Some(count) = self.publishes.get_mut(usize::from(qos)) {
+            *count = count.wrapping_add(1);
+        }
+        self.payload_bytes = self.payload_bytes.wrapping_add(u64::try_from(payload_bytes).unwrap_or_default());
+    }
 }
 
 impl Arrivals {
@@ -40,7 +62,7 @@ impl Arrivals {
         start.checked_add(size).and_then(|end| self.bytes.get(start..end)).unwrap_or_default()
     }
 
-    /// Forgets this turn's arrivals and keeps the allocations.
+    /// Forgets this turn's arrivals and keeps the allocations, and the totals.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.publishes.clear();
@@ -234,14 +256,17 @@ pub struct Scan {
     pub from: Offset,
     /// Besides, these single records are looked up: what the queue is owed, or has to give out again.
     pub owed: Vec<Offset>,
+    /// In place of those, retained messages that a filter matches, in offset order. Result: the first of them stand in
+    /// `owed`, and its `from` says up to where was looked.
+    pub retained: Option<(Vec<u8>, state::OwedFilter)>,
     /// At most this many records are found, ...
     pub records_maximum: u32,
     /// ... and at most about this many stored bytes are looked at.
     pub bytes_maximum: u64,
     /// Result: what the queue wants, in offset order. Only durable records.
     pub found: Vec<Found>,
-    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it or `receive`
-    /// denies it. Terms are empty.
+    /// Result: for each of `owed`, in that order, the record, or `None` if retention has taken it or the queue does not
+    /// get it. Terms are empty.
     pub found_owed: Vec<Option<Found>>,
     /// Result: everything below this offset has been looked at.
     pub reached: Offset,

@@ -21,6 +21,11 @@ pub fn matches(filter: &[u8], name: &[u8]) -> bool {
     }
 }
 
+/// True if the topic is the server's own, on which only it publishes: `$SYS` and what is below.
+pub fn is_reserved(name: &[u8]) -> bool {
+    name.strip_prefix(b"$SYS").is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
 /// True if `name` may be published to: not empty, at most 65 535 bytes, UTF-8 without U+0000, no wildcard.
 pub fn is_valid_name(name: &[u8]) -> bool {
     is_valid_text(name) && !name.iter().any(|byte| matches!(byte, b'+' | b'#'))

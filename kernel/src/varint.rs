@@ -67,6 +67,14 @@ impl<'a> Reader<'a> {
         u16::try_from(self.next()?).map_err(|_| Error::Invalid("an integer is longer than 16 bits".into()))
     }
 
+    /// Bytes after their number.
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        let count = self.count()?;
+        let (bytes, rest) = self.bytes.split_at_checked(count).ok_or_else(cut_short)?;
+        self.bytes = rest;
+        Ok(bytes)
+    }
+
     /// A number of items that follow, each of at least one byte: more than there are bytes is refused.
     pub fn count(&mut self) -> Result<usize> {
         let count = usize::try_from(self.next()?).unwrap_or(usize::MAX);

@@ -79,6 +79,16 @@ fn acknowledge(dispatch: &mut Dispatch, kind: AcknowledgementKind, packet_identi
     dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
 }
 
+#[test]
+fn what_the_log_refused_is_counted_message_by_message() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    let refused = Publish { fate: Fate::Refused(0x97), stored: None, ..publish(queue, 0, None) };
+    dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0));
+    assert_eq!(dispatch.counters().refused, 3);
+    assert_eq!(dispatch.take_refused().len(), 1);
+}
+
 // accepts: S0.3
 #[test]
 fn nothing_is_answered_or_sent_before_it_is_durable() {
@@ -159,8 +169,8 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
 #[test]
 fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
-    dispatch.owe(queue, vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }]).unwrap();
+    let owed = vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }];
+    let queue = attach(&mut dispatch, State { owed, ..State::new(Offset(10)) }, 10, 0);
     admit(&mut dispatch, vec![publish(queue, 10, None)]);
     let feed = |dispatch: &mut Dispatch| {
         let mut scans = dispatch.hungry(Offset(11));
@@ -191,9 +201,8 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
 #[test]
 fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
     let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::new(Offset(10)), 10, 0);
     let owed = [3, 10, 11].map(|offset| Owed { offset: Offset(offset), qos: 0, identifier: None });
-    dispatch.owe(queue, owed.to_vec()).unwrap();
+    attach(&mut dispatch, State { owed: owed.to_vec(), ..State::new(Offset(10)) }, 10, 0);
     let mut looked_up = Vec::new();
     for durable in [10, 10, 11, 12] {
         let mut scans = dispatch.hungry(Offset(durable));

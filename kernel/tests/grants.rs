@@ -185,11 +185,10 @@ fn locations(log: &mut Log) -> Vec<Location> {
 fn retained_messages_that_are_denied_are_not_owed() {
     let mut log = logged(&[0, 1, 2, 3]);
     let mut dispatch = Dispatch::default();
-    let state = State { mark: Offset(4), ..State::default() };
+    let owed = (0..4).map(|offset| Owed { offset: Offset(offset), qos: 1, identifier: None }).collect();
+    let state = State { mark: Offset(4), owed, ..State::default() };
     let queue = attached(&mut dispatch, &log, state, 10);
     dispatch.grant(queue, Some(&[("a/b", false), ("#", true)])).unwrap();
-    let owed = (0..4).map(|offset| Owed { offset: Offset(offset), qos: 1, identifier: None }).collect();
-    dispatch.owe(queue, owed).unwrap();
     assert_eq!(delivered(&mut dispatch, &mut log, 10, 10), [0, 2, 3]);
 }
 
@@ -206,6 +205,23 @@ fn what_was_in_flight_and_is_denied_now_is_given_up() {
     assert_eq!(notices.len(), 1);
     assert_eq!((notices[0].kind, notices[0].first, notices[0].count), (NoticeKind::Denied, Offset(0), 1));
     assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
+}
+
+/// MQTT 5 section 4.7.2: clients do not exchange messages on the server's own topics.
+#[test]
+fn only_the_loopback_publishes_to_the_servers_own_topics() {
+    let mut routes = Routes::new(0);
+    for filter in ["$SYS/#", "$SYSTEM", "$other/+"] {
+        subscribe(&mut routes, 1, HERE, filter);
+    }
+    let topics = ["$SYS/broker/uptime", "$SYS/broker/uptime", "$SYS", "$SYSTEM", "$other/a"];
+    let mut turn = arrivals(&topics.map(|topic| Stored { topic, qos: 1, retain: false, payload: Vec::new() }));
+    turn.publishes[0].connection = Connection::LOOPBACK;
+    routes.route(&mut turn);
+    let routed = turn.publishes.iter().map(|publish| (publish.fate == Fate::Denied, publish.targets.is_some()));
+    assert_eq!(routed.collect::<Vec<_>>(), [(false, true), (true, false), (true, false), (false, true), (false, true)]);
+    assert_eq!(routes.grants.counters().publishes_denied, 2);
+    assert_eq!(routes.grants.take_denied().into_iter().collect::<Vec<_>>(), [(HERE, 2)]);
 }
 
 #[test]

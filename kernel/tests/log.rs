@@ -16,7 +16,7 @@ use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
 use holdfast_kernel::flow::{Fate, Scan};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Log, Options};
+use holdfast_kernel::store::{Log, LogReader, Options};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
@@ -176,7 +176,8 @@ impl Model {
         let matching = retained.into_iter().filter(|(name, _)| topic::matches(filter.as_bytes(), name.as_bytes()));
         let mut offsets: Vec<u64> = matching.map(|(_, offset)| offset).collect();
         offsets.sort_unstable();
-        let found: Vec<u64> = log.retained(filter.as_bytes(), 100).into_iter().map(|offset| offset.0).collect();
+        let (found, _) = log.retained(filter.as_bytes(), Offset(0), 100);
+        let found: Vec<u64> = found.into_iter().map(|offset| offset.0).collect();
         assert_eq!(found, offsets, "retained {filter}");
     }
 }
@@ -427,6 +428,7 @@ proptest! {
             receive: None,
             from: Offset(0),
             owed: wanted.iter().copied().map(Offset).collect(),
+            retained: None,
             records_maximum: 0,
             bytes_maximum: 0,
             found: Vec::new(),
@@ -438,5 +440,32 @@ proptest! {
         let found: Vec<Option<u64>> = scan.found_owed.iter().map(|found| found.as_ref().map(|f| f.offset.0)).collect();
         let expected: Vec<Option<u64>> = wanted.iter().map(|offset| (*offset < 300).then_some(*offset)).collect();
         prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn topics_are_listed_page_by_page() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for topic in TOPICS.iter().chain(&TOPICS[..2]) {
+        log.append(&mut arrivals(&[message(topic, &[1; 3_000])]), &[""; 0], Timestamp(5)).unwrap();
+    }
+    log.commit().unwrap();
+    let mut reader = LogReader::open(Arc::new(disk)).unwrap();
+    reader.refresh(None, false).unwrap();
+    for (filter, expected) in [(None, &TOPICS[..]), (Some("a/#"), &TOPICS[..3]), (Some("+/y"), &TOPICS[4..5])] {
+        for limit in 1..8 {
+            let (mut found, mut after) = (Vec::new(), Vec::new());
+            loop {
+                let page = reader.topics(filter.map(str::as_bytes), &after, limit).unwrap();
+                let Some((last, _)) = page.last() else { break };
+                assert!(page.len() == limit || found.len() + page.len() == expected.len());
+                after = last.clone();
+                found.extend(page);
+            }
+            let counts = expected.iter().map(|topic| if TOPICS[..2].contains(topic) { 2 } else { 1 });
+            let wanted: Vec<_> = expected.iter().map(|topic| topic.as_bytes().to_vec()).zip(counts).collect();
+            assert_eq!(found, wanted);
+        }
     }
 }

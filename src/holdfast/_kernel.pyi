@@ -42,6 +42,8 @@ class Arrivals:
     publishes: int
     """PUBLISH packets in it."""
     acknowledgements: int
+    def received(self) -> tuple[list[int], int]:
+        """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not the loopback's."""
 
 @final
 class Scans:
@@ -133,6 +135,9 @@ class Inbox:
 
         A control packet or a fault is returned, and its connection is held from there on: later packets of it stay
         undecoded until `release`. So what a client sends after SUBSCRIBE is decoded when SUBSCRIBE is done."""
+    def unread(self, connection: int, from_us: int, to_us: int) -> None:
+        """Between these times nothing of it could be read or decoded, which was our doing: its own limit is not reached
+        by what it could have sent meanwhile."""
     def release(self, connection: int) -> None:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
     def received(self, connection: int) -> bytes:
@@ -307,8 +312,10 @@ class Log:
         passed them."""
     def offset_of_newest(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, messages: int) -> int:
         """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`)."""
-    def retained(self, topic_filter: bytes, limit: int) -> list[int]:
-        """Offsets of the retained messages that match, in offset order."""
+    def retained(self, topic_filter: bytes, from_offset: int, limit: int) -> tuple[list[int], int]:
+        """Offsets of the retained messages that match, from an offset on in their order: `limit` at most, and up to which
+        offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is
+        looked at in one call is bounded."""
     def retained_count(self) -> int: ...
     def retain(self, *, maximum_age_us: int, maximum_bytes: int, cursors: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
         """Removes sealed segments past retention, carrying what is still needed (retained messages, control records in
@@ -354,8 +361,9 @@ class LogReader:
         """The log's identity: made when it was created, part of every checkpoint outside."""
     def segments(self) -> list[dict[str, Any]]:
         """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us, last_time_us, sealed, records."""
-    def topics(self, topic_filter: bytes | None) -> list[tuple[str, int]]:
-        """Topic names with their number of stored messages."""
+    def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
+        """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
+        messages; fewer only where there are no more."""
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(
@@ -435,8 +443,20 @@ class Dispatch:
         """What the queue may get of the log, retained messages included, from now on: as in `Routes.grant`. What it has
         at hand and has not sent is read again by that; what was in flight on an earlier connection and is denied now
         is given up with the notice "denied"."""
-    def owe(self, queue: int, offsets: Sequence[int], *, qos: int, identifier: int | None) -> None:
-        """The queue gets these retained messages too, with the RETAIN flag, in this order, before new ones."""
+    def owe(
+        self,
+        queue: int,
+        topic_filter: bytes,
+        *,
+        qos: int,
+        no_local: bool,
+        identifier: int | None,
+        from_offset: int,
+        until_offset: int,
+    ) -> None:
+        """The queue gets the retained messages between these offsets that match, with the RETAIN flag, before new ones;
+        with `no_local` without its own party's. They are looked up page by page, as long as it subscribes to the
+        filter. Once more for the same filter begins again."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
     def admit(self, arrivals: Arrivals, end_position: int) -> None:
         """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,

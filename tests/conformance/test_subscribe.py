@@ -286,6 +286,20 @@ def test_no_local_keeps_a_clients_own_messages_from_it(peer: Join, name: str, qo
 
 
 @pytest.mark.proves("MQTT5-3.8.3-3")
+@pytest.mark.parametrize("kept", [False, True])
+def test_no_local_holds_for_retained_messages(peer: Join, name: str, kept: bool) -> None:
+    client, other = peer(), joined(peer, f"{name}o")
+    client.connect(name, kept=kept)
+    client.publish(f"{name}/own", b"own", qos=1, retain=True)
+    other.publish(f"{name}/other", b"another's", qos=1, retain=True)
+    client.subscribe(f"{name}/+", 1 | NO_LOCAL)
+    client.message(f"{name}/other", b"another's")
+    client.quiet()
+    client.subscribe(f"{name}/#", 1)
+    assert {client.message().payload for _ in range(2)} == {b"own", b"another's"}
+
+
+@pytest.mark.proves("MQTT5-3.8.3-3")
 def test_a_client_without_no_local_gets_its_own(peer: Join, name: str, version: int) -> None:
     client = joined(peer, name, version)
     client.subscribe(name, 0)

@@ -92,6 +92,25 @@ def test_a_session_at_rest_shows_what_it_keeps(broker: Seen) -> None:
         assert broker.get("/v1/sessions/keeper")["queue_messages"] == 0
 
 
+@pytest.mark.parametrize("path", ["topics", "retained"])
+def test_pages_of_topics_miss_none_and_repeat_none(broker: Seen, path: str) -> None:
+    wanted = [f"{path}-page/{number}" for number in range(8)]
+    for topic_name in wanted:
+        body = {"topic_name": topic_name, "payload": "x", "retain": True}
+        assert broker.ask("POST", "/v1/publish", body)[0] == 200
+    for size in (1, 3, 8, 100):
+        found: list[str] = []
+        after: dict[str, str] = {}
+        while True:
+            page = broker.get(f"/v1/{path}", limit=size, filter=f"{path}-page/+", **after)
+            found += [row["topic_name"] for row in page[path]]
+            if page["next"] is None:
+                break
+            assert len(page[path]) == size
+            after = {"after": page["next"]}
+        assert found == wanted
+
+
 def test_pages_of_sessions_miss_none_and_repeat_none(broker: Seen) -> None:
     wires = [Wire(broker.port) for _ in range(8)]
     wanted = [f"page-{number}" for number in range(8)]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.broker.assemble import assemble
+from holdfast.broker.ingress import connection
 from holdfast.broker.server import Server
 from holdfast.core.config import Config
-from holdfast.core.limits import CONNECT_TIMEOUT_S, CONNECTIONS_PENDING_MAXIMUM
+from holdfast.core.limits import CONNECT_TIMEOUT_S
 from holdfast.kernel import encode_packet
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
@@ -152,11 +153,14 @@ def test_a_header_that_never_comes_is_ended_at_the_deadline() -> None:
 
 
 def test_handshakes_that_never_end_are_bounded_and_make_room(
-    config: Config, authority: Authority
+    config: Config, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    maximum = 500
+    monkeypatch.setattr(connection, "CONNECTIONS_PENDING_MAXIMUM", maximum)
+
     async def body(server: Server) -> None:
         begin = hello(authority)
-        clients = [await connected(MQTTS, begin) for _ in range(CONNECTIONS_PENDING_MAXIMUM + 10)]
+        clients = [await connected(MQTTS, begin) for _ in range(maximum + 10)]
         await asyncio.sleep(1)
         assert sum(client.ended_at is not None for client in clients) == 10
         assert ingress(server)["connections_turned_away_connections_pending_maximum"] == 10
@@ -165,6 +169,26 @@ def test_handshakes_that_never_end_are_bounded_and_make_room(
         client = await connected(MQTT, CONNECT)
         await asyncio.sleep(1)
         assert client.received[:1] == b"\x20"
+
+    with_broker(config, body)
+
+
+def test_what_unfinished_connects_hold_is_bounded_over_all(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_PENDING_BYTES_MAXIMUM", 1_000)
+
+    async def body(server: Server) -> None:
+        begin = b"\x10\xff\x7f" + bytes(297)
+        clients = [await connected(MQTT, begin) for _ in range(5)]
+        await asyncio.sleep(1)
+        assert [client.ended_at is not None for client in clients] == [False] * 3 + [True] * 2
+        assert ingress(server)["connections_turned_away_connections_pending_bytes_maximum"] == 2
+        await asyncio.sleep(DEADLINE_S)
+        late = await connected(MQTT, CONNECT)
+        await asyncio.sleep(1)
+        assert late.received[:1] == b"\x20"
+        assert server._stages.connections._pending_bytes == 0
 
     with_broker(config, body)
 

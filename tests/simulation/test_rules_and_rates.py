@@ -17,6 +17,7 @@ from tests.simulation.whole import CONFIG, HOST, PORT
 NOTHING_FAILS = Hardships()
 REPEAT = "pytest tests/simulation/test_rules_and_rates.py"
 DENIED = 0x87
+NOT_FOUND = 0x92
 MESSAGE_RATE_TOO_HIGH = 0x96
 
 
@@ -203,6 +204,73 @@ def test_a_retained_message_that_may_not_be_received_is_not_sent() -> None:
     with_broker(check)
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_nobody_but_the_broker_publishes_to_sys(version: int) -> None:
+    async def check(table: Table) -> None:
+        reader, _ = await table.subscribed("reader", "$SYS/#")
+        other, _ = await table.subscribed("other", "$other/#")
+        heard = len(reader.topics())
+        peer, _ = await table.connected("peer", version)
+        for qos in (0, 1, 2):
+            peer.send(peer.publish("$SYS/broker/load", qos, qos))
+        peer.send(peer.publish("$SYS", 1, 3), peer.publish("$other/a", 1, 4))
+        await asyncio.sleep(1)
+        code = DENIED if version == 5 else 0
+        answers = [("puback", 1, code), ("pubrec", 2, code), ("puback", 3, code), ("puback", 4, 0)]
+        assert sorted(peer.answers("puback", "pubrec"), key=lambda one: one[1]) == answers
+        assert not {"$SYS", "$SYS/broker/load"} & set(reader.topics()[heard:])
+        assert other.topics() == ["$other/a"]
+        assert table.routes.counters()["publishes_denied"] == 4
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("topic", ["$SYS", "$SYS/broker/load"])
+def test_a_will_on_sys_is_refused(topic: str) -> None:
+    async def check(table: Table) -> None:
+        peer = Peer()
+        await table.loop.create_connection(lambda: peer, whole.HOST, whole.PORT)
+        message = {"topic_name": topic, "payload": b"gone", "qos": 0, "retain": False}
+        fields = {"client_identifier": "x", "clean_start": True, "keep_alive_s": 0}
+        peer.send(peer.encoded("connect", protocol_version=5, will=message, **fields))
+        await peer.ended.wait()
+        kind, answer = peer.packets[0]
+        assert (kind, answer["reason_code"]) == ("connack", DENIED)
+
+    with_broker(check)
+
+
+def test_what_is_published_is_counted_by_qos_and_bytes() -> None:
+    async def check(table: Table) -> None:
+        await table.subscribed("reader", "#")
+        peer, _ = await table.connected("peer")
+        peer.send(peer.publish("a"), peer.publish("b", 1, 1), peer.publish("c", 1, 2))
+        peer.send(peer.publish("d", 2, 3))
+        await asyncio.sleep(1)
+        assert table.server.turn.received() == ([1, 2, 1], 4)
+        kernel = table.server._stages.kernel
+        assert kernel.outboxes.counters()["payload_bytes_sent"] == 4
+
+    with_broker(check)
+
+
+def test_a_release_of_nothing_is_told_so() -> None:
+    async def check(table: Table) -> None:
+        peer, _ = await table.connected("peer")
+        release = {"reason_code": 0}
+        peer.send(peer.encoded("pubrel", packet_identifier=7, **release))
+        peer.send(peer.publish("a", 2, 8), peer.encoded("pubrel", packet_identifier=8, **release))
+        peer.send(peer.encoded("pubrec", packet_identifier=9, reason_code=0))
+        await asyncio.sleep(1)
+        assert sorted(peer.answers("pubcomp", "pubrel")) == [
+            ("pubcomp", 7, NOT_FOUND),
+            ("pubcomp", 8, 0),
+            ("pubrel", 9, NOT_FOUND),
+        ]
+
+    with_broker(check)
+
+
 def test_who_sends_too_fast_is_told_and_closed() -> None:
     async def check(table: Table) -> None:
         peer, handle = await table.connected("peer")
@@ -216,6 +284,47 @@ def test_who_sends_too_fast_is_told_and_closed() -> None:
         ((kind, fields),) = peer.packets
         assert (kind, fields["reason_code"]) == ("disconnect", MESSAGE_RATE_TOO_HIGH)
         assert "may send" in fields["properties"]["reason_string"]
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("why", ["the disk is behind", "a turn takes long", "CONNACK waits"])
+def test_what_a_client_sends_while_it_is_not_read_is_not_too_fast(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(table: Table) -> None:
+        reader, _ = await table.subscribed("reader", "#")
+        peer, handle = await table.connected("peer")
+        table.inbox.limit(handle, messages_per_second=10, bytes_per_second=10_000)
+        connections = table.server._stages.connections
+        peer.send(peer.publish("first"))
+        await asyncio.sleep(1)
+        began_us = connections._now_us()
+        if why == "the disk is behind":
+            monkeypatch.setattr(connections, "_uncommitted_bytes", lambda: 2**40)
+            connections.resume()
+        for _ in range(30 if why == "the disk is behind" else 1):
+            peer.send(*(peer.publish("later") for _ in range(10)))
+            await asyncio.sleep(1)
+        if why == "the disk is behind":
+            assert connections.is_paused(connections.get(handle))
+            monkeypatch.undo()
+            await asyncio.sleep(5)
+        elif why == "a turn takes long":
+            connections.stalled(began_us, began_us + 30_000_000)
+            peer.send(*(peer.publish("later") for _ in range(290)))
+            await asyncio.sleep(1)
+        else:
+            # As admission tells the kernel when CONNACK has waited for thirty seconds.
+            table.inbox.limit(handle, messages_per_second=10, bytes_per_second=10_000)
+            now_us = connections._now_us()
+            table.inbox.unread(handle, now_us - 30_000_000, now_us)
+            peer.send(*(peer.publish("later") for _ in range(290)))
+            await asyncio.sleep(1)
+        assert not peer.ended.is_set()
+        assert reader.topics() == ["first", *["later"] * 300]
+        peer.send(*(peer.publish("too much") for _ in range(100)))
+        await asyncio.wait_for(peer.ended.wait(), 5)
 
     with_broker(check)
 

@@ -26,6 +26,7 @@ impl Dispatch {
                 (Fate::Duplicate, _) => self.answer(publish, end, 0),
                 (Fate::Refused(reason_code), _) => {
                     self.refused.insert(publish.connection, reason_code);
+                    self.counters.refused = self.counters.refused.wrapping_add(1);
                     self.answer(publish, LogPosition(0), reason_code);
                 }
                 (Fate::Denied, _) => self.answer(publish, LogPosition(0), NOT_AUTHORIZED),

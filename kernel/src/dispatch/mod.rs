@@ -18,6 +18,7 @@ pub mod cursor;
 pub mod group;
 mod notices;
 pub mod queue;
+mod retained;
 pub mod selection;
 pub mod window;
 
@@ -68,6 +69,8 @@ pub struct Counters {
     pub completed: u64,
     /// PUBACKs and PUBRECs that publishers were sent.
     pub answered: u64,
+    /// Messages of any QoS that the log did not take.
+    pub refused: u64,
 }
 
 /// One attached session.
@@ -196,6 +199,7 @@ impl Dispatch {
             session.has_own = has_own;
             session.divide();
         }
+        self.drop_owed_filters(handle);
         Ok(())
     }
 
@@ -203,19 +207,6 @@ impl Dispatch {
     pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
         let receive = receive.map(|rules| self.tables.table(rules)).transpose()?;
         self.queue_mut(handle)?.grant(receive);
-        self.make_ready(handle);
-        Ok(())
-    }
-
-    /// The queue gets these retained messages, with RETAIN set, before new ones.
-    pub fn owe(&mut self, handle: ids::Queue, owed: Vec<Owed>) -> Result<()> {
-        let queue = self.queue_mut(handle)?;
-        let connection = queue.connection;
-        let is_durable = queue.party.is_durable();
-        queue.owed.extend(owed.iter().cloned());
-        if is_durable {
-            self.change(connection, |changes| changes.owed.extend(owed.into_iter().filter(|owed| owed.qos > 0)));
-        }
         self.make_ready(handle);
         Ok(())
     }
@@ -255,6 +246,7 @@ impl Dispatch {
     pub fn feed(&mut self, scans: &mut Vec<Scan>) {
         for mut scan in scans.drain(..) {
             self.feed_returned(&mut scan);
+            self.feed_retained(&mut scan);
             let Ok(queue) = self.queue_mut(scan.queue) else { continue };
             let (party, connection) = (queue.party, queue.connection);
             let gone = queue.feed(&mut scan);
@@ -467,11 +459,13 @@ fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16
     owed.extend(queue.owed.iter().filter(|owed| owed.qos > 0).cloned());
     owed.sort_by_key(|owed| owed.offset);
     owed.dedup_by_key(|owed| owed.offset);
+    let owed_filters = queue.owed_filters.iter().filter(|(_, owed)| owed.qos > 0);
     State {
         mark: queue.cursor.mark(),
         acknowledged: queue.cursor.acknowledged().clone(),
         flights,
         owed,
+        owed_filters: owed_filters.map(|(filter, owed)| (filter.clone(), owed.clone())).collect(),
         received: received.collect(),
         last_packet_identifier: session.window.last(),
     }

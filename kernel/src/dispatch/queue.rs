@@ -8,7 +8,7 @@
 
 use super::cursor::{Cursor, Entry};
 use super::group::Group;
-use crate::flow::state::{Owed, Phase, Source, State};
+use crate::flow::state::{Owed, OwedFilter, Phase, Source, State};
 use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
@@ -40,6 +40,8 @@ pub struct Queue {
     pub entries: VecDeque<Found>,
     /// Retained messages to look up.
     pub owed: VecDeque<Owed>,
+    /// Further ones, by the filters that the log is to look them up with.
+    pub owed_filters: BTreeMap<Vec<u8>, OwedFilter>,
     /// Retained messages at hand; their terms come from the subscription that asked for them.
     pub owed_entries: VecDeque<(Found, Owed)>,
     /// Offsets that are in flight since an earlier connection: their packet identifiers, and whether found again.
@@ -54,7 +56,7 @@ pub struct Queue {
     pub group: Option<Group>,
     /// True while the dispatcher has it on its list.
     pub is_ready: bool,
-    subscriptions: Arc<[Subscription]>,
+    pub(super) subscriptions: Arc<[Subscription]>,
     receive: Option<Table>,
     listed: Offset,
     behind_until: Offset,
@@ -91,6 +93,7 @@ impl Queue {
             cursor: Cursor::restore(state.mark, state.acknowledged.clone()),
             entries: VecDeque::new(),
             owed: state.owed.iter().cloned().collect(),
+            owed_filters: state.owed_filters.clone(),
             owed_entries: VecDeque::new(),
             resumed: published()
                 .filter(|(_, flight)| flight.source == Source::Queue)
@@ -186,6 +189,7 @@ impl Queue {
             receive: self.receive.clone(),
             from: self.listed,
             owed: self.singles(durable),
+            retained: if self.looks_up_retained(durable) { self.next_owed_filter() } else { None },
             records_maximum: if reads { u32::try_from(room).unwrap_or(u32::MAX) } else { 0 },
             bytes_maximum: limits::SCAN_BYTES_MAXIMUM,
             found: Vec::new(),
@@ -201,9 +205,12 @@ impl Queue {
 
     fn looks_up(&self, durable: Offset) -> bool {
         let returned = self.group.as_ref().is_some_and(|group| group.returned.is_empty());
-        self.looks_up_handed()
-            || self.owed_entries.is_empty() && !self.owed.is_empty() && !self.owes_beyond(durable)
-            || returned && self.cursor.redelivery_count() > 0
+        self.looks_up_handed() || self.looks_up_retained(durable) || returned && self.cursor.redelivery_count() > 0
+    }
+
+    fn looks_up_retained(&self, durable: Offset) -> bool {
+        let is_free = self.owed_entries.is_empty() && !self.looks_up_handed();
+        is_free && self.next_owed().is_some_and(|offset| offset < durable)
     }
 
     fn looks_up_handed(&self) -> bool {
@@ -212,7 +219,7 @@ impl Queue {
 
     /// True if the next retained message is not durable yet: the log does not give it before.
     pub fn owes_beyond(&self, durable: Offset) -> bool {
-        self.owed.front().is_some_and(|owed| owed.offset >= durable)
+        self.next_owed().is_some_and(|offset| offset >= durable)
     }
 
     /// Single records to look up next, of one kind.
@@ -238,7 +245,7 @@ impl Queue {
     /// True if the log has, or may have, more for it.
     pub fn reads_on(&self) -> bool {
         let given_back = self.group.is_some() && self.cursor.redelivery_count() > 0;
-        self.is_behind() || !self.owed.is_empty() || !self.handed.is_empty() || given_back
+        self.is_behind() || self.next_owed().is_some() || !self.handed.is_empty() || given_back
     }
 
     /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with

@@ -63,6 +63,22 @@ pub struct Owed {
     pub identifier: Option<u32>,
 }
 
+/// Retained messages that the party still has to get and nobody has looked up yet: those that a filter matches
+/// between two offsets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwedFilter {
+    /// The maximum QoS of the subscription that asked for them.
+    pub qos: u8,
+    /// Without those that the party has published itself [MQTT-3.8.3-3].
+    pub no_local: bool,
+    /// The subscription's identifier.
+    pub identifier: Option<u32>,
+    /// The first offset that has not been looked at.
+    pub from: Offset,
+    /// The first offset that is too new: when it came, the subscription was there.
+    pub until: Offset,
+}
+
 /// Everything about a party's deliveries that outlives its connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
@@ -74,6 +90,8 @@ pub struct State {
     pub flights: BTreeMap<u16, Flight>,
     /// Retained messages still to be sent, in order.
     pub owed: Vec<Owed>,
+    /// Further ones, by the filter that they are looked up with.
+    pub owed_filters: BTreeMap<Vec<u8>, OwedFilter>,
     /// Packet identifiers of QoS 2 messages received from the party and not released.
     pub received: BTreeSet<u16>,
     /// The last packet identifier that was given out.
@@ -99,6 +117,8 @@ pub struct Changes {
     pub owed_done: Vec<Offset>,
     /// Retained messages that the party is owed from now on.
     pub owed: Vec<Owed>,
+    /// Filters with the retained messages that are still to be looked up; none are once `from` has reached `until`.
+    pub owed_filters: Vec<(Vec<u8>, OwedFilter)>,
 }
 
 const TAG_ACKNOWLEDGED: u64 = 1;
@@ -110,6 +130,7 @@ const TAG_OWED_DONE: u64 = 6;
 const TAG_OWED: u64 = 7;
 const TAG_MARK: u64 = 8;
 const TAG_SENT_BY_GROUP: u64 = 9;
+const TAG_OWED_FILTER: u64 = 10;
 
 impl Changes {
     /// True if there is nothing to remember.
@@ -122,6 +143,7 @@ impl Changes {
             && self.released.is_empty()
             && self.owed_done.is_empty()
             && self.owed.is_empty()
+            && self.owed_filters.is_empty()
     }
 
     /// Appends the control record's value, [`DELTA`] first.
@@ -161,6 +183,10 @@ impl Changes {
         for owed in &self.owed {
             put(out, TAG_OWED);
             put_owed(out, owed);
+        }
+        for (filter, owed) in &self.owed_filters {
+            put(out, TAG_OWED_FILTER);
+            put_owed_filter(out, filter, owed);
         }
     }
 }
@@ -206,6 +232,10 @@ impl State {
             state.received.insert(reader.small()?);
         }
         state.last_packet_identifier = reader.small()?;
+        for _ in 0..reader.count()? {
+            let (filter, owed) = read_owed_filter(&mut reader)?;
+            state.owed_filters.insert(filter, owed);
+        }
         Ok(state)
     }
 
@@ -243,6 +273,10 @@ impl State {
             put(out, u64::from(*packet_identifier));
         }
         put(out, u64::from(self.last_packet_identifier));
+        put_length(out, self.owed_filters.len());
+        for (filter, owed) in &self.owed_filters {
+            put_owed_filter(out, filter, owed);
+        }
     }
 
     /// Applies a control record's value of either kind; [`REMOVED`] leaves the empty state. Returns what groups have
@@ -343,6 +377,13 @@ impl State {
                     });
                 }
                 TAG_OWED => self.owed.push(read_owed(&mut reader)?),
+                TAG_OWED_FILTER => {
+                    let (filter, owed) = read_owed_filter(&mut reader)?;
+                    self.owed_filters.remove(&filter);
+                    if owed.from < owed.until {
+                        self.owed_filters.insert(filter, owed);
+                    }
+                }
                 tag => return Err(Error::Invalid(format!("a delivery state has no change of kind {tag}"))),
             }
         }
@@ -363,8 +404,30 @@ fn put_owed(out: &mut Vec<u8>, owed: &Owed) {
 fn read_owed(reader: &mut Reader<'_>) -> Result<Owed> {
     let offset = Offset(reader.next()?);
     let qos = u8::try_from(reader.next()?).map_err(|_| out_of_range())?.min(2);
+    Ok(Owed { offset, qos, identifier: read_identifier(reader)? })
+}
+
+fn put_owed_filter(out: &mut Vec<u8>, filter: &[u8], owed: &OwedFilter) {
+    put_length(out, filter.len());
+    out.extend_from_slice(filter);
+    put(out, u64::from(owed.qos) | if owed.no_local { 4 } else { 0 });
+    put(out, owed.identifier.map_or(0, u64::from));
+    put(out, owed.from.0);
+    put(out, owed.until.0);
+}
+
+fn read_owed_filter(reader: &mut Reader<'_>) -> Result<(Vec<u8>, OwedFilter)> {
+    let filter = reader.bytes()?.to_vec();
+    let bits = reader.next()?;
+    let (qos, no_local) = (if bits & 2 == 0 { u8::from(bits & 1 == 1) } else { 2 }, bits & 4 != 0);
+    let identifier = read_identifier(reader)?;
+    let (from, until) = (Offset(reader.next()?), Offset(reader.next()?));
+    Ok((filter, OwedFilter { qos, no_local, identifier, from, until }))
+}
+
+fn read_identifier(reader: &mut Reader<'_>) -> Result<Option<u32>> {
     let identifier = u32::try_from(reader.next()?).map_err(|_| out_of_range())?;
-    Ok(Owed { offset, qos, identifier: (identifier != 0).then_some(identifier) })
+    Ok((identifier != 0).then_some(identifier))
 }
 
 fn put_length(out: &mut Vec<u8>, length: usize) {

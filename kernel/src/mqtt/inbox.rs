@@ -192,6 +192,16 @@ impl Inbox {
         self.throttled = false;
     }
 
+    /// From `from` to `to` nothing of this connection could be read or decoded, which was our doing: it may send what
+    /// it could have sent.
+    pub fn unread(&mut self, connection: Connection, from: Timestamp, to: Timestamp) {
+        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        if let Some(rate) = &mut reception.rate {
+            rate.advance(from);
+            rate.advance_unread(to);
+        }
+    }
+
     /// When a decode has something to do although nothing more comes, if waiting for the limit of all is what keeps it.
     pub fn next_at(&self) -> Option<Timestamp> {
         let rate = self.rate.as_ref().filter(|_| self.throttled && !self.queue.is_empty());

@@ -49,6 +49,7 @@ struct Outbox {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub publishes_sent: u64,
+    pub payload_bytes_sent: u64,
     pub acknowledgements_sent: u64,
     pub pings_answered: u64,
     pub bytes_encoded: u64,
@@ -193,6 +194,7 @@ impl Outboxes {
             match written {
                 Ok(()) => {
                     counters.publishes_sent += 1;
+                    counters.payload_bytes_sent += u64::from(publish.payload.size_bytes);
                     counters.bytes_encoded += count(outbox.bytes.len() - before);
                 }
                 Err(kind) => drop_message(dropped, counters, outbox.party, kind),
@@ -229,6 +231,7 @@ impl Outboxes {
         let connection = delivery.connection;
         let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { return Ok(()) };
         let message = messages.message(delivery.location)?;
+        let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
         let refusal = match &message {
             None => Some(NoticeKind::Retention),
@@ -240,6 +243,7 @@ impl Outboxes {
         match refusal {
             None => {
                 counters.publishes_sent += 1;
+                counters.payload_bytes_sent += count(payload_bytes);
                 counters.bytes_encoded += count(outbox.bytes.len() - before);
             }
             Some(kind) => {

@@ -3,8 +3,9 @@
 //! Owns: what is left of an allowance. Never: decides what follows when nothing is (a connection's own limit is a
 //! fault, the limit of all slows reading down).
 //!
-//! A bucket holds one second's worth, so that what arrives in one piece after a pause of the network is taken. What is
-//! taken may leave a debt: a packet is taken whole or not at all.
+//! A bucket holds one second's worth, so that what arrives in one piece after a pause of the network is taken; and
+//! beyond that what would have been taken while it was us who did not read, since a peer that goes on sending then is
+//! not to blame. What is taken may leave a debt: a packet is taken whole or not at all.
 
 use super::fault::Fault;
 use super::reason_code::MESSAGE_RATE_TOO_HIGH;
@@ -40,9 +41,11 @@ impl Bucket {
         (per_second > 0).then_some(Bucket { per_second, tokens: per_second * WHOLE })
     }
 
-    fn fill(&mut self, elapsed_us: i64) {
-        let added = self.per_second.saturating_mul(elapsed_us);
-        self.tokens = self.tokens.saturating_add(added).min(self.per_second * WHOLE);
+    /// Up to one second's worth, or without end while we did not read.
+    fn fill(&mut self, elapsed_us: i64, unread: bool) {
+        let filled = self.tokens.saturating_add(self.per_second.saturating_mul(elapsed_us));
+        let full = if unread { filled } else { self.per_second * WHOLE };
+        self.tokens = filled.min(full.max(self.tokens));
     }
 
     fn take(&mut self, count: usize) {
@@ -80,10 +83,19 @@ impl Rate {
 
     /// It is `now`; a clock that goes back fills nothing.
     pub fn advance(&mut self, now: Timestamp) {
+        self.pass(now, false);
+    }
+
+    /// It is `now`, and what the peer sent since the last time it was told we had not read, or not yet decoded.
+    pub fn advance_unread(&mut self, now: Timestamp) {
+        self.pass(now, true);
+    }
+
+    fn pass(&mut self, now: Timestamp, unread: bool) {
         let elapsed_us = i64::try_from(now.0.saturating_sub(self.at.0)).unwrap_or(i64::MAX);
         self.at = self.at.max(now);
         for bucket in self.buckets() {
-            bucket.fill(elapsed_us);
+            bucket.fill(elapsed_us, unread);
         }
     }
 

@@ -117,8 +117,13 @@ impl Reception {
     /// `count` bytes came at `now`. A fault if they are more than may wait, or came faster than they may.
     pub fn heard(&mut self, count: usize, now: Timestamp) -> Result<(), Fault> {
         self.heard_at = now;
-        if let Some(rate) = &mut self.rate {
-            rate.advance(now);
+        let unread = self.held || self.queued;
+        if let Some(rate) = self.rate.as_mut().filter(|_| count > 0) {
+            // What waits here is decoded, and its messages counted, in one go when it need not wait any more.
+            match unread {
+                true => rate.advance_unread(now),
+                false => rate.advance(now),
+            }
             rate.spend(0, count)?;
         }
         let maximum = self.packet_bytes_maximum.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
@@ -334,7 +339,12 @@ impl Reception {
         let bytes = arrivals.bytes.get(body).unwrap_or_default();
         match decode(frame, bytes, self.version, Role::Server)? {
             Packet::Acknowledgement(packet) => {
-                self.acknowledgement(packet.kind, packet.packet_identifier, packet.reason_code, arrivals)
+                let reason_code = match packet.kind {
+                    // PUBCOMP says whether there was anything to release (MQTT 5 section 3.7.2.1).
+                    AcknowledgementKind::Pubrel => self.receiver.release(packet.packet_identifier),
+                    _ => packet.reason_code,
+                };
+                self.acknowledgement(packet.kind, packet.packet_identifier, reason_code, arrivals)
             }
             Packet::Pingreq => arrivals.pings.push(self.connection),
             Packet::Connect(packet) => {
@@ -391,6 +401,9 @@ impl Reception {
             }
         }
         let fate = self.receiver.admit(layout.qos, layout.packet_identifier)?;
+        if self.connection != Connection::LOOPBACK {
+            arrivals.received.note(layout.qos, body.len() - layout.payload);
+        }
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: self.party,

@@ -7,7 +7,7 @@
 //! time and is simply taken over, so it is bounded and never has to be emptied.
 
 use crate::error::Result;
-use crate::flow::{Arrivals, Fate};
+use crate::flow::{Arrivals, Fate, Publish};
 use crate::ids::Connection;
 use crate::limits::{GRANT_MEMORY_TOPICS_MAXIMUM, ROUTE_CACHE_TOPIC_BYTES_MAXIMUM};
 use crate::topic::table::{Table, Tables};
@@ -95,12 +95,17 @@ impl Grants {
             let granted = self.connections.get(index(publish.connection));
             let Some(table) = granted.and_then(|granted| granted.publish.as_ref()) else { continue };
             if !self.memory.allows(table, arrivals.span(publish.topic)) {
-                publish.fate = Fate::Denied;
-                self.counters.publishes_denied += 1;
-                *self.denied.entry(publish.connection).or_default() += 1;
+                self.deny(publish);
             }
         }
         arrivals.publishes = publishes;
+    }
+
+    /// Refuses one message.
+    pub fn deny(&mut self, publish: &mut Publish) {
+        publish.fate = Fate::Denied;
+        self.counters.publishes_denied += 1;
+        *self.denied.entry(publish.connection).or_default() += 1;
     }
 
     /// True if the connection may be sent messages of this topic.

@@ -168,6 +168,11 @@ impl Routes {
         let mut last: Option<&Publish> = None;
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
             let name = arrivals.span(publish.topic);
+            // Clients do not exchange messages on the broker's own topics (MQTT 5 section 4.7.2).
+            if topic::is_reserved(name) && publish.connection != Connection::LOOPBACK {
+                self.grants.deny(publish);
+                continue;
+            }
             publish.targets = match last {
                 Some(last) if arrivals.span(last.topic) == name => last.targets.clone(),
                 _ => self.targets(name),

@@ -129,11 +129,18 @@ impl Dictionary {
             found.extend(self.find(filter));
             return;
         }
-        for (name, id) in literal_range(&self.names, filter) {
+        for (name, id) in literal_range(&self.names, filter, b"") {
             if topic::matches(filter, name) {
                 found.push(*id);
             }
         }
+    }
+
+    /// The first `limit` topics after a name that `filter` matches (all, without one), in the order of their names.
+    pub fn page(&self, filter: Option<&[u8]>, after: &[u8], limit: usize) -> Vec<TopicId> {
+        let later = literal_range(&self.names, filter.unwrap_or(b"#"), after);
+        let matching = later.filter(|(name, _)| filter.is_none_or(|filter| topic::matches(filter, name)));
+        matching.map(|(_, id)| *id).take(limit).collect()
     }
 
     /// Sets the filters of topics whose messages are stored at QoS 0 too.
@@ -186,17 +193,22 @@ fn slot(id: TopicId) -> Option<usize> {
     usize::try_from(id.0.checked_sub(1)?).ok()
 }
 
-/// The entries of a sorted map that can match `filter`: those that begin with what stands before its first wildcard.
+/// The entries of a sorted map after a name that can match `filter`: those that begin with what stands before its
+/// first wildcard.
 pub fn literal_range<'a, Value>(
     sorted: &'a BTreeMap<Arc<[u8]>, Value>,
     filter: &[u8],
+    after: &[u8],
 ) -> impl Iterator<Item = (&'a Arc<[u8]>, &'a Value)> {
     let wildcard = filter.iter().position(|byte| matches!(byte, b'+' | b'#')).unwrap_or(filter.len());
-    // `a/#` matches `a` too, so the separator before a wildcard is not part of the beginning.
-    let literal = filter.get(..wildcard).unwrap_or_default();
-    let literal = literal.strip_suffix(b"/").unwrap_or(literal).to_vec();
-    let range = sorted.range::<[u8], _>((Bound::Included(literal.as_slice()), Bound::Unbounded));
-    range.take_while(move |(name, _)| name.starts_with(&literal))
+    let literal = filter.get(..wildcard).unwrap_or_default().to_vec();
+    // `a/#` matches `a` too, but none of what lies between that and `a/`.
+    let parent = literal.strip_suffix(b"/").filter(|parent| after.is_empty() || after < *parent);
+    let parent = parent.and_then(|parent| sorted.get_key_value(parent));
+    let begins = after.is_empty() || after < literal.as_slice();
+    let first = if begins { Bound::Included(literal.as_slice()) } else { Bound::Excluded(after) };
+    let range = sorted.range::<[u8], _>((first, Bound::Unbounded));
+    parent.into_iter().chain(range.take_while(move |(name, _)| name.starts_with(&literal)))
 }
 
 #[cfg(test)]

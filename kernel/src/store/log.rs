@@ -87,6 +87,8 @@ pub struct Log {
     pub(super) in_force: InForce,
     pub(super) memory: ScanMemory,
     pub(super) head: Head,
+    /// The end when it was opened: numbers of transient parties in records before it mean somebody else.
+    pub(super) opened_at: Offset,
     pub(super) durable: Ends,
     pub(super) written: Ends,
     pub(super) work: Vec<Work>,
@@ -214,9 +216,10 @@ impl Log {
         self.parties.encoded(party)
     }
 
-    /// Offsets of the retained messages that match, the first `limit` in offset order.
-    pub fn retained(&self, filter: &[u8], limit: usize) -> Vec<Offset> {
-        self.retained.matching(filter, limit)
+    /// Offsets of the retained messages that match, from `from` on in their order: `limit` at most, and up to which
+    /// offset that is all.
+    pub fn retained(&self, filter: &[u8], from: Offset, limit: usize) -> (Vec<Offset>, Offset) {
+        self.retained.page(filter, from, self.end_offset(), limit)
     }
 
     /// How many topics have a retained message.

@@ -136,24 +136,27 @@ impl LogReader {
         described.collect()
     }
 
-    /// The topics that a filter matches (all, without one), by name, with their number of stored messages.
-    pub fn topics(&mut self, filter: Option<&[u8]>) -> Result<Vec<(Vec<u8>, u64)>> {
-        let mut wanted = Vec::new();
-        match filter {
-            Some(filter) => self.dictionary.matching(filter, &mut wanted),
-            None => wanted.extend(self.dictionary.topics().map(|(id, _)| id)),
-        }
-        let mut found: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-        for place in 0..self.archive.segments.len() {
-            for id in wanted.iter().copied() {
-                if let Some(counts) = self.archive.topic(place, id)? {
-                    let messages = u64::from(counts.plain).saturating_add(u64::from(counts.queued));
-                    let total = found.entry(self.dictionary.name(id).to_vec()).or_default();
+    /// The first `limit` topics after a name that a filter matches (all, without one), in the order of their names,
+    /// with their number of stored messages; fewer only where there are no more.
+    pub fn topics(&mut self, filter: Option<&[u8]>, after: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        let (mut found, mut after) = (Vec::new(), after.to_vec());
+        while found.len() < limit {
+            let page = self.dictionary.page(filter, &after, limit);
+            let Some(last) = page.last() else { break };
+            after = self.dictionary.name(*last).to_vec();
+            let mut counts = vec![0_u64; page.len()];
+            for place in 0..self.archive.segments.len() {
+                for (id, total) in page.iter().zip(&mut counts) {
+                    let here = self.archive.topic(place, *id)?;
+                    let messages = here.map_or(0, |here| u64::from(here.plain).saturating_add(u64::from(here.queued)));
                     *total = total.saturating_add(messages);
                 }
             }
+            let named = page.iter().map(|id| self.dictionary.name(*id).to_vec()).zip(counts);
+            found.extend(named.filter(|(_, messages)| *messages > 0));
         }
-        Ok(found.into_iter().filter(|(_, messages)| *messages > 0).collect())
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// The first visible offset that was appended at `time` or later.

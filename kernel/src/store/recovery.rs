@@ -97,6 +97,7 @@ impl Log {
         log.replay(checkpoint, &mut recovery)?;
         log.make_durable(checkpoint.unwrap_or_default())?;
         log.ready(now)?;
+        log.opened_at = log.end_offset();
         Ok((log, recovery))
     }
 
@@ -112,6 +113,7 @@ impl Log {
             in_force: InForce::new(options.seed),
             memory: ScanMemory::default(),
             head: Head { control: 1, ..Head::default() },
+            opened_at: Offset(0),
             durable: Ends::default(),
             written: Ends::default(),
             work: Vec::new(),

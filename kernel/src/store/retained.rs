@@ -3,6 +3,7 @@
 use super::dictionary::literal_range;
 use super::record::Record;
 use crate::ids::{Location, Offset, Timestamp, TopicId};
+use crate::limits::RETAINED_LOOKED_AT_MAXIMUM;
 use crate::topic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +30,11 @@ impl Retained {
     }
 }
 
-/// All retained messages, sorted by topic name.
+/// All retained messages, sorted by topic name, and their names by offset.
 #[derive(Debug, Default)]
 pub struct RetainedMessages {
     by_name: BTreeMap<Arc<[u8]>, Retained>,
+    by_offset: BTreeMap<Offset, Arc<[u8]>>,
 }
 
 impl RetainedMessages {
@@ -41,14 +43,19 @@ impl RetainedMessages {
         match retained {
             Some(retained) => self.insert(name, retained),
             None => {
-                self.by_name.remove(&name);
+                if let Some(removed) = self.by_name.remove(&name) {
+                    self.by_offset.remove(&removed.offset);
+                }
             }
         }
     }
 
     /// Sets the retained message of a topic.
     pub fn insert(&mut self, name: Arc<[u8]>, retained: Retained) {
-        self.by_name.insert(name, retained);
+        if let Some(replaced) = self.by_name.insert(Arc::clone(&name), retained) {
+            self.by_offset.remove(&replaced.offset);
+        }
+        self.by_offset.insert(retained.offset, name);
     }
 
     /// The retained message of a topic has been copied.
@@ -58,14 +65,39 @@ impl RetainedMessages {
         }
     }
 
-    /// The first `limit` offsets of those that match, in offset order.
-    pub fn matching(&self, filter: &[u8], limit: usize) -> Vec<Offset> {
-        let candidates = literal_range(&self.by_name, filter);
-        let mut offsets: Vec<Offset> =
-            candidates.filter(|(name, _)| topic::matches(filter, name)).map(|(_, retained)| retained.offset).collect();
+    /// Offsets of those that match, from `from` up to `until`, in their order: `limit` at most, and up to which offset
+    /// that is all. Where few names can match, they are looked at; where many can, some follow by their offsets.
+    pub fn page(&self, filter: &[u8], from: Offset, until: Offset, limit: usize) -> (Vec<Offset>, Offset) {
+        let Some(mut offsets) = self.matching_few(filter) else { return self.walk(filter, from, until, limit) };
+        offsets.retain(|offset| (from..until).contains(offset));
         offsets.sort_unstable();
+        let reached = offsets.get(limit).copied().unwrap_or(until);
         offsets.truncate(limit);
-        offsets
+        (offsets, reached)
+    }
+
+    /// All that match, in no particular order; `None` if too many names would have to be looked at.
+    fn matching_few(&self, filter: &[u8]) -> Option<Vec<Offset>> {
+        if !filter.iter().any(|byte| matches!(byte, b'+' | b'#')) {
+            return Some(self.by_name.get(filter).map(|retained| retained.offset).into_iter().collect());
+        }
+        let mut candidates = literal_range(&self.by_name, filter, b"");
+        let few = candidates.by_ref().take(RETAINED_LOOKED_AT_MAXIMUM);
+        let found = few.filter(|(name, _)| topic::matches(filter, name)).map(|(_, retained)| retained.offset).collect();
+        candidates.next().is_none().then_some(found)
+    }
+
+    fn walk(&self, filter: &[u8], from: Offset, until: Offset, limit: usize) -> (Vec<Offset>, Offset) {
+        let mut offsets = Vec::new();
+        for (looked, (offset, name)) in self.by_offset.range(from..until.max(from)).enumerate() {
+            if offsets.len() >= limit || looked >= RETAINED_LOOKED_AT_MAXIMUM {
+                return (offsets, *offset);
+            }
+            if topic::matches(filter, name) {
+                offsets.push(*offset);
+            }
+        }
+        (offsets, until)
     }
 
     /// All of them.

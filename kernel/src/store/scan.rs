@@ -16,7 +16,7 @@ use super::record::{Kind, Record};
 use crate::error::{Error, Result};
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue, TopicId};
-use crate::limits::{SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM};
+use crate::limits::{OWED_PAGE_MAXIMUM, SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM};
 use crate::topic;
 use crate::topic::table::Table;
 use ahash::RandomState;
@@ -86,6 +86,9 @@ impl Log {
     fn look_up_owed(&mut self, scan: &mut Scan) -> Result<()> {
         scan.found_owed.clear();
         let durable = self.durable_offset();
+        if let Some((filter, owed)) = &mut scan.retained {
+            (scan.owed, owed.from) = self.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
+        }
         let mut last: Option<(Offset, Location)> = None;
         for offset in scan.owed.iter().copied() {
             let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
@@ -94,9 +97,7 @@ impl Log {
                 Some(location) => {
                     last = Some((offset, location));
                     let record = self.archive.record_at(location)?;
-                    let may =
-                        |topic| scan.receive.as_ref().is_none_or(|table| table.allows(self.dictionary.name(topic)));
-                    let record = record.filter(|record| may(record.topic));
+                    let record = record.filter(|record| gets(scan, record, &self.dictionary, self.opened_at));
                     record.map(|record| found(&record, location, Terms::default()))
                 }
                 None => None,
@@ -105,6 +106,14 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// True if the queue gets a single record: its table allows it, and it is no retained message of its own that is to
+/// be left out [MQTT-3.8.3-3]. In what the log was opened with, a transient party means somebody else.
+fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Offset) -> bool {
+    let is_own = record.publisher == scan.owner && (scan.owner.is_durable() || record.offset >= opened_at);
+    let left_out = is_own && scan.retained.as_ref().is_some_and(|(_, owed)| owed.no_local);
+    !left_out && scan.receive.as_ref().is_none_or(|table| table.allows(dictionary.name(record.topic)))
 }
 
 impl ScanMemory {

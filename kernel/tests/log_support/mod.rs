@@ -80,6 +80,7 @@ pub fn scan_of(filter: &str, from: u64) -> Scan {
         receive: None,
         from: Offset(from),
         owed: Vec::new(),
+        retained: None,
         records_maximum: 1_000,
         bytes_maximum: 1 << 20,
         found: Vec::new(),

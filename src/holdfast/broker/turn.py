@@ -20,7 +20,7 @@ from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import Connections
+from holdfast.broker.ingress.connection import STALL_US, Connections
 from holdfast.broker.ingress.control_packets import ControlPackets
 from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.system_topics import SystemTopics
@@ -77,11 +77,19 @@ class Turn:
         """Stores what these settings ask for from now on."""
         self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
+    def received(self) -> tuple[list[int], int]:
+        """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
+        return self._arrivals.received()
+
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
         recovers."""
         try:
-            self.stages_in_order(self._now_us())
+            began_us = self._now_us()
+            self.stages_in_order(began_us)
+            ended_us = self._now_us()
+            if ended_us - began_us > STALL_US:
+                self._stages.connections.stalled(began_us, ended_us)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.
             self._schedule.fail(error)
 

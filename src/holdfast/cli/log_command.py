@@ -20,6 +20,8 @@ from holdfast.core.settings import duration, show_size
 from holdfast.kernel import LogReader, is_valid_topic_filter
 
 YEAR_S = 366 * 86_400
+TOPICS_PAGE = 10_000
+"""Topics that are counted at once, so that a log of millions shows the first ones soon."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -84,13 +86,20 @@ def segments(options: argparse.Namespace) -> int:
 def topics(options: argparse.Namespace) -> int:
     """Print topics with their number of stored messages."""
     topic_filter = None if options.filter is None else _valid_filter(options.filter).encode()
-    found = _reader(options).topics(topic_filter)
+    found = _topics(_reader(options), topic_filter)
     if options.json:
         print(json.dumps(dict(found), indent=2))
         return 0
-    for topic, count in sorted(found):
+    for topic, count in found:
         print(f"{count:>10}  {topic}")
     return 0
+
+
+def _topics(reader: LogReader, topic_filter: bytes | None) -> Iterator[tuple[str, int]]:
+    after = b""
+    while page := reader.topics(topic_filter, after, TOPICS_PAGE):
+        yield from page
+        after = page[-1][0].encode()
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -34,9 +34,14 @@ SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
 """All topic filters of one session together: they are written as one control record, in which a
 character may take six bytes, and the kernel's largest is 16 MiB."""
 
-CONNECTIONS_PENDING_MAXIMUM: Final = 1_000
-"""Connections that have not been accepted by CONNECT yet: each may hold a partial CONNECT in
-memory, so a flood of them is refused at the door."""
+CONNECTIONS_PENDING_MAXIMUM: Final = 10_000
+"""Connections that have not been accepted by CONNECT yet. A fleet that comes back at once has that
+many in the handshake of TLS, which takes some 50 KiB each, so this bounds them to 500 MiB. Whoever
+comes beyond is turned away and tries again."""
+
+CONNECTIONS_PENDING_BYTES_MAXIMUM: Final = 268_435_456
+"""Bytes that wait of those connections, all together: a CONNECT may have 256 KiB and never be
+complete, but an honest one has some hundred bytes, with some thousand of messages behind it."""
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long a new connection may take to send CONNECT, with everything that comes before it: the
@@ -60,10 +65,6 @@ WEBSOCKET_REQUEST_BYTES_MAXIMUM: Final = 16_384
 PROXY_HEADER_BYTES_MAXIMUM: Final = 4_096
 """A header of the PROXY protocol; addresses take 232 bytes, and the rest is names that a proxy
 adds."""
-
-RETAINED_PER_SUBSCRIBE_MAXIMUM: Final = 100_000
-"""Retained messages that one subscription is sent at once; a filter such as `#` over a large
-retained set would otherwise make one packet's work unbounded."""
 
 LEDGER_ROWS_MAXIMUM: Final = 1_000_000
 """Rows of the loss ledger that the view keeps; ranges, not messages, so this is years of trouble.

@@ -45,9 +45,10 @@ class LogDirectory:
         """The files that the log lies in."""
         return self._refreshed().segments()
 
-    def topics(self, topic_filter: str) -> list[tuple[str, int]]:
-        """Topics that match, by name, with their number of stored messages."""
-        return self._refreshed().topics(topic_filter.encode())
+    def topics(self, topic_filter: str, after: str, limit: int) -> list[tuple[str, int]]:
+        """The first `limit` topics after a name that match, by name, with their number of stored
+        messages."""
+        return self._refreshed().topics(topic_filter.encode(), after.encode(), limit)
 
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""

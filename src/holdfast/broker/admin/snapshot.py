@@ -33,7 +33,10 @@ class Snapshot:
     sessions_expired: int
     subscriptions: int
     groups: int
+    shared_subscriptions: int
     publishes_received: int
+    publishes_received_by_qos: tuple[int, ...]
+    payload_bytes_received: int
     acknowledgements_received: int
     control_packets_received: int
     published_by_broker: int
@@ -71,6 +74,7 @@ def take(server: Server, watch: Watch) -> Snapshot:
     stages, turn, sweep = server.stages, server.turn, server.sweep
     kernel = stages.kernel
     view = server.records.refresh()
+    received_by_qos, payload_bytes_received = turn.received()
     return Snapshot(
         counts=dict(server.counts),
         losses=dict(stages.losses.by_reason),
@@ -86,7 +90,10 @@ def take(server: Server, watch: Watch) -> Snapshot:
         sessions_expired=stages.sessions.expired,
         subscriptions=len(kernel.routes),
         groups=len(stages.groups),
+        shared_subscriptions=stages.groups.subscriptions(),
         publishes_received=turn.publishes - stages.loopback.published,
+        publishes_received_by_qos=tuple(received_by_qos),
+        payload_bytes_received=payload_bytes_received,
         acknowledgements_received=turn.acknowledgements,
         control_packets_received=turn.control_packets,
         published_by_broker=stages.loopback.published,

@@ -1,8 +1,8 @@
 """The values of `$SYS/broker/...`, in Mosquitto's names, so that its dashboards show this broker.
 
 Owns: which topics there are, the load averages, and when they change. Never: counts; a snapshot
-does. What Mosquitto has and nothing here counts (payload bytes of publishes, its memory pool's
-maximum) is left out rather than guessed.
+does. What Mosquitto has and nothing here counts (its memory pool's maximum) is left out rather than
+guessed.
 
 Flow: sweep -> snapshot -> here -> SystemTopics for new subscribers, the loopback for live ones.
 """
@@ -113,6 +113,7 @@ def _gauges(seen: Snapshot, clients_maximum: int) -> dict[str, object]:
         "clients/maximum": clients_maximum,
         "clients/expired": seen.sessions_expired,
         "subscriptions/count": seen.subscriptions,
+        "shared_subscriptions/count": seen.shared_subscriptions,
         "retained messages/count": seen.retained,
         "messages/stored": messages,
         "store/messages/count": messages,
@@ -128,6 +129,8 @@ def _totals(seen: Snapshot) -> dict[str, object]:
         "publish/messages/received": seen.publishes_received,
         "publish/messages/sent": seen.egress["publishes_sent"],
         "publish/messages/dropped": sum(seen.losses.values()),
+        "publish/bytes/received": seen.payload_bytes_received,
+        "publish/bytes/sent": seen.egress["payload_bytes_sent"],
         "bytes/received": seen.received_bytes,
         "bytes/sent": seen.sent_bytes,
     }

@@ -87,6 +87,10 @@ class Groups:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def subscriptions(self) -> int:
+        """How many sessions subscribe to groups, each once for each of its groups."""
+        return sum(len(group.subscribers) for group in self._groups.values())
+
     def name_of(self, party: int) -> str:
         """The name of a group's party; empty if it is none."""
         group = self._by_party.get(party)

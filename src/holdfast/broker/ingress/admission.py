@@ -27,6 +27,7 @@ from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.log_lines import FrequentEvent
+from holdfast.broker.route.system_topics import is_system_topic
 from holdfast.broker.store.durability import Waiting
 from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
@@ -175,9 +176,11 @@ class Admission:
         if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
+        client_identifier, will = opening.client_identifier, opening.will
+        if will is not None and is_system_topic(will.topic_name):
+            return NOT_AUTHORIZED
         if not self._access.restricts:
             return opening
-        client_identifier, will = opening.client_identifier, opening.will
         if will is not None and not self._access.may_publish(
             identity, client_identifier, will.topic_name
         ):
@@ -268,6 +271,8 @@ class Admission:
             received=received,
         )
         self._permissions.admit(attached, now_us)
+        # What it has sent since then waits here until now.
+        self._inbox.unread(handle, arrival.connection.opened_at_us, now_us)
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
         if CONNECTED.is_due(now_us):

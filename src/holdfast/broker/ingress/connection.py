@@ -22,7 +22,7 @@ from typing import cast
 from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
 from holdfast.core.config import Config
-from holdfast.core.limits import CONNECTIONS_PENDING_MAXIMUM
+from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ what the kernel would take before it calls it a fault, which leaves room for one
 UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
 """What may wait for the disk before publishers are read no further: a third of a second of a disk
 that writes 200 MB a second, and the memory for it."""
+STALL_US = 100_000
+"""A turn that takes longer has kept clients waiting: the disk was slow, or the machine."""
 WRITE_AHEAD_BYTES = 262_144
 """What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
 
@@ -74,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         "certificate_name",
         "handle",
         "opened_at_us",
+        "paused_at_us",
         "peer",
         "phase",
         "protocol_version",
@@ -94,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         """The common name of the client's certificate, if it has shown one that was verified."""
         self.handle = 0
         self.opened_at_us = 0
+        self.paused_at_us = 0
         self.protocol_version = 0
         self.phase = Phase.NEW
         self.was_denied = False
@@ -155,7 +159,9 @@ class Connections:
         self._next_handle = 1
         self._paused: set[Connection] = set()
         self._ended: set[Connection] = set()
-        self._pending: dict[Connection, None] = {}
+        self._pending: dict[Connection, int] = {}
+        """With the bytes that wait of each, in the order in which they came."""
+        self._pending_bytes = 0
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
@@ -184,14 +190,10 @@ class Connections:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
         if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
-            reason = "connections_maximum" if full else "connections_pending_maximum"
-            self._counts[f"connections_turned_away_{reason}"] += 1
-            log.warning(
-                "connection turned away",
-                extra={"fields": {"peer": connection.peer, "reason": reason}},
+            self._turn_away(
+                connection, "connections_maximum" if full else "connections_pending_maximum"
             )
             connection.phase = Phase.CLOSED
-            connection.transport.abort()
             return
         self._counts["connections_opened"] += 1
         connection.handle = self._free.popleft() if self._free else self._next_handle
@@ -201,7 +203,7 @@ class Connections:
         connection.peer = _peer_of(connection.transport)
         connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         self._by_handle[connection.handle] = connection
-        self._pending[connection] = None
+        self._pending[connection] = 0
         self._inbox.open(connection.handle)
         self.comes_from(connection, connection.peer)
 
@@ -213,8 +215,7 @@ class Connections:
         address = address_of(peer)
         self._by_address[address] += 1
         if self._by_address[address] > self._per_address_maximum:
-            self._counts["connections_turned_away_connections_per_address_maximum"] += 1
-            connection.transport.abort()
+            self._turn_away(connection, "connections_per_address_maximum")
 
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
@@ -225,15 +226,19 @@ class Connections:
         connection.phase = phase
         # Whoever has not shown who it is stays among those that have little time.
         if phase is not Phase.AUTHENTICATING:
-            self._pending.pop(connection, None)
+            self._pending_bytes -= self._pending.pop(connection, 0)
 
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
+        now_us = self._now_us()
         self.received_bytes += count
-        waiting_bytes = self._inbox.feed(connection.handle, count, self._now_us())
+        waiting_bytes = self._inbox.feed(connection.handle, count, now_us)
         if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
             connection.transport.pause_reading()
+            connection.paused_at_us = now_us
             self._paused.add(connection)
+        if connection in self._pending:
+            self._wait(connection, waiting_bytes)
         self._schedule()
 
     def set_writable(self, connection: Connection, writable: bool) -> None:
@@ -279,7 +284,13 @@ class Connections:
             waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
             if waiting_bytes <= self._read_ahead_bytes(connection):
                 self._paused.discard(connection)
+                self._inbox.unread(connection.handle, connection.paused_at_us, now_us)
                 connection.transport.resume_reading()
+
+    def stalled(self, from_us: int, to_us: int) -> None:
+        """Nobody was read between these times."""
+        for handle in self._by_handle:
+            self._inbox.unread(handle, from_us, to_us)
 
     def finished(self) -> list[Connection]:
         """After a turn: connections whose peer has gone and of which nothing more can be
@@ -351,6 +362,21 @@ class Connections:
         while self._closing:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
+
+    def _wait(self, connection: Connection, waiting_bytes: int) -> None:
+        """So many bytes wait of one that is pending; ends it if all those hold too much."""
+        others = self._pending_bytes - self._pending[connection]
+        if others + waiting_bytes > CONNECTIONS_PENDING_BYTES_MAXIMUM:
+            self._turn_away(connection, "connections_pending_bytes_maximum")
+            waiting_bytes = 0
+        self._pending[connection] = waiting_bytes
+        self._pending_bytes = others + waiting_bytes
+
+    def _turn_away(self, connection: Connection, limit: str) -> None:
+        self._counts[f"connections_turned_away_{limit}"] += 1
+        fields = {"peer": connection.peer, "reason": limit}
+        log.warning("connection turned away", extra={"fields": fields})
+        connection.transport.abort()
 
     def _leave(self, address: str) -> None:
         self._by_address[address] -= 1

@@ -59,7 +59,7 @@ class ControlPackets:
         self._sessions = sessions
         self._groups = groups
         self._subscriptions = Subscriptions(kernel)
-        self._retained = Retained(kernel, ground.counts)
+        self._retained = Retained(kernel)
         self._answers = Answers(kernel)
         self._system_topics = system_topics
         self._counts = ground.counts

@@ -15,6 +15,11 @@ from holdfast.protocols.mqtt.session import Subscription
 PREFIX: Final = "$SYS"
 
 
+def is_system_topic(topic_name: str) -> bool:
+    """True if only the broker publishes there. The kernel sees to that for what clients publish."""
+    return topic_name == PREFIX or topic_name.startswith(f"{PREFIX}/")
+
+
 class SystemTopics:
     """The values by topic."""
 

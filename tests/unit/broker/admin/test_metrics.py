@@ -13,8 +13,8 @@ from holdfast.broker.store.commit_times import BOUNDS_S, CommitTimes
 from tests.tidy.repository import under
 
 KERNEL = {
-    "dispatch": ("deliveries", "redeliveries", "completed", "answered"),
-    "egress": ("publishes_sent", "acknowledgements_sent", "pings_answered"),
+    "dispatch": ("deliveries", "redeliveries", "completed", "answered", "refused"),
+    "egress": ("publishes_sent", "payload_bytes_sent", "acknowledgements_sent", "pings_answered"),
     "log": (
         "segments",
         "bytes",
@@ -34,6 +34,7 @@ def snapshot(**given: Any) -> Snapshot:
     numbers |= {name: dict.fromkeys(keys, 0) for name, keys in KERNEL.items()}
     numbers |= {name: {} for name in ("counts", "losses", "accepted", "stuck")}
     numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
+    numbers |= {"publishes_received_by_qos": (0, 0, 0)}
     return Snapshot(**numbers | given)
 
 
