@@ -229,7 +229,7 @@ def test_nobody_but_the_broker_publishes_to_sys(version: int) -> None:
 def test_a_will_on_sys_is_refused(topic: str) -> None:
     async def check(table: Table) -> None:
         peer = Peer()
-        await table.loop.create_connection(lambda: peer, whole.HOST, whole.PORT)
+        await table.loop.create_connection(lambda: peer, HOST, PORT)
         message = {"topic_name": topic, "payload": b"gone", "qos": 0, "retain": False}
         fields = {"client_identifier": "x", "clean_start": True, "keep_alive_s": 0}
         peer.send(peer.encoded("connect", protocol_version=5, will=message, **fields))
