@@ -12,7 +12,7 @@ from holdfast.testing.history import Message
 from tests.simulation.parts.publisher import Publisher
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 
-GROUPS = {"$share/exactly/work/#": 2, "$share/at-least/work/#": 1}
+GROUPS = {"$share/exactly/jobs/#": 2, "$share/at-least/jobs/#": 1}
 MEMBERS = 3
 PUBLISHERS = 2
 LASTING_S = 86_400
@@ -46,7 +46,7 @@ class Work:
 
     def _make(self, name: str, sequence: int) -> Message:
         qos = 2 if name.endswith("0") else self._stage.random.randint(1, 2)
-        return Message(name, f"work/{name}", sequence, qos)
+        return Message(name, f"jobs/{name}", sequence, qos)
 
     async def begin(self) -> None:
         for client, group, qos in self._members:
