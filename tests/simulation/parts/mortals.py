@@ -41,7 +41,7 @@ class Mortals:
 
     async def begin(self) -> None:
         if self._stage.hardships.small_disk_bytes:
-            return  # A full disk refuses Wills like any other message, and their record is gone then.
+            return  # A full disk refuses Wills too, and their record is gone then.
         await self._stage.subscribe(self._watcher, "wills/#", 1)
         self._stage.start(self._stage.stay(self._watcher))
         for client in self._mortals:
