@@ -87,8 +87,10 @@ def _connections(history: History) -> list[_Connection]:
                     present[client].attempts += 1
             case Closed(client) if client in present:
                 present[client].closed, present[client].closed_s = event, at_s
-            case Received(_, message) if message in by_will:
-                by_will[message].will_received_s.append(at_s)
+            case Received(_, message, _, dup) if message in by_will:
+                # A repeated delivery at QoS 1 is no second Will.
+                if not dup or not by_will[message].will_received_s:
+                    by_will[message].will_received_s.append(at_s)
             case _:
                 pass
     return found
