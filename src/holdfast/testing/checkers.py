@@ -63,7 +63,7 @@ def check_nothing_is_invented(history: History) -> list[str]:
         if isinstance(event, Sent):
             sent.add(event.message)
         elif isinstance(event, Connecting):
-            sent.add(event.will)
+            sent |= {event.will} if event.will is not None else set()
         elif isinstance(event, Received) and event.message not in sent:
             violations.append(f"{event.subscriber} got {event.message}, which nobody had sent")
     return violations

@@ -146,8 +146,7 @@ class Client(asyncio.Protocol):
         except (OSError, TimeoutError) as error:
             raise ConnectionFailedError(f"{self.name}: {error}") from error
         answer = self._await_answer("connack", 0)
-        if self.will is not None:
-            self._history.add(Connecting(self.name, self.will))
+        self._history.add(Connecting(self.name, self.will))
         self._send("connect", self._connect_fields())
         self._flush()
         fields = await self._answer_within(answer)

@@ -108,7 +108,7 @@ class Expectations:
                     self._transient.add(client)
             case Closed(client) if client in self._transient:
                 self._held[client].clear()
-            case Connecting(_, will):
+            case Connecting(_, will) if will is not None:
                 self._sent_at.setdefault(will, place)
             case Sent(message):
                 self._sent_at[message] = place

@@ -50,10 +50,10 @@ def parse_payload(topic: str, payload: bytes) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """A CONNECT with this Will was sent."""
+    """A CONNECT was sent; nobody may ever hear what became of it."""
 
     client: str
-    will: Message
+    will: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ a restart (after which the wall clock may be another), leaves two answers open, 
 """
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 
 from holdfast.testing.history import (
@@ -43,6 +44,8 @@ class _Connection:
     closed_s: float = float("inf")
     next: Opened | None = None
     next_s: float = float("inf")
+    unheard_before: int = 0
+    """CONNECTs between the connection before and this one, less the one that made it."""
     attempts: int = 0
     """CONNECTs after it, the one that made the next connection included."""
     will_received_s: list[float] = field(default_factory=list)
@@ -66,22 +69,28 @@ def _connections(history: History) -> list[_Connection]:
     found: list[_Connection] = []
     present: dict[str, _Connection] = {}
     by_will: dict[Message, _Connection] = {}
+    attempts: Counter[str] = Counter()
     for at_s, event in history.timed():
         match event:
             case Opened(client):
-                connection = _Connection(event, at_s)
+                connection = _Connection(event, at_s, unheard_before=attempts[client] - 1)
+                attempts[client] = 0
                 if client in present:
                     present[client].next, present[client].next_s = event, at_s
                 present[client] = connection
                 found.append(connection)
                 if event.will is not None:
                     by_will[event.will] = connection
-            case Connecting(client) if client in present:
-                present[client].attempts += 1
+            case Connecting(client):
+                attempts[client] += 1
+                if client in present:
+                    present[client].attempts += 1
             case Closed(client) if client in present:
                 present[client].closed, present[client].closed_s = event, at_s
-            case Received(_, message) if message in by_will:
-                by_will[message].will_received_s.append(at_s)
+            case Received(_, message, _, dup) if message in by_will:
+                # A repeated delivery at QoS 1 is no second Will.
+                if not dup or not by_will[message].will_received_s:
+                    by_will[message].will_received_s.append(at_s)
             case _:
                 pass
     return found
@@ -206,7 +215,9 @@ def check_sessions_expire(history: History) -> list[str]:
     violations = []
     known: set[str] = set()
     for connection in _connections(history):
-        if connection.terms.client not in known and connection.terms.present:
+        # A CONNECT of which no answer came may have made a session, or kept it.
+        heard = connection.unheard_before <= 0
+        if connection.terms.client not in known and connection.terms.present and heard:
             violations.append(f"{connection.terms.client} began with a session")
         known.add(connection.terms.client)
         returned, closed = connection.next, connection.closed
@@ -220,7 +231,8 @@ def check_sessions_expire(history: History) -> list[str]:
         elif lives.one_ended(closed.heard_s - SLACK_S, connection.next_s):
             continue
         elif returned.present:
-            if connection.next_s - connection.closed_s > expiry_s * (1 + DRIFT) + SLACK_S:
+            gone_s = connection.next_s - connection.closed_s
+            if connection.attempts <= 1 and gone_s > expiry_s * (1 + DRIFT) + SLACK_S:
                 violations.append(f"{name}, was still there")
         elif absent_s + SLACK_S < expiry_s * (1 - DRIFT):
             violations.append(f"{name}, was not there any more")

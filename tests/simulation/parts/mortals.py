@@ -40,6 +40,8 @@ class Mortals:
         return self._stage.client(f"mortal-{number}", options)
 
     async def begin(self) -> None:
+        if self._stage.hardships.small_disk_bytes:
+            return  # A full disk refuses Wills too, and their record is gone then.
         await self._stage.subscribe(self._watcher, "wills/#", 1)
         self._stage.start(self._stage.stay(self._watcher))
         for client in self._mortals:
