@@ -121,6 +121,7 @@ async def run(
             await Trial(original, copy, damage, found).run()
         except AssertionError as error:
             found.failures.append(f"{damage.what}: {error}; kept in {copy}")
+            say(found.failures[-1])
         else:
             shutil.rmtree(copy)
         say(f"{kind} {found.count}/{trials}: {damage.what}: {len(found.failures)} failed")
