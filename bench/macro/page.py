@@ -3,6 +3,7 @@
 from bench.macro import picture, table
 from bench.macro.machine import ROOT
 from bench.macro.results import Result
+from bench.recovery import result as recovery
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "benchmarks.svg"
@@ -18,7 +19,7 @@ Each figure is the median of {repetitions} repetitions of {seconds:g} s after {w
 of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 
 {table}
-
+{recovery}
 ## How to read it
 
 - Holdfast acknowledges after the message has reached the disk (`--durability {durability}`).
@@ -42,6 +43,27 @@ of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 """
 
 
+RECOVERY = """
+## Recovery
+
+`make bench-recovery`, {date} UTC at commit {commit}: a log of {gigabytes:g} GB with {messages}
+messages and {sessions} sessions with a backlog, killed under load. Times begin with the start of
+the process; the step is {step:g} s. The machine's load average was {load_average:.1f} meanwhile, so
+the processor time tells more than the others where that is beyond its cores.
+
+{table}
+"""
+
+
+def _recovery() -> str:
+    found = recovery.newest()
+    if found is None:
+        return ""
+    date = found.date.replace("T", " ")
+    fields = {**vars(found), "date": date, "table": found.text(), "step": recovery.TARGET_S}
+    return RECOVERY.format(**fields)
+
+
 def render(result: Result) -> None:
     """Write the page and, where there is a peer to compare with, the picture."""
     PAGE.parent.mkdir(exist_ok=True)
@@ -57,6 +79,7 @@ def render(result: Result) -> None:
         commit=result.commit,
         brokers=brokers,
         table=table.as_markdown(result),
+        recovery=_recovery(),
         **result.machine,
         **result.options,
     )

@@ -69,6 +69,7 @@ def _measure(directory: Path, options: argparse.Namespace) -> Recovered:
         gigabytes=options.gigabytes,
         messages=messages,
         sessions=options.sessions,
+        load_average=os.getloadavg()[0],
         accepted_s=[accepted for accepted, _, _ in times],
         delivered_s=[delivered for _, delivered, _ in times],
         processor_s=[processor for _, _, processor in times],

@@ -22,6 +22,8 @@ class Recovered:
     gigabytes: float
     messages: int
     sessions: int
+    load_average: float
+    """Of the minute in which it was measured: how many wanted a core."""
     accepted_s: list[float]
     """From the start of the process after kill -9 to a CONNACK."""
     delivered_s: list[float]

@@ -371,6 +371,29 @@ fn damage_in_a_segment_is_named_and_passed_over() {
 }
 
 #[test]
+fn what_is_stored_after_a_cut_behind_the_checkpoint_is_kept() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..10_u8 {
+        log.append(&mut arrivals(&[message("a", &[number; 1_000])]), &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+    }
+    log.checkpoint(Timestamp(5)).unwrap();
+    log.commit().unwrap();
+    drop(log);
+    disk.open("segment-0000000001.log", true).unwrap().truncate(5_000).unwrap();
+    let (mut log, _) = open(&disk, options());
+    log.append(&mut arrivals(&[message("b/x", b"new")]), &[""; 0], Timestamp(6)).unwrap();
+    log.commit().unwrap();
+    drop(log);
+    let (mut log, _) = open(&disk, options());
+    let found = scan_all(&mut log, "#", 0, 7);
+    assert_eq!(found.iter().filter(|(offset, _)| *offset < 10).count(), 4);
+    // Its offset was never given before.
+    assert_eq!(found.last().map(|(offset, stored)| (*offset, stored.topic)), Some((10, "b/x")));
+}
+
+#[test]
 fn a_message_that_a_group_has_handed_over_is_the_groups_no_more() {
     let (group, member) = (Party(50), Party(7));
     let disk = FakeDisk::new(1, 1 << 30);

@@ -26,6 +26,9 @@ BANNED_NAMES = {
     "misc",
 }
 
+REAL_TIME = {"crash", "simulation", "soak", "load.py"}
+"""Tests that may sleep."""
+
 RUST_FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)")
 
 
@@ -141,8 +144,7 @@ def test_nothing_waits_for_real_time() -> None:
     sleeping = [
         f"{name(path)}:{number}"
         for path in under("tests", ".py")
-        if not {"crash", "simulation", "soak", "load.py"} & set(path.parts)
-        and path != Path(__file__)
+        if not REAL_TIME & set(path.parts) and path != Path(__file__)
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if re.search(r"\bsleep\((?!0\))", line)
     ]

@@ -542,6 +542,11 @@ impl Log {
         self.written = self.durable;
         self.next_marker = Record::marker(self.end_position(), self.end_offset(), Timestamp(self.head.time));
         self.space_is_low = self.disk.free_bytes()? < self.options.reserve_bytes;
+        if self.head.position < self.checkpoint_position {
+            // What the checkpoint stood on is gone: records that come now would lie before it, and the next recovery
+            // would pass over them. It gets a successor before anything is acknowledged.
+            self.checkpoint(now)?;
+        }
         self.declare_learned(Timestamp(self.head.time))?;
         self.commit()?;
         self.announce();
