@@ -124,7 +124,6 @@ coverage: setup ## Say which numbered behaviours have a test that names them
 
 .PHONY: ci
 ci: lint types test coverage ## All that must hold before a change is taken
-	$(BIN)/python -m tests.simulation --seconds 25
 
 .PHONY: sim
 sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
