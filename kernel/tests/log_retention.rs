@@ -344,12 +344,12 @@ fn a_deleted_retained_message_stays_deleted_when_the_record_that_deleted_it_is_g
     let retained = |payload: &[u8]| Stored { retain: true, ..message("a", payload) };
     log.append(&mut arrivals(&[retained(b"here")]), &[""; 0], Timestamp(1)).unwrap();
     forget_everything(&mut log);
-    assert_eq!(log.retained(b"a", 1).len(), 1, "it was carried");
+    assert_eq!(log.retained(b"a", Offset(0), 1).0.len(), 1, "it was carried");
     log.append(&mut arrivals(&[retained(b"")]), &[""; 0], Timestamp(101)).unwrap();
     forget_everything(&mut log);
-    assert!(log.retained(b"a", 1).is_empty());
+    assert!(log.retained(b"a", Offset(0), 1).0.is_empty());
     disk.crash();
     drop(log);
     let (log, _) = open(&disk, options());
-    assert!(log.retained(b"a", 1).is_empty());
+    assert!(log.retained(b"a", Offset(0), 1).0.is_empty());
 }
