@@ -51,7 +51,7 @@ def recovered(server: Server, topics: set[str]) -> Recovered:
             item.topic_filter: item.qos for item in items if item.in_force
         }
         queued[session.client_identifier] = _queued(server, session, items)
-    retained = frozenset(topic for topic in topics if log.retained(topic.encode(), 1))
+    retained = frozenset(topic for topic in topics if log.retained(topic.encode(), 0, 1)[0])
     return Recovered(subscriptions, queued, retained)
 
 

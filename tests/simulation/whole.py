@@ -65,7 +65,7 @@ CONFIG = Config(
     anonymous=True,
     segment_bytes=SEGMENT_BYTES,
     checkpoint_bytes=4 * SEGMENT_BYTES,
-    reserve_bytes=2 * SEGMENT_BYTES,
+    reserve_bytes=4 * SEGMENT_BYTES,
 )
 
 SMALL_DISK_BYTES = 8 * SEGMENT_BYTES

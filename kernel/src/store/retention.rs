@@ -117,11 +117,13 @@ impl Log {
             retention.unfinished = true;
             return Ok(retention);
         }
-        if self.checkpointed < range.end_position && self.pending_checkpoint.is_none() {
+        // Where the disk is nearly full, room comes first: a checkpoint would take some.
+        let waits = self.checkpointed < range.end_position && !self.space_is_low;
+        if waits && self.pending_checkpoint.is_none() {
             self.checkpoint(now)?;
             self.commit()?;
         }
-        if self.checkpointed < range.end_position {
+        if self.checkpointed < range.end_position && !self.space_is_low {
             retention.unfinished = true;
             return Ok(retention);
         }
