@@ -1,10 +1,12 @@
 """A real broker in a process of its own, for tests that need one."""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 from holdfast import system
@@ -15,11 +17,28 @@ STOP_WITHIN_S = 120.0
 ASK_EVERY_S = 0.01
 
 
+PORTS = range(10_000, 32_000)
+"""Below those that the system gives to outgoing connections: one of these could take a port between
+our look at it and the broker's start."""
+_ports = cycle(PORTS)
+_ports_begun: list[int] = []
+
+
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on at this moment, and that this process has not given out for
+    long. Processes begin apart from one another."""
+    if not _ports_begun:
+        _ports_begun.append(os.getpid())
+        for _ in range(os.getpid() * 997 % len(PORTS)):
+            next(_ports)
+    for port in _ports:
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("there are always more ports")
 
 
 class BrokerProcess:

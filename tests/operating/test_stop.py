@@ -48,12 +48,13 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(
     away.disconnect()
     publisher = Device(broker.port, "publisher", clean_start=True).connect()
     acknowledged: set[bytes] = set()
-    enough = threading.Event()
+    enough, ended = threading.Event(), threading.Event()
 
     def press() -> None:
         sent = 0
         try:
-            while True:
+            # The client would try for ever, and may even find another broker at the port.
+            while not ended.is_set():
                 batch = [b"%d" % (sent + each) for each in range(20)]
                 infos = [publisher.client.publish("load", payload, 1) for payload in batch]
                 sent += len(batch)
@@ -73,8 +74,10 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(
     assert enough.wait(60)
     broker.send(number)
     assert broker.wait_ended() == 0
-    thread.join()
+    ended.set()
     publisher.client.loop_stop()
+    thread.join(60)
+    assert not thread.is_alive()
     broker.start()
     away = Device(broker.port, "away", SessionExpiryInterval=3_600).connect()
     assert acknowledged <= set(payloads(away.all_received()))

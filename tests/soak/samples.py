@@ -3,6 +3,7 @@
 Owns: the samples and the verdict about each quantity. Never: asks the broker.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,11 @@ def descriptors(process: int) -> int:
 
 def sockets(process: int) -> int:
     """Open sockets of a process: the log's files come and go, these are its peers'."""
-    links = [path.readlink() for path in Path(f"/proc/{process}/fd").iterdir()]
+    links = []
+    for path in Path(f"/proc/{process}/fd").iterdir():
+        # One that was listed may be closed by now.
+        with contextlib.suppress(FileNotFoundError):
+            links.append(path.readlink())
     return sum(str(link).startswith("socket:") for link in links)
 
 
