@@ -44,7 +44,7 @@ SEAL_BYTES: Final = 16
 """What an identity remembers of its credential's proof: enough to see that it has changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Login:
     """Whoever asks to be let in."""
 

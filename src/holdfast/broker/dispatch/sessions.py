@@ -66,7 +66,7 @@ class Attached:
     """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Opened:
     """The outcome of a CONNECT that is accepted."""
 

@@ -78,7 +78,7 @@ class Refusal:
     """What the client takes; it is told nothing if that is too little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Opening:
     """CONNECT is accepted on these terms."""
 

@@ -26,7 +26,7 @@ class Will:
     """What travels with the message; the Will Delay Interval is not among it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Connect:
     """A CONNECT packet."""
 
