@@ -1,7 +1,10 @@
-"""Control packets as frozen values, from the fields that the kernel decoded.
+"""Control packets as values, from the fields that the kernel decoded.
 
 Owns: which fields a decision may look at, and their types. Never: checks what the decoder has
 checked already (lengths, UTF-8, which property may stand where).
+
+Invariant: nothing changes one. CONNECT alone is not frozen, and neither is what is made of it until
+CONNACK: freezing those cost a quarter of the Python of a CONNECT.
 
 Flow: kernel decode -> here -> handshake, subscribe.
 """
