@@ -37,6 +37,10 @@ impl LogReader {
         py.detach(|| self.inner.refresh(durable_offset.map(Offset), is_written)).map_err(to_python)
     }
 
+    fn passed_over<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.inner.take_passed_over().iter().map(|damage| damage_dict(py, damage)).collect()
+    }
+
     fn begin_offset(&self) -> u64 {
         self.inner.begin_offset().0
     }

@@ -117,7 +117,20 @@ impl Log {
         self.inner.scan(&mut scans.inner).map_err(to_python)
     }
 
+    #[pyo3(signature = (subscriptions, owner, from_offset, to_offset, *, unexpired_at_us = 0))]
     fn count(
+        &mut self,
+        subscriptions: &Bound<'_, PyList>,
+        owner: u32,
+        from_offset: u64,
+        to_offset: u64,
+        unexpired_at_us: u64,
+    ) -> PyResult<u64> {
+        let (subscriptions, range) = (subscriptions_of(subscriptions)?, (Offset(from_offset), Offset(to_offset)));
+        self.inner.count(&subscriptions, Party(owner), range, Timestamp(unexpired_at_us)).map_err(to_python)
+    }
+
+    fn weigh(
         &mut self,
         subscriptions: &Bound<'_, PyList>,
         owner: u32,
@@ -125,18 +138,24 @@ impl Log {
         to_offset: u64,
     ) -> PyResult<u64> {
         let subscriptions = subscriptions_of(subscriptions)?;
-        self.inner.count(&subscriptions, Party(owner), Offset(from_offset), Offset(to_offset)).map_err(to_python)
+        self.inner.weigh(&subscriptions, Party(owner), Offset(from_offset), Offset(to_offset)).map_err(to_python)
     }
 
+    fn offset_at(&mut self, time_us: u64) -> PyResult<u64> {
+        Ok(self.inner.offset_at(Timestamp(time_us)).map_err(to_python)?.0)
+    }
+
+    #[pyo3(signature = (subscriptions, owner, from_offset, messages, *, unexpired_at_us = 0))]
     fn offset_of_newest(
         &mut self,
         subscriptions: &Bound<'_, PyList>,
         owner: u32,
         from_offset: u64,
         messages: u64,
+        unexpired_at_us: u64,
     ) -> PyResult<u64> {
-        let subscriptions = subscriptions_of(subscriptions)?;
-        let found = self.inner.offset_of_newest(&subscriptions, Party(owner), Offset(from_offset), messages);
+        let (subscriptions, at) = (subscriptions_of(subscriptions)?, Timestamp(unexpired_at_us));
+        let found = self.inner.offset_of_newest(&subscriptions, Party(owner), Offset(from_offset), messages, at);
         Ok(found.map_err(to_python)?.0)
     }
 
@@ -201,6 +220,7 @@ fn cursor_of(item: &Bound<'_, PyAny>) -> PyResult<RetentionCursor> {
         party: Party(item.get_item("party")?.extract()?),
         mark: Offset(item.get_item("mark")?.extract()?),
         subscriptions: subscriptions_of(&item.get_item("subscriptions")?.downcast_into::<PyList>()?)?.to_vec(),
+        keep_from: Offset(item.get_item("keep_from")?.extract()?),
         messages_maximum: item.get_item("messages_maximum")?.extract()?,
     })
 }
@@ -233,6 +253,17 @@ impl SimulatedDisk {
 
     fn flip_bit(&self, file: &str, position: u64) {
         self.inner.flip_bit(file, position);
+    }
+
+    fn files(&self) -> PyResult<Vec<String>> {
+        self.inner.list().map_err(to_python)
+    }
+
+    fn read<'py>(&self, py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let file = self.inner.open(file, false).map_err(to_python)?;
+        let mut bytes = vec![0; usize::try_from(file.size().map_err(to_python)?).unwrap_or_default()];
+        file.read_at(0, &mut bytes).map_err(to_python)?;
+        Ok(PyBytes::new(py, &bytes))
     }
 }
 

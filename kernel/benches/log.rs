@@ -3,7 +3,7 @@
 
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
-use holdfast_kernel::ids::{Connection, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Durability, Limits, Log, LogReader, Options};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ fn turn() -> Arrivals {
         arrivals.publishes.push(Publish {
             connection: Connection(1),
             publisher: Party(7),
+            key_slot: KeySlot(0),
             packet_identifier: 1,
             qos: 1,
             retain: false,
@@ -56,6 +57,7 @@ fn scan(filter: &str) -> Scan {
         owner: Party(1),
         subscriptions: vec![subscription].into(),
         receive: None,
+        key: None,
         from: Offset(0),
         owed: Vec::new(),
         retained: None,

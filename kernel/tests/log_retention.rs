@@ -14,7 +14,7 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{Columns, Limits, Log, LogReader, Retention, RetentionCursor};
+use holdfast_kernel::store::{Columns, Limits, Log, LogReader, Retention, RetentionCursor, SegmentKind};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
@@ -184,7 +184,7 @@ fn rows(columns: &Columns) -> Vec<(u64, String, u64, Vec<u8>)> {
 
 fn cursor(mark: u64, quota: u64) -> RetentionCursor {
     let subscriptions = vec![subscription(FILTER, 0, u64::MAX)];
-    RetentionCursor { party: OWNER, mark: Offset(mark), subscriptions, messages_maximum: quota }
+    RetentionCursor { party: OWNER, mark: Offset(mark), subscriptions, keep_from: Offset(0), messages_maximum: quota }
 }
 
 fn run(seed: u64, steps: Vec<Step>) {
@@ -325,6 +325,39 @@ fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
     let mut scan = Scan { owed: vec![Offset(3), Offset(4)], ..log_support::scan_of("nobody", 0) };
     log.scan(std::slice::from_mut(&mut scan)).unwrap();
     assert_eq!(scan.found_owed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn what_was_carried_goes_when_nobody_needs_it_any_more() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..400_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+    }
+    let mut retain = |mark: u64| {
+        while log.retain(u64::MAX, 0, &[cursor(mark, u64::MAX)], Timestamp(500)).unwrap().unfinished {
+            log.commit().unwrap();
+        }
+        let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+        reader.refresh(None, true).unwrap();
+        let segments = reader.segments();
+        segments.iter().filter(|segment| segment.kind == SegmentKind::Carry).map(|segment| segment.bytes).sum::<u64>()
+    };
+    (0..20).for_each(|_| {
+        retain(0);
+    });
+    let all = retain(0);
+    assert!(all > 200_000, "a queue needs all of it: {all}");
+    (0..20).for_each(|_| {
+        retain(250);
+    });
+    let half = retain(250);
+    assert!(half < all - 100_000, "it has got on: {half}");
+    (0..20).for_each(|_| {
+        retain(400);
+    });
+    assert!(retain(400) < 20_000, "it has all of it");
 }
 
 /// Fills and removes segments until the log begins behind all that was there.

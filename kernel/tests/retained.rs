@@ -48,7 +48,8 @@ fn attach(dispatch: &mut Dispatch, log: &Log, party: Party, state: State, filter
     let state = State { mark: end, ..state };
     let subscriptions: Vec<_> = filters.iter().map(|filter| subscription(filter, end.0, u64::MAX)).collect();
     let subscriptions = Arc::from(subscriptions);
-    let attachment = Attachment { party, state, subscriptions, receive_maximum: 500, end, entries_maximum: 0 };
+    let attachment =
+        Attachment { party, state, subscriptions, receive_maximum: 500, end, entries_maximum: 0, pack_maximum: 0 };
     dispatch.attach(HERE, attachment).unwrap()
 }
 

@@ -74,6 +74,7 @@ impl Log {
         let mut record = Record {
             qos: publish.qos,
             retain: publish.retain,
+            key_slot: publish.key_slot,
             topic,
             offset: Offset(self.head.offset),
             appended_at: now,
@@ -89,7 +90,8 @@ impl Log {
         let location = self.put(&record)?;
         if record.retain {
             if let Some(name) = self.dictionary.shared_name(topic) {
-                self.retained.change(name, Retained::of(&record, location));
+                let durable = (LogPosition(self.head.position), self.durable_position());
+                self.retained.change_at(name, Retained::of(&record, location), durable);
             }
         }
         self.parties.note_message(&record);

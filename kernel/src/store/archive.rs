@@ -4,17 +4,19 @@
 //! Invariants:
 //! 1. Segments lie in offset order: carry segments first, then the log's own; their ranges do not overlap.
 //! 2. No damaged record is ever returned: every record read from the disk passes its checksum first.
+//! 3. A damaged footer costs nothing but time: what it said is found out from the records again, once.
 
 use super::blocks::Blocks;
 use super::encoding::narrow;
 use super::footer::{self, Directory, TopicEntry, Trailer};
 use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
-use super::index::{between, mark_before, Class, Mark, SegmentIndex, Summary};
+use super::index::{between, mark_before, mark_before_time, Class, Mark, SegmentIndex, Summary};
 use super::record::{self, Kind, Record};
+use super::replay::{self, Pages};
 use super::tail::Tail;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
-use crate::ids::{Location, LogPosition, Offset, TopicId};
+use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::DIRECTORY_CACHE_BYTES;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -184,20 +186,21 @@ impl Archive {
 
     /// What the segment has of a topic.
     pub fn topic(&mut self, place: usize, topic: TopicId) -> Result<Option<TopicCounts>> {
-        match self.segments.get(place).map(|segment| &segment.index) {
+        self.mended(place, |archive| match archive.segments.get(place).map(|segment| &segment.index) {
             Some(Indexed::Open(index)) => Ok(counts(index, topic)),
             Some(Indexed::Closed(index)) => Ok(counts(index, topic)),
             Some(Indexed::Sealed(_)) => {
-                let entry = self.directory(place)?.and_then(|directory| directory.entry(topic));
+                let entry = archive.directory(place)?.and_then(|directory| directory.entry(topic));
                 Ok(entry.map(|entry| TopicCounts {
                     plain: entry.plain,
                     queued: entry.queued,
                     bytes: entry.bytes,
+                    expires_s: entry.expires_s,
                     entry: Some(entry),
                 }))
             }
             None => Ok(None),
-        }
+        })
     }
 
     /// Appends the positions of a topic's records of one class in `low..high` to `into`.
@@ -210,36 +213,42 @@ impl Archive {
         high: u32,
         into: &mut Vec<u32>,
     ) -> Result<()> {
-        let Some(found) = self.topic(place, topic)? else { return Ok(()) };
-        let Some(segment) = self.segments.get(place) else { return Ok(()) };
-        match (&segment.index, &found.entry) {
-            (Indexed::Open(index), _) => into.extend_from_slice(between(index.positions(topic, class), low, high)),
-            (Indexed::Closed(index), _) => into.extend_from_slice(between(index.positions(topic, class), low, high)),
-            (Indexed::Sealed(_), Some(entry)) => {
-                let positions = footer::read_postings(segment.file.as_ref(), entry, class, &segment.name)?;
-                into.extend_from_slice(between(&positions, low, high));
+        self.mended(place, |archive| {
+            let Some(found) = archive.topic(place, topic)? else { return Ok(()) };
+            let Some(segment) = archive.segments.get(place) else { return Ok(()) };
+            match (&segment.index, &found.entry) {
+                (Indexed::Open(index), _) => into.extend_from_slice(between(index.positions(topic, class), low, high)),
+                (Indexed::Closed(index), _) => {
+                    into.extend_from_slice(between(index.positions(topic, class), low, high))
+                }
+                (Indexed::Sealed(_), Some(entry)) => {
+                    let positions = footer::read_postings(segment.file.as_ref(), entry, class, &segment.name)?;
+                    into.extend_from_slice(between(&positions, low, high));
+                }
+                (Indexed::Sealed(_), None) => {}
             }
-            (Indexed::Sealed(_), None) => {}
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// How many records of QoS 1 and 2 of a topic lie in `low..high`, and how many there are in the whole segment.
     pub fn queued_between(&mut self, place: usize, topic: TopicId, low: u32, high: u32) -> Result<u64> {
-        let Some(found) = self.topic(place, topic)? else { return Ok(0) };
-        let Some(segment) = self.segments.get(place) else { return Ok(0) };
-        let whole = low <= SEGMENT_HEADER_BYTES && high >= segment.end;
-        let count = match (&segment.index, &found.entry) {
-            _ if whole || found.queued == 0 => index_count(found.queued),
-            (Indexed::Open(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
-            (Indexed::Closed(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
-            (Indexed::Sealed(_), Some(entry)) => {
-                let positions = footer::read_postings(segment.file.as_ref(), entry, Class::Queued, &segment.name)?;
-                between(&positions, low, high).len()
-            }
-            (Indexed::Sealed(_), None) => 0,
-        };
-        Ok(u64::try_from(count).unwrap_or(u64::MAX))
+        self.mended(place, |archive| {
+            let Some(found) = archive.topic(place, topic)? else { return Ok(0) };
+            let Some(segment) = archive.segments.get(place) else { return Ok(0) };
+            let whole = low <= SEGMENT_HEADER_BYTES && high >= segment.end;
+            let count = match (&segment.index, &found.entry) {
+                _ if whole || found.queued == 0 => index_count(found.queued),
+                (Indexed::Open(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
+                (Indexed::Closed(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
+                (Indexed::Sealed(_), Some(entry)) => {
+                    let positions = footer::read_postings(segment.file.as_ref(), entry, Class::Queued, &segment.name)?;
+                    between(&positions, low, high).len()
+                }
+                (Indexed::Sealed(_), None) => 0,
+            };
+            Ok(u64::try_from(count).unwrap_or(u64::MAX))
+        })
     }
 
     /// Where in a segment the first message with `offset` or a later one starts; the end if there is none.
@@ -251,14 +260,15 @@ impl Archive {
     /// The last position known to the index from which reading on comes to a message with this offset.
     fn mark_before(&mut self, place: usize, offset: Offset) -> Result<u32> {
         let Some(segment) = self.segments.get(place) else { return Ok(0) };
-        if offset <= segment.base_offset() {
-            return Ok(SEGMENT_HEADER_BYTES);
-        }
         if offset >= segment.end_offset() {
             return Ok(segment.end);
         }
-        let marks = self.marks(place)?;
-        Ok(mark_before(&marks, offset).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position))
+        // Before the segment's first message there may be as many control records as it holds.
+        let mark = match &segment.index {
+            Indexed::Open(index) => mark_before(&index.marks, offset),
+            Indexed::Closed(_) | Indexed::Sealed(_) => mark_before(self.marks(place)?.as_slice(), offset),
+        };
+        Ok(mark.map_or(SEGMENT_HEADER_BYTES, |mark| mark.position))
     }
 
     /// Where the message with exactly this offset is; `None` if it is gone or damaged. `last` is the location of one
@@ -304,35 +314,57 @@ impl Archive {
         Ok(candidates.into_iter().min().unwrap_or(end))
     }
 
+    /// The first offset that was appended at `time` or later, if there is one.
+    pub fn offset_at(&mut self, time: Timestamp) -> Result<Option<Offset>> {
+        for place in 0..self.segments.len() {
+            // A segment that has been begun and has no record yet has no time either: no order to search in by halving.
+            if self.segments.get(place).is_none_or(|segment| segment.summary().last_time < time) {
+                continue;
+            }
+            let marks = self.marks(place)?;
+            let start = mark_before_time(&marks, time).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
+            let is_wanted = |record: &Record<'_>| record.kind == Kind::Message && record.appended_at >= time;
+            let position = self.walk_to(place, start, is_wanted)?;
+            if let Some(record) = self.record(place, position)? {
+                return Ok(Some(record.offset));
+            }
+        }
+        Ok(None)
+    }
+
     /// The topics that have records in a segment, by number; topic 0 (control records) included.
     pub fn topic_ids(&mut self, place: usize) -> Result<Vec<TopicId>> {
-        let mut ids: Vec<TopicId> = match self.segments.get(place).map(|segment| &segment.index) {
-            Some(Indexed::Open(index)) => index.topics.keys().copied().map(TopicId).collect(),
-            Some(Indexed::Closed(index)) => index.topics.keys().copied().map(TopicId).collect(),
-            Some(Indexed::Sealed(_)) => match self.directory(place)? {
-                Some(directory) => directory.entries().map(|entry| entry.topic).collect(),
+        self.mended(place, |archive| {
+            let mut ids: Vec<TopicId> = match archive.segments.get(place).map(|segment| &segment.index) {
+                Some(Indexed::Open(index)) => index.topics.keys().copied().map(TopicId).collect(),
+                Some(Indexed::Closed(index)) => index.topics.keys().copied().map(TopicId).collect(),
+                Some(Indexed::Sealed(_)) => match archive.directory(place)? {
+                    Some(directory) => directory.entries().map(|entry| entry.topic).collect(),
+                    None => Vec::new(),
+                },
                 None => Vec::new(),
-            },
-            None => Vec::new(),
-        };
-        ids.sort_unstable();
-        Ok(ids)
+            };
+            ids.sort_unstable();
+            Ok(ids)
+        })
     }
 
     /// The sparse index of a segment.
     pub fn marks(&mut self, place: usize) -> Result<Arc<Vec<Mark>>> {
-        let Some(segment) = self.segments.get_mut(place) else { return Ok(Arc::default()) };
-        if let Some(marks) = &segment.marks {
-            return Ok(Arc::clone(marks));
-        }
-        let marks = match &segment.index {
-            Indexed::Open(index) => return Ok(Arc::new(index.marks.clone())),
-            Indexed::Closed(index) => index.marks.clone(),
-            Indexed::Sealed(trailer) => footer::read_marks(segment.file.as_ref(), trailer, &segment.name)?,
-        };
-        let marks = Arc::new(marks);
-        segment.marks = Some(Arc::clone(&marks));
-        Ok(marks)
+        self.mended(place, |archive| {
+            let Some(segment) = archive.segments.get_mut(place) else { return Ok(Arc::default()) };
+            if let Some(marks) = &segment.marks {
+                return Ok(Arc::clone(marks));
+            }
+            let marks = match &segment.index {
+                Indexed::Open(index) => return Ok(Arc::new(index.marks.clone())),
+                Indexed::Closed(index) => index.marks.clone(),
+                Indexed::Sealed(trailer) => footer::read_marks(segment.file.as_ref(), trailer, &segment.name)?,
+            };
+            let marks = Arc::new(marks);
+            segment.marks = Some(Arc::clone(&marks));
+            Ok(marks)
+        })
     }
 
     /// The directory of a sealed segment, from memory if it was read lately.
@@ -354,6 +386,20 @@ impl Archive {
         }
         self.directories.insert(number, (Arc::clone(&directory), self.directory_clock));
         Ok(Some(directory))
+    }
+
+    /// What `read` finds; by an index made anew from the records where it finds that the footer is damaged.
+    fn mended<T>(&mut self, place: usize, mut read: impl FnMut(&mut Archive) -> Result<T>) -> Result<T> {
+        let found = read(self);
+        let Some(segment) = self.segments.get(place) else { return found };
+        let (Err(Error::Damaged { .. }), Indexed::Sealed(trailer)) = (&found, &segment.index) else { return found };
+        let summary = trailer.summary;
+        let pages = Pages::read(segment.file.as_ref(), Some(segment.end), self.salt)?;
+        let (mut index, _) = replay::index_of(&pages, &segment.header, self.salt.into());
+        index.summary = summary;
+        self.damaged_reads = self.damaged_reads.saturating_add(1);
+        self.reindex(place, Indexed::Closed(Arc::new(index)));
+        read(self)
     }
 
     /// The segment's index is somewhere else from now on.
@@ -393,13 +439,21 @@ pub struct TopicCounts {
     pub queued: u32,
     /// Their bytes.
     pub bytes: u64,
+    expires_s: u32,
     entry: Option<TopicEntry>,
+}
+
+impl TopicCounts {
+    /// False if nothing of class [`Class::Queued`] has expired by then; true if something may have.
+    pub fn may_have_expired(&self, by: Timestamp) -> bool {
+        self.expires_s > 0 && u64::from(self.expires_s) <= by.0 / 1_000_000
+    }
 }
 
 fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
     let postings = index.topics.get(&topic.0)?;
     let (plain, queued) = (narrow(postings.plain.len()), narrow(postings.queued.len()));
-    Some(TopicCounts { plain, queued, bytes: postings.bytes, entry: None })
+    Some(TopicCounts { plain, queued, bytes: postings.bytes, expires_s: postings.expires_s, entry: None })
 }
 
 fn index_count(count: u32) -> usize {

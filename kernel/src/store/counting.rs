@@ -6,7 +6,7 @@ use super::index::Class;
 use super::log::Log;
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
-use crate::ids::{Offset, Party, TopicId};
+use crate::ids::{Offset, Party, Timestamp, TopicId};
 use crate::topic;
 
 /// The matching records of one segment.
@@ -14,18 +14,35 @@ struct Query<'a> {
     subscriptions: &'a [Subscription],
     owner: Party,
     topics: Vec<TopicId>,
+    /// What has expired by then is not counted.
+    unexpired_at: Timestamp,
 }
 
 impl Log {
-    /// How many stored messages of QoS 1 and 2 the subscriptions of `owner` match in `from..to`.
-    pub fn count(&mut self, subscriptions: &[Subscription], owner: Party, from: Offset, to: Offset) -> Result<u64> {
-        let query = Query::new(subscriptions, owner, &self.dictionary);
+    /// How many stored messages of QoS 1 and 2 the subscriptions of `owner` match in `from..to`, without those that
+    /// have expired by a time; 0 counts all of them.
+    pub fn count(
+        &mut self,
+        subscriptions: &[Subscription],
+        owner: Party,
+        (from, to): (Offset, Offset),
+        unexpired_at: Timestamp,
+    ) -> Result<u64> {
+        let query = Query::new(subscriptions, owner, &self.dictionary, unexpired_at);
         let to = to.min(self.durable_offset());
         let mut count = 0_u64;
         for place in self.archive.first_from(from)..self.archive.segments.len() {
+            if self.archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
+                break;
+            }
             count = count.saturating_add(query.count(&mut self.archive, &self.dictionary, place, from, to)?);
         }
         Ok(count)
+    }
+
+    /// The first offset that was appended at `time` or later, or the end of what is durable.
+    pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
+        Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))
     }
 
     /// The offset from which on exactly the newest `messages` of them remain, or `from` if there are no more than that.
@@ -35,8 +52,9 @@ impl Log {
         owner: Party,
         from: Offset,
         messages: u64,
+        unexpired_at: Timestamp,
     ) -> Result<Offset> {
-        let query = Query::new(subscriptions, owner, &self.dictionary);
+        let query = Query::new(subscriptions, owner, &self.dictionary, unexpired_at);
         let to = self.durable_offset();
         if messages == 0 {
             return Ok(to.max(from));
@@ -55,6 +73,28 @@ impl Log {
         Ok(from)
     }
 
+    /// How many bytes the matching messages have: each as many as the messages of its topic and segment have on
+    /// average, so that no record has to be read.
+    pub fn weigh(&mut self, subscriptions: &[Subscription], owner: Party, from: Offset, to: Offset) -> Result<u64> {
+        let mut query = Query::new(subscriptions, owner, &self.dictionary, Timestamp(0));
+        let (topics, to) = (std::mem::take(&mut query.topics), to.min(self.durable_offset()));
+        let mut bytes = 0_u64;
+        for place in self.archive.first_from(from)..self.archive.segments.len() {
+            if self.archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
+                break;
+            }
+            for id in topics.iter().copied() {
+                let Some(held) = self.archive.topic(place, id)? else { continue };
+                query.topics.clear();
+                query.topics.push(id);
+                let messages = query.count(&mut self.archive, &self.dictionary, place, from, to)?;
+                let all = u64::from(held.plain).saturating_add(u64::from(held.queued)).max(1);
+                bytes = bytes.saturating_add(held.bytes.saturating_mul(messages) / all);
+            }
+        }
+        Ok(bytes)
+    }
+
     /// The offsets of the matching messages that lie in one segment, in order.
     pub(super) fn matching_offsets(
         &mut self,
@@ -64,20 +104,25 @@ impl Log {
         from: Offset,
         to: Offset,
     ) -> Result<Vec<Offset>> {
-        let query = Query::new(subscriptions, owner, &self.dictionary);
+        let query = Query::new(subscriptions, owner, &self.dictionary, Timestamp(0));
         query.offsets(&mut self.archive, &self.dictionary, place, from, to)
     }
 }
 
 impl<'a> Query<'a> {
-    fn new(subscriptions: &'a [Subscription], owner: Party, dictionary: &Dictionary) -> Query<'a> {
+    fn new(
+        subscriptions: &'a [Subscription],
+        owner: Party,
+        dictionary: &Dictionary,
+        unexpired_at: Timestamp,
+    ) -> Query<'a> {
         let mut topics = Vec::new();
         for subscription in subscriptions {
             dictionary.matching(&subscription.filter, &mut topics);
         }
         topics.sort_unstable();
         topics.dedup();
-        Query { subscriptions, owner, topics }
+        Query { subscriptions, owner, topics, unexpired_at }
     }
 
     fn count(
@@ -90,11 +135,9 @@ impl<'a> Query<'a> {
     ) -> Result<u64> {
         let mut count = 0_u64;
         for id in self.topics.iter().copied() {
-            if archive.topic(place, id)?.is_none_or(|counts| counts.queued == 0) {
-                continue;
-            }
+            let Some(counts) = archive.topic(place, id)?.filter(|counts| counts.queued > 0) else { continue };
             let name = dictionary.name(id);
-            match self.ranges(name, from, to) {
+            match self.ranges(name, from, to).filter(|_| !counts.may_have_expired(self.unexpired_at)) {
                 Some(ranges) => {
                     for (first, end) in ranges {
                         let (low, high) = (archive.position_of(place, first)?, archive.position_of(place, end)?);
@@ -141,7 +184,8 @@ impl<'a> Query<'a> {
         let mut offsets = Vec::new();
         for position in positions {
             let Some(record) = archive.record(place, position)? else { continue };
-            if terms(self.subscriptions, name, record.offset, record.publisher, self.owner).is_some() {
+            let is_wanted = record.expires_at.is_none_or(|at| at > self.unexpired_at);
+            if is_wanted && terms(self.subscriptions, name, record.offset, record.publisher, self.owner).is_some() {
                 offsets.push(record.offset);
             }
         }

@@ -50,6 +50,8 @@ pub struct TopicEntry {
     pub queued: u32,
     /// Bytes of its records.
     pub bytes: u64,
+    /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
+    pub expires_s: u32,
     postings_position: u32,
     postings_checksum: u32,
     name_position: u32,
@@ -88,7 +90,7 @@ pub fn encode(
         directory.put_u32(crc32c::crc32c(out.get(start..).unwrap_or_default()));
         directory.put_u32(narrow(name_bytes.len()));
         directory.put_u32(narrow(name.len()));
-        directory.put_u32(0);
+        directory.put_u32(postings.expires_s);
         directory.put_u64(postings.bytes);
         name_bytes.put(name);
     }
@@ -288,13 +290,13 @@ impl Directory {
         let topic = TopicId(source.u32()?);
         let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
-        source.u32()?;
-        let bytes = source.u64()?;
+        let (expires_s, bytes) = (source.u32()?, source.u64()?);
         Some(TopicEntry {
             topic,
             plain,
             queued,
             bytes,
+            expires_s,
             postings_position,
             postings_checksum,
             name_position,

@@ -30,6 +30,8 @@ pub struct Postings {
     pub plain: Vec<u32>,
     /// Positions of QoS 1 and 2 messages.
     pub queued: Vec<u32>,
+    /// The second in which the first of these expires; 0 if none ever does.
+    pub expires_s: u32,
     /// Their bytes together.
     pub bytes: u64,
 }
@@ -84,16 +86,17 @@ impl SegmentIndex {
 
     /// Notes a record at `position`, after all that were noted before.
     pub fn add(&mut self, record: &Record<'_>, position: u32, size_bytes: usize) {
-        if self.marks.is_empty() || position >= self.marked_until {
-            self.marks.push(Mark { offset: record.offset, time: record.appended_at, position });
-            self.marked_until = position.saturating_add(MARK_BYTES);
-        }
         let summary = &mut self.summary;
-        if summary.records == 0 {
+        if summary.first_time == Timestamp(0) {
             summary.first_time = record.appended_at;
         }
         summary.records = summary.records.saturating_add(1);
-        summary.last_time = record.appended_at;
+        // A marker has no time of its own, and searches need times that never fall.
+        summary.last_time = summary.last_time.max(record.appended_at);
+        if self.marks.is_empty() || position >= self.marked_until {
+            self.marks.push(Mark { offset: record.offset, time: summary.last_time, position });
+            self.marked_until = position.saturating_add(MARK_BYTES);
+        }
         match record.kind {
             Kind::Message => {
                 summary.messages = summary.messages.saturating_add(1);
@@ -106,7 +109,14 @@ impl SegmentIndex {
         let postings = self.topics.entry(record.topic.0).or_default();
         postings.bytes = postings.bytes.saturating_add(wide(size_bytes));
         match record.kind {
-            Kind::Message if record.qos > 0 => postings.queued.push(position),
+            Kind::Message if record.qos > 0 => {
+                postings.queued.push(position);
+                if let Some(at) = record.expires_at {
+                    // Rounded down: whoever finds that nothing can have expired yet need not look at the records.
+                    let second = u32::try_from(at.0 / 1_000_000).unwrap_or(u32::MAX).max(1);
+                    postings.expires_s = if postings.expires_s == 0 { second } else { postings.expires_s.min(second) };
+                }
+            }
             Kind::Topic => {}
             _ => postings.plain.push(position),
         }

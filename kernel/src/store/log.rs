@@ -110,6 +110,8 @@ pub struct Log {
     pub(super) moved: HashMap<Location, Location>,
     /// Up to which log position what has to outlive retention is written anew, and where that is durable.
     pub(super) renewed: Option<(LogPosition, LogPosition)>,
+    /// Which carry segment is looked at next for what nobody needs any more.
+    pub(super) thinned: usize,
     pub(super) totals: Totals,
 }
 

@@ -15,6 +15,7 @@ mod dictionary;
 mod encoding;
 mod footer;
 mod header;
+mod holes;
 mod identity;
 mod in_force;
 mod index;

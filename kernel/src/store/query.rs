@@ -6,7 +6,7 @@ use super::encoding::{index64, narrow, wide};
 use super::index::{between, Class};
 use super::reader::LogReader;
 use super::record::Kind;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{Offset, TopicId};
 use ahash::RandomState;
 use std::collections::HashSet;
@@ -241,10 +241,7 @@ impl QueryMemory {
                 return Ok(None);
             }
         }
-        let positions = match matching_positions(archive, place, &self.topics, 0, end) {
-            Err(Error::Damaged { .. }) => return Ok(None),
-            other => Arc::new(other?),
-        };
+        let positions = Arc::new(matching_positions(archive, place, &self.topics, 0, end)?);
         if !growing {
             self.merged = Some((number, Arc::clone(&positions)));
         }

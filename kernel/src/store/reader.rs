@@ -11,9 +11,10 @@ use super::encoding::{narrow, wide};
 use super::footer;
 use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity::{self, Identity};
-use super::index::{mark_before_time, SegmentIndex};
+use super::index::SegmentIndex;
 use super::query::QueryMemory;
-use super::record::{self, Kind, Record};
+use super::record::{self, Kind};
+use super::recovery::Damage;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
@@ -59,6 +60,7 @@ pub struct LogReader {
     epoch: u128,
     visible_end: Offset,
     vouched: HashMap<u32, Option<Offset>>,
+    pub(super) passed_over: Vec<Damage>,
 }
 
 impl LogReader {
@@ -73,6 +75,7 @@ impl LogReader {
             epoch: identity.epoch,
             visible_end: Offset(0),
             vouched: HashMap::new(),
+            passed_over: Vec::new(),
         })
     }
 
@@ -109,6 +112,11 @@ impl LogReader {
     /// The offset after the last visible message.
     pub fn end_offset(&self) -> Offset {
         self.visible_end
+    }
+
+    /// Damage in the segment that is not sealed, which was passed over since the last call.
+    pub fn take_passed_over(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// The log's identity.
@@ -161,17 +169,7 @@ impl LogReader {
 
     /// The first visible offset that was appended at `time` or later.
     pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
-        let first = self.archive.segments.partition_point(|segment| segment.summary().last_time < time);
-        for place in first..self.archive.segments.len() {
-            let marks = self.archive.marks(place)?;
-            let start = mark_before_time(&marks, time).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
-            let is_wanted = |record: &Record<'_>| record.kind == Kind::Message && record.appended_at >= time;
-            let position = self.archive.walk_to(place, start, is_wanted)?;
-            if let Some(record) = self.archive.record(place, position)? {
-                return Ok(record.offset.min(self.visible_end));
-            }
-        }
-        Ok(self.visible_end)
+        Ok(self.archive.offset_at(time)?.map_or(self.visible_end, |offset| offset.min(self.visible_end)))
     }
 
     fn segment_files(&self) -> Result<BTreeMap<u32, (SegmentKind, String)>> {
@@ -266,7 +264,12 @@ impl LogReader {
             let cut = record::stated_size(bytes.get(taken..).unwrap_or_default());
             let cut = cut.is_some_and(|size| taken.saturating_add(size) > bytes.len());
             if !cut || wide(bytes.len()) >= left {
-                return Ok(());
+                // What is not written yet is zeros.
+                let is_end = bytes.get(taken..).is_none_or(|rest| rest.iter().all(|byte| *byte == 0));
+                if is_end || !self.pass_over(place)? {
+                    return Ok(());
+                }
+                continue;
             }
             window = if taken == 0 { window.saturating_mul(4) } else { window };
         }

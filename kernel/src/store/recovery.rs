@@ -19,7 +19,7 @@ use super::index::SegmentIndex;
 use super::log::{Head, Log, Options, Totals};
 use super::parties::Parties;
 use super::record::{Kind, Record};
-use super::replay::{end_before, Pages, Place};
+use super::replay::{self, end_before, Pages, Place};
 use super::retained::{Retained, RetainedMessages};
 use super::scan::ScanMemory;
 use crate::disk::{Disk, DiskFile};
@@ -96,7 +96,7 @@ impl Log {
         recovery.from_checkpoint = checkpoint.is_some();
         log.replay(checkpoint, &mut recovery)?;
         log.make_durable(checkpoint.unwrap_or_default())?;
-        log.ready(now)?;
+        log.ready(now, &mut recovery)?;
         log.opened_at = log.end_offset();
         Ok((log, recovery))
     }
@@ -132,6 +132,7 @@ impl Log {
             checkpointed: LogPosition(0),
             moved: HashMap::new(),
             renewed: None,
+            thinned: 0,
             totals: Totals::default(),
         }
     }
@@ -194,26 +195,13 @@ impl Log {
         recovery: &mut Recovery,
     ) -> Result<(Indexed, u32)> {
         let pages = Pages::read(file, None, self.archive.salt)?;
-        let mut index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
-        let mut position = SEGMENT_HEADER_BYTES;
-        let mut next_offset = header.base_offset.0;
-        loop {
-            match pages.at(position, next_offset) {
-                Place::Whole(record, end) => {
-                    next_offset = record.offset.0.saturating_add(u64::from(record.count));
-                    index.add(&record, position, record.size_bytes());
-                    position = end;
-                }
-                Place::Hole(Some(whole)) => position = whole,
-                Place::Hole(None) | Place::End => break,
-            }
-        }
+        let (index, position) = replay::index_of(&pages, header, self.options.seed);
         recovery.report(damage(
             name,
             position,
             pages.limit,
             "the footer is damaged",
-            Offset(next_offset),
+            index.summary.end_offset,
             header.end_offset,
         ));
         Ok((Indexed::Closed(Arc::new(index)), position))
@@ -520,7 +508,7 @@ impl Log {
     }
 
     /// The log is whole and synced: the next record gets its place.
-    fn ready(&mut self, now: Timestamp) -> Result<()> {
+    fn ready(&mut self, now: Timestamp, recovery: &mut Recovery) -> Result<()> {
         self.advance(now);
         if let Some(last) = self.archive.segments.last().filter(|last| last.header.kind == SegmentKind::Log) {
             self.head.offset = self.head.offset.max(last.base_offset().0);
@@ -545,12 +533,26 @@ impl Log {
         if self.head.position < self.checkpoint_position {
             // What the checkpoint stood on is gone: records that come now would lie before it, and the next recovery
             // would pass over them. It gets a successor before anything is acknowledged.
+            self.report_cut(recovery);
             self.checkpoint(now)?;
         }
         self.declare_learned(Timestamp(self.head.time))?;
         self.commit()?;
         self.announce();
         Ok(())
+    }
+
+    /// A file that was cut exactly between two records is whole in itself; only the checkpoint knows how far it went.
+    fn report_cut(&self, recovery: &mut Recovery) {
+        let Some(last) = self.archive.segments.last() else { return };
+        let is_known = |known: &Damage| known.file == last.name && known.end_position == u64::from(last.end);
+        if !recovery.damaged.iter().any(is_known) {
+            let missing = self.checkpoint_position.saturating_sub(self.head.position);
+            let end = last.end.saturating_add(u32::try_from(missing).unwrap_or(u32::MAX));
+            let (first_offset, end_offset) = (last.summary().end_offset, Offset(self.head.offset));
+            let reason = "it ends before the checkpoint that stands on it";
+            recovery.report(damage(&last.name, last.end, end, reason, first_offset, end_offset));
+        }
     }
 
     /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.

@@ -5,6 +5,7 @@
 
 use super::encoding::{index, narrow};
 use super::header::{Header, SEGMENT_HEADER_BYTES};
+use super::index::SegmentIndex;
 use super::record::{self, Kind, Record};
 use crate::disk::DiskFile;
 use crate::error::Result;
@@ -131,6 +132,22 @@ impl Pages {
             }
         }
         None
+    }
+}
+
+/// What a footer would say, from the records themselves; and where the last of them ends.
+pub(super) fn index_of(pages: &Pages, header: &Header, seed: u64) -> (SegmentIndex, u32) {
+    let mut index = SegmentIndex::new(header.base_offset, header.base_control, seed);
+    let mut position = SEGMENT_HEADER_BYTES;
+    loop {
+        match pages.at(position, index.summary.end_offset.0) {
+            Place::Whole(record, end) => {
+                index.add(&record, position, record.size_bytes());
+                position = end;
+            }
+            Place::Hole(Some(whole)) => position = whole,
+            Place::Hole(None) | Place::End => return (index, position),
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::dictionary::literal_range;
 use super::record::Record;
-use crate::ids::{Location, Offset, Timestamp, TopicId};
+use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::RETAINED_LOOKED_AT_MAXIMUM;
 use crate::topic;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A retained message.
@@ -35,6 +35,8 @@ impl Retained {
 pub struct RetainedMessages {
     by_name: BTreeMap<Arc<[u8]>, Retained>,
     by_offset: BTreeMap<Offset, Arc<[u8]>>,
+    /// What was replaced by a record that is durable once the log is durable up to here: a crash before brings it back.
+    in_doubt: VecDeque<(LogPosition, Offset)>,
 }
 
 impl RetainedMessages {
@@ -47,6 +49,31 @@ impl RetainedMessages {
                     self.by_offset.remove(&removed.offset);
                 }
             }
+        }
+    }
+
+    /// The same by a record that is durable at `durable_at`, while the log is durable up to `durable`.
+    pub fn change_at(
+        &mut self,
+        name: Arc<[u8]>,
+        retained: Option<Retained>,
+        (durable_at, durable): (LogPosition, LogPosition),
+    ) {
+        self.settle(durable);
+        let replaced = self.by_name.get(&name).map(|kept| (durable_at, kept.offset));
+        self.in_doubt.extend(replaced);
+        self.change(name, retained);
+    }
+
+    /// Offsets of messages that are replaced, and that a crash would bring back.
+    pub fn in_doubt(&mut self, durable: LogPosition) -> impl Iterator<Item = Offset> + '_ {
+        self.settle(durable);
+        self.in_doubt.iter().map(|(_, offset)| *offset)
+    }
+
+    fn settle(&mut self, durable: LogPosition) {
+        while self.in_doubt.front().is_some_and(|(durable_at, _)| *durable_at <= durable) {
+            self.in_doubt.pop_front();
         }
     }
 

@@ -9,7 +9,8 @@
 //! 1. A carry segment gets its name when it is whole and synced; it says which range of the log it replaces, so that
 //!    recovery finishes a removal that a crash interrupted and no message is ever there twice.
 //! 2. No segment goes before a checkpoint stands behind it: the record that deleted a retained message is not kept,
-//!    and what it deleted may be, in an older carry segment.
+//!    and what it deleted may be, in an older carry segment. Where the disk is nearly full the checkpoint follows at
+//!    once instead.
 //! 3. What a cursor loses is reported once, with its offsets and their number.
 
 use super::archive::{Indexed, Segment};
@@ -39,6 +40,8 @@ pub struct RetentionCursor {
     pub mark: Offset,
     /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
+    /// What is older is lost where its segment goes.
+    pub keep_from: Offset,
     /// It may have at most this many messages; older ones are lost where their segment goes.
     pub messages_maximum: u64,
 }
@@ -104,7 +107,7 @@ impl Log {
         let now = self.advance(now);
         let mut retention = Retention::default();
         let Some(range) = self.past_retention(now.0.saturating_sub(maximum_age_us), maximum_bytes) else {
-            return Ok(retention);
+            return self.thin(cursors, now);
         };
         if self.renewed.is_none_or(|(until, _)| until < range.end_position) {
             self.renew(&range, now)?;
@@ -133,6 +136,44 @@ impl Log {
             if needed.is_empty() && cursors.is_empty() { None } else { Some(self.write_carry(&range, &needed, now)?) };
         retention.removed_segments = wide(range.end.saturating_sub(range.first));
         self.replace(&range, carry)?;
+        if self.checkpointed < range.end_position && self.pending_checkpoint.is_none() {
+            // There is room for it now, and what went tells nobody any more which retained messages it deleted.
+            self.checkpoint(now)?;
+        }
+        Ok(retention)
+    }
+
+    /// Writes the next carry segment in turn anew, if at least half of what it holds is needed by nobody any more.
+    fn thin(&mut self, cursors: &[RetentionCursor], now: Timestamp) -> Result<Retention> {
+        let segments = &self.archive.segments;
+        let carries = segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
+        let place = self.thinned.checked_rem(carries).unwrap_or_default();
+        self.thinned = place.saturating_add(1);
+        let mut retention = Retention::default();
+        let Some(carry) = segments.get(place).filter(|segment| segment.header.kind == SegmentKind::Carry) else {
+            return Ok(retention);
+        };
+        let (messages, range) = (
+            carry.summary().messages,
+            Range {
+                first: place,
+                end: place.saturating_add(1),
+                base: carry.header,
+                end_offset: carry.end_offset(),
+                end_position: carry.header.end_position,
+                end_control: carry.summary().end_control,
+            },
+        );
+        if messages == 0 || self.checkpointed < range.end_position {
+            return Ok(retention);
+        }
+        let needed = self.needed(&range, cursors, &mut retention)?;
+        if wide(needed.len()).saturating_mul(2) > messages {
+            return Ok(Retention::default());
+        }
+        let carry = self.write_carry(&range, &needed, now)?;
+        (retention.removed_segments, retention.carried_records) = (1, wide(needed.len()));
+        self.replace(&range, Some(carry))?;
         Ok(retention)
     }
 
@@ -210,15 +251,19 @@ impl Log {
         let inside = |offset: Offset| range.base.base_offset <= offset && offset < range.end_offset;
         let mut needed: BTreeSet<Offset> =
             self.retained.iter().map(|kept| kept.offset).filter(|offset| inside(*offset)).collect();
+        let durable = self.durable_position();
+        needed.extend(self.retained.in_doubt(durable).filter(|offset| inside(*offset)));
         needed
             .extend(self.parties.handed_over().into_iter().map(|(offset, _)| offset).filter(|offset| inside(*offset)));
         for cursor in cursors.iter().filter(|cursor| cursor.mark < range.end_offset) {
-            let newest =
-                self.offset_of_newest(&cursor.subscriptions, cursor.party, cursor.mark, cursor.messages_maximum)?;
-            let kept_from = newest.min(range.end_offset);
-            let lost = self.count(&cursor.subscriptions, cursor.party, cursor.mark, kept_from)?;
+            // What is lost of an older carry segment is told when that goes.
+            let from = cursor.mark.max(range.base.base_offset);
+            let (subscriptions, party) = (&cursor.subscriptions, cursor.party);
+            let newest = self.offset_of_newest(subscriptions, party, from, cursor.messages_maximum, Timestamp(0))?;
+            let kept_from = newest.max(cursor.keep_from).min(range.end_offset);
+            let lost = self.count(subscriptions, party, (from, kept_from), Timestamp(0))?;
             if lost > 0 {
-                retention.losses.push(Loss { party: cursor.party, first: cursor.mark, end: kept_from, count: lost });
+                retention.losses.push(Loss { party: cursor.party, first: from, end: kept_from, count: lost });
             }
             for place in range.first..range.end {
                 let end = range.end_offset;

@@ -13,10 +13,11 @@ use super::encoding::{index64, narrow, wide};
 use super::index::{between, Class};
 use super::log::Log;
 use super::record::{Kind, Record};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue, TopicId};
 use crate::limits::{OWED_PAGE_MAXIMUM, SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM};
+use crate::selection::Key;
 use crate::topic;
 use crate::topic::table::Table;
 use ahash::RandomState;
@@ -98,7 +99,7 @@ impl Log {
                     last = Some((offset, location));
                     let record = self.archive.record_at(location)?;
                     let record = record.filter(|record| gets(scan, record, &self.dictionary, self.opened_at));
-                    record.map(|record| found(&record, location, Terms::default()))
+                    record.map(|record| found(&record, location, Terms::default(), scan, &self.dictionary))
                 }
                 None => None,
             };
@@ -234,11 +235,7 @@ impl QueueMemory {
         let low = if growing { start } else { 0 };
         let mut positions = Vec::with_capacity(index64(total));
         for id in present {
-            match archive.positions(place, id, Class::Queued, low, end, &mut positions) {
-                // A topic whose postings are damaged is still found by reading everything.
-                Err(Error::Damaged { .. }) => return Ok(Course::InOrder),
-                other => other?,
-            }
+            archive.positions(place, id, Class::Queued, low, end, &mut positions)?;
         }
         positions.sort_unstable();
         let positions = Arc::new(positions);
@@ -382,11 +379,13 @@ fn take(
     }
     if let Some(terms) = memory.terms(record, dictionary, scan) {
         allowance.records = allowance.records.saturating_sub(1);
-        scan.found.push(found(record, location, terms));
+        let found = found(record, location, terms, scan, dictionary);
+        scan.found.push(found);
     }
 }
 
-fn found(record: &Record<'_>, location: Location, terms: Terms) -> Found {
+fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dictionary: &Dictionary) -> Found {
+    let slot = |key: &Key| key.slot(dictionary.name(record.topic), record.properties, record.key_slot);
     Found {
         offset: record.offset,
         count: record.count,
@@ -395,7 +394,7 @@ fn found(record: &Record<'_>, location: Location, terms: Terms) -> Found {
         qos: record.qos,
         retain: record.retain,
         expires_at: record.expires_at,
-        key_slot: record.key_slot,
+        key_slot: scan.key.as_ref().map_or(record.key_slot, slot),
         terms,
     }
 }

@@ -3,7 +3,7 @@
 
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
-use holdfast_kernel::ids::{Connection, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Durability, Log, Options, Recovery};
 use std::sync::Arc;
 
@@ -44,6 +44,7 @@ pub fn arrivals(messages: &[Stored]) -> Arrivals {
         arrivals.publishes.push(Publish {
             connection: Connection(1),
             publisher: Party(7),
+            key_slot: KeySlot(0),
             packet_identifier: number as u16 + 1,
             qos: message.qos,
             retain: message.retain,
@@ -78,6 +79,7 @@ pub fn scan_of(filter: &str, from: u64) -> Scan {
         owner: Party(3),
         subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
         receive: None,
+        key: None,
         from: Offset(from),
         owed: Vec::new(),
         retained: None,
