@@ -2,8 +2,10 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
+use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::dispatch as kernel;
+use holdfast_kernel::dispatch::keys::Hold;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
@@ -24,7 +26,8 @@ impl Dispatch {
     }
 
     #[pyo3(signature = (
-        connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum
+        connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum,
+        pack_maximum
     ))]
     #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
     fn attach(
@@ -37,6 +40,7 @@ impl Dispatch {
         mark: u64,
         end_offset: u64,
         entries_maximum: usize,
+        pack_maximum: usize,
     ) -> PyResult<u32> {
         let attachment = kernel::Attachment {
             party: Party(party),
@@ -45,6 +49,7 @@ impl Dispatch {
             receive_maximum,
             end: Offset(end_offset),
             entries_maximum,
+            pack_maximum,
         };
         let queue = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
         Ok(queue.0)
@@ -60,17 +65,19 @@ impl Dispatch {
         Ok(encoded(py, &state))
     }
 
-    #[pyo3(signature = (*, party, state, subscriptions, mark, end_offset))]
+    #[pyo3(signature = (*, party, owner, state, subscriptions, mark, end_offset))]
     fn open_group(
         &mut self,
         party: u32,
+        owner: u32,
         state: &[u8],
         subscriptions: &Bound<'_, PyList>,
         mark: u64,
         end_offset: u64,
     ) -> PyResult<u32> {
-        let attachment = kernel::group::GroupAttachment {
+        let attachment = kernel::members::GroupAttachment {
             party: Party(party),
+            owner: Party(owner),
             state: decode(state, mark)?,
             subscriptions: subscriptions_of(subscriptions)?,
             end: Offset(end_offset),
@@ -99,6 +106,23 @@ impl Dispatch {
 
     fn leave(&mut self, queue: u32, connection: u32) {
         self.inner.leave(Queue(queue), Connection(connection));
+    }
+
+    fn select(&mut self, queue: u32, selection: PyRef<'_, Selection>) -> PyResult<()> {
+        self.inner.select(Queue(queue), selection.inner.clone()).map_err(to_python)
+    }
+
+    fn members(&mut self, queue: u32) -> PyResult<Vec<(u32, u64, usize)>> {
+        let members = self.inner.members(Queue(queue)).map_err(to_python)?;
+        Ok(members.into_iter().map(|(connection, given, in_flight)| (connection.0, given, in_flight)).collect())
+    }
+
+    #[allow(clippy::type_complexity, reason = "rows of plain numbers, described on the Python side")]
+    fn keys(&mut self, queue: u32, maximum: usize) -> PyResult<(usize, Vec<(u16, u32, usize, usize, u64, u64)>)> {
+        let (waiting, holds) = self.inner.keys(Queue(queue), maximum).map_err(to_python)?;
+        let row =
+            |hold: Hold| (hold.slot.0, hold.connection.0, hold.in_flight, hold.moving, hold.since.0, hold.first.0);
+        Ok((waiting, holds.into_iter().map(row).collect()))
     }
 
     fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {
@@ -173,6 +197,31 @@ impl Dispatch {
         Ok(())
     }
 
+    fn packs_overdue(&mut self, now_us: u64, timeout_us: u64) -> Vec<(u32, u32, u64, usize)> {
+        let overdue = self.inner.packs_overdue(Timestamp(now_us), timeout_us).into_iter();
+        overdue.map(|pack| (pack.connection.0, pack.group.0, pack.first.0, pack.pending)).collect()
+    }
+
+    fn retry_pack(&mut self, connection: u32, group: u32, resend: bool, now_us: u64) -> PyResult<()> {
+        self.inner.retry_pack(Connection(connection), Party(group), resend, Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn give_up_pack(&mut self, connection: u32, group: u32, keep_identifiers: bool) -> PyResult<Vec<(u64, u64)>> {
+        let given_up = self.inner.give_up_pack(Connection(connection), Party(group), keep_identifiers);
+        given_up.map(|ranges| ranges.iter().collect()).map_err(to_python)
+    }
+
+    fn pack<'py>(&mut self, py: Python<'py>, connection: u32, group: u32) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(pack) = self.inner.pack(Connection(connection), Party(group)) else { return Ok(None) };
+        let (first, taken) = pack.content().map_or((None, 0), |(first, taken)| (Some(first.0), taken));
+        let dict = PyDict::new(py);
+        dict.set_item("first_offset", first)?;
+        dict.set_item("taken", taken)?;
+        dict.set_item("pending", pack.pending())?;
+        dict.set_item("open", pack.is_open())?;
+        Ok(Some(dict))
+    }
+
     fn waiting(&self) -> bool {
         self.inner.is_waiting()
     }
@@ -181,8 +230,9 @@ impl Dispatch {
         self.inner.awaits_commit()
     }
 
-    fn refuse(&mut self, connection: u32, packet_identifier: u16) {
-        self.inner.refuse(Connection(connection), packet_identifier);
+    fn refuse(&mut self, connection: u32, packet_identifier: u16, too_large: bool) {
+        let kind = if too_large { NoticeKind::TooLarge } else { NoticeKind::Retention };
+        self.inner.refuse(Connection(connection), packet_identifier, kind);
     }
 
     fn answered(&mut self) -> Vec<(u32, u32)> {
@@ -244,8 +294,13 @@ fn received<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>>
 }
 
 #[pyfunction]
-fn new_state(py: Python<'_>, mark: u64) -> Bound<'_, PyBytes> {
-    encoded(py, &State::new(Offset(mark)))
+#[pyo3(signature = (mark, acknowledged = Vec::new()))]
+fn new_state(py: Python<'_>, mark: u64, acknowledged: Vec<(u64, u64)>) -> Bound<'_, PyBytes> {
+    let mut state = State::new(Offset(mark));
+    for (first, end) in acknowledged {
+        state.acknowledge(Offset(first), Offset(end));
+    }
+    encoded(py, &state)
 }
 
 #[pyfunction]
@@ -256,7 +311,7 @@ fn state_mark(state: &[u8]) -> PyResult<u64> {
 #[pyfunction]
 fn state_skip<'py>(py: Python<'py>, state: &[u8], mark: u64) -> PyResult<Bound<'py, PyBytes>> {
     let mut state = decode(state, 0)?;
-    state.acknowledge(Offset(0), Offset(mark));
+    state.skip(Offset(mark));
     Ok(encoded(py, &state))
 }
 

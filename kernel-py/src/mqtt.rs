@@ -6,10 +6,11 @@ mod properties;
 use crate::dispatch::notice;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
+use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::Terms;
-use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
+use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
 use holdfast_kernel::mqtt::reception::Acceptance;
@@ -48,7 +49,8 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         FILTERS_PER_PACKET_MAXIMUM
         TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
         ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
-        ALIAS_TOPIC_BYTES_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM TURN_BYTES_MAXIMUM
+        ALIAS_TOPIC_BYTES_MAXIMUM KEYS_WAITING_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM
+        TURN_BYTES_MAXIMUM
         CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM
         RETAINED_LOOKED_AT_MAXIMUM SCAN_BYTES_MAXIMUM ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM
         SEGMENT_BYTES_MAXIMUM SEGMENT_BYTES_MINIMUM
@@ -106,7 +108,7 @@ impl Inbox {
     }
 
     #[pyo3(signature = (connection, *, party, protocol_version, keep_alive_s, receive_maximum,
-                        maximum_packet_size_bytes, topic_alias_maximum, received))]
+                        maximum_packet_size_bytes, topic_alias_maximum, received, key_slot = 0))]
     #[allow(clippy::too_many_arguments, reason = "they are the limits of one connection, by keyword in Python")]
     fn accept(
         &mut self,
@@ -118,12 +120,13 @@ impl Inbox {
         maximum_packet_size_bytes: u32,
         topic_alias_maximum: u16,
         received: &[u8],
+        key_slot: u16,
     ) -> PyResult<()> {
         let version = version(protocol_version)?;
         let received = packet_identifiers(received)?;
         let receiver = Receiver::new(version, receive_maximum, topic_alias_maximum, received);
-        let party = Party(party);
-        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let (party, key_slot) = (Party(party), KeySlot(key_slot));
+        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, receiver };
         self.inner.accept(Connection(connection), acceptance).map_err(invalid)
     }
 
@@ -232,13 +235,27 @@ impl Outboxes {
         self.inner.set_writable(Connection(connection), writable);
     }
 
-    fn share(&mut self, queue: u32, party: u32, members: Vec<(u32, bool, Option<u32>)>) {
+    fn limit_writes(&mut self, connection: u32, messages_maximum: usize) {
+        self.inner.limit_writes(Connection(connection), messages_maximum);
+    }
+
+    fn share(
+        &mut self,
+        queue: u32,
+        party: u32,
+        selection: PyRef<'_, Selection>,
+        members: Vec<(u32, bool, Option<u32>)>,
+    ) {
         let members = members.into_iter().map(|(connection, retain_as_published, identifier)| {
             let identifiers = identifier.map(|identifier| [identifier].into());
             let terms = Terms { qos: 0, retain_as_published, identifiers };
-            Member { connection: Connection(connection), terms }
+            Member { connection: Connection(connection), terms, given: 0 }
         });
-        self.inner.share(Queue(queue), Party(party), members.collect());
+        self.inner.share(Queue(queue), Party(party), selection.inner.clone(), members.collect());
+    }
+
+    fn shares(&self, queue: u32) -> Vec<(u32, u64)> {
+        self.inner.members(Queue(queue)).iter().map(|member| (member.connection.0, member.given)).collect()
     }
 
     fn pass_through(&mut self, arrivals: &Arrivals) {
@@ -249,9 +266,9 @@ impl Outboxes {
         self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(to_python)
     }
 
-    fn refused(&mut self) -> Vec<(u32, u16)> {
+    fn refused(&mut self) -> Vec<(u32, u16, bool)> {
         let refused = self.inner.refused().into_iter();
-        refused.map(|(connection, packet_identifier)| (connection.0, packet_identifier)).collect()
+        refused.map(|(connection, identifier, kind)| (connection.0, identifier, kind == NoticeKind::TooLarge)).collect()
     }
 
     fn take<'py>(&mut self, py: Python<'py>) -> Vec<(u32, Bound<'py, PyBytes>)> {

@@ -1,10 +1,11 @@
-//! Key slots, their owners and rounds: for tests; the broker's tables live inside `Dispatch`.
+//! How members of a group are chosen, as the broker compiles it; and the hash of keys.
 
-use holdfast_kernel::dispatch::cursor::Holder;
-use holdfast_kernel::dispatch::selection;
-use holdfast_kernel::ids::KeySlot;
+use crate::error::to_python;
+use holdfast_kernel::ids::{Connection, KeySlot};
+use holdfast_kernel::selection::{self, Key, Owners};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 /// The slot of a key.
 #[pyfunction]
@@ -18,61 +19,40 @@ pub fn murmur3_32(key: &[u8]) -> u32 {
     selection::murmur3_32(key)
 }
 
-/// The owner of each key slot.
-#[pyclass(module = "holdfast._kernel")]
-#[derive(Default)]
-pub struct Owners {
-    inner: selection::Owners,
+/// How the next member is chosen.
+#[pyclass(module = "holdfast._kernel", frozen)]
+pub struct Selection {
+    pub inner: selection::Selection,
 }
 
 #[pymethods]
-impl Owners {
+impl Selection {
     #[new]
-    fn new() -> Owners {
-        Owners::default()
-    }
-
-    fn set(&mut self, ranges: Vec<(u32, u32, u32)>) -> PyResult<()> {
-        let ranges: Vec<_> = ranges.into_iter().map(|(start, end, holder)| (start, end, Holder(holder))).collect();
-        self.inner.set(&ranges).map_err(|error| PyValueError::new_err(error.to_string()))
+    #[pyo3(signature = (how, owners = Vec::new(), name = Vec::new()))]
+    fn new(how: &str, owners: Vec<(u32, u32, u32)>, name: Vec<u8>) -> PyResult<Selection> {
+        let key = match how {
+            "turns" => return Ok(Selection { inner: selection::Selection::Turns }),
+            "least_loaded" => return Ok(Selection { inner: selection::Selection::LeastLoaded }),
+            "stay" => return Ok(Selection { inner: selection::Selection::Stay }),
+            "topic" => Key::Topic,
+            "publisher" => Key::Publisher,
+            "user_property" => Key::UserProperty(name.into()),
+            _ => return Err(PyValueError::new_err(format!("{how} is no way to choose"))),
+        };
+        let ranges = owners.into_iter().map(|(start, end, owner)| (start, end, Connection(owner))).collect();
+        let owners = Owners::new(ranges).map_err(to_python)?;
+        Ok(Selection { inner: selection::Selection::ByKey(key, Arc::new(owners)) })
     }
 
     fn owner(&self, key_slot: u16) -> Option<u32> {
-        self.inner.owner(KeySlot(key_slot)).map(|holder| holder.0)
-    }
-}
-
-/// Holders in a round.
-#[pyclass(module = "holdfast._kernel")]
-#[derive(Default)]
-pub struct Round {
-    inner: selection::Round,
-}
-
-#[pymethods]
-impl Round {
-    #[new]
-    fn new() -> Round {
-        Round::default()
-    }
-
-    fn join(&mut self, holder: u32) {
-        self.inner.join(Holder(holder));
-    }
-
-    fn leave(&mut self, holder: u32) {
-        self.inner.leave(Holder(holder));
-    }
-
-    fn next(&mut self, without_room: Vec<u32>) -> Option<u32> {
-        self.inner.next(|holder| !without_room.contains(&holder.0)).map(|holder| holder.0)
+        let selection::Selection::ByKey(_, owners) = &self.inner else { return None };
+        owners.owner(KeySlot(key_slot)).map(|owner| owner.0)
     }
 }
 
 /// Adds the classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Owners>()?;
-    module.add_class::<Round>()?;
+    module.add_class::<Selection>()?;
     module.add_function(wrap_pyfunction!(key_slot, module)?)?;
     module.add_function(wrap_pyfunction!(murmur3_32, module)?)?;
     Ok(())

@@ -8,7 +8,7 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Outgoing, Packet};
-use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
@@ -84,8 +84,14 @@ impl Stages {
         for connection in [publisher, subscriber] {
             let receiver = Receiver::new(version, u16::MAX, 0, BTreeSet::new());
             let party = Party(connection.0);
-            let acceptance =
-                Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes: 1 << 20, receiver };
+            let acceptance = Acceptance {
+                party,
+                key_slot: KeySlot(0),
+                version,
+                keep_alive_s: 0,
+                maximum_packet_size_bytes: 1 << 20,
+                receiver,
+            };
             self.inbox.open(connection).unwrap();
             self.inbox.accept(connection, acceptance).unwrap();
             self.outboxes.open(connection, version, 1 << 20, 0, party).unwrap();
@@ -96,6 +102,7 @@ impl Stages {
                 receive_maximum: u16::MAX,
                 end: Offset(0),
                 entries_maximum: 0,
+                pack_maximum: 0,
             };
             let queue = self.dispatch.attach(connection, attachment).unwrap();
             if connection == subscriber {

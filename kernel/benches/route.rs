@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, missing_docs)]
 
 use holdfast_kernel::flow::{Arrivals, Fate, Publish, Span};
-use holdfast_kernel::ids::{Connection, Party, Queue};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue};
 use holdfast_kernel::route::{Routes, Subscription};
 use std::hint::black_box;
 use std::time::Instant;
@@ -41,6 +41,7 @@ fn batch(topics: &[String], run: usize) -> Arrivals {
             arrivals.publishes.push(Publish {
                 connection: Connection(1),
                 publisher: Party(1),
+                key_slot: KeySlot(0),
                 packet_identifier: 0,
                 qos: 0,
                 retain: false,

@@ -7,6 +7,7 @@ pub mod state;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use crate::selection::Key;
 use crate::topic::table::Table;
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ pub struct Publish {
     pub connection: Connection,
     /// Who published it.
     pub publisher: Party,
+    /// The slot of its publisher, the same on every connection: the log keeps it.
+    pub key_slot: KeySlot,
     /// 0 at QoS 0.
     pub packet_identifier: u16,
     /// 0, 1 or 2.
@@ -252,6 +255,8 @@ pub struct Scan {
     pub subscriptions: Arc<[Subscription]>,
     /// What the queue may get of that; `None` for everything.
     pub receive: Option<Table>,
+    /// What the keys of its records are taken from; `None` for the slots that they carry.
+    pub key: Option<Key>,
     /// The first offset to look at.
     pub from: Offset,
     /// Besides, these single records are looked up: what the queue is owed, or has to give out again.
@@ -295,6 +300,13 @@ pub struct Found {
     pub key_slot: KeySlot,
     /// On which terms the queue gets it.
     pub terms: Terms,
+}
+
+impl Found {
+    /// True if its Message Expiry Interval has passed: it is not sent.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A stored message as encode needs it; borrowed from the log's memory.

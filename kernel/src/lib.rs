@@ -22,6 +22,7 @@ pub mod limits;
 pub mod mqtt;
 pub mod ranges;
 pub mod route;
+pub mod selection;
 pub mod store;
 pub mod topic;
 pub mod varint;

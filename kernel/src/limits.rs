@@ -50,6 +50,10 @@ pub const ALIAS_TOPIC_BYTES_MAXIMUM: usize = 256;
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 
+/// Messages of one group that wait for their key's member, or for their key to move, while those of other keys go past
+/// them: a slow key holds up the others only beyond so many. Some 200 bytes each.
+pub const KEYS_WAITING_MAXIMUM: usize = 16_384;
+
 /// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long.
 pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 

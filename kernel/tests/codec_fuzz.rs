@@ -17,7 +17,7 @@
 mod mqtt_corpus;
 
 use holdfast_kernel::flow::{Arrivals, Fate};
-use holdfast_kernel::ids::{Connection, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::frame::Frame;
@@ -111,7 +111,8 @@ fn check_journey(random: &mut Random, bytes: &[u8], version: Version) {
     inbox.open(publisher).unwrap();
     let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, Default::default());
     let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
-    let acceptance = Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+    let acceptance =
+        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
     inbox.accept(publisher, acceptance).unwrap();
     inbox.limit_all(Rate::new(random.below(3) as u64, random.below(200) as u64));
     let alias_maximum = random.below(4) as u16;

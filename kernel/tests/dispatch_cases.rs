@@ -25,6 +25,7 @@ fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usiz
         receive_maximum: 65_535,
         end: Offset(end),
         entries_maximum,
+        pack_maximum: 0,
     };
     dispatch.attach(SUBSCRIBER, attachment).unwrap()
 }
@@ -33,6 +34,7 @@ fn publish(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
     Publish {
         connection: Connection(0),
         publisher: Party(1),
+        key_slot: KeySlot(0),
         packet_identifier: 1,
         qos: 1,
         retain: false,
@@ -117,6 +119,22 @@ fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
     assert_eq!(dispatch.mark(queue).unwrap(), Offset(3));
 }
 
+#[test]
+fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
+    let mut dispatch = Dispatch::default();
+    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    admit(&mut dispatch, vec![publish(queue, 0, None), publish(queue, 1, None), publish(queue, 2, Some(50))]);
+    assert_eq!(allotted(&mut dispatch, 3, 50).len(), 2);
+    let mut remembered = State::default();
+    for (_, value) in dispatch.take_progress() {
+        remembered.apply(&value).unwrap();
+    }
+    let left = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    for state in [remembered, left] {
+        assert_eq!((state.mark, state.acknowledged.iter().collect::<Vec<_>>()), (Offset(0), vec![(2, 3)]));
+    }
+}
+
 // accepts: S2.33
 #[test]
 fn a_transient_queue_that_is_full_skips_and_says_what() {
@@ -127,7 +145,7 @@ fn a_transient_queue_that_is_full_skips_and_says_what() {
     assert!(allotted(&mut dispatch, 25, 1).is_empty());
     let notices = dispatch.take_notices();
     assert_eq!(notices.len(), 1);
-    assert_eq!((notices[0].kind, notices[0].first, notices[0].end), (NoticeKind::Overflow, Offset(10), Offset(25)));
+    assert_eq!((notices[0].kind, notices[0].first, notices[0].end), (NoticeKind::SlowReader, Offset(10), Offset(25)));
     assert_eq!(notices[0].count, 15);
     dispatch.set_writable(SUBSCRIBER, true);
     assert_eq!(allotted(&mut dispatch, 25, 1).len(), 10);
@@ -250,7 +268,7 @@ proptest! {
             prop_assert!(open.insert(identifier, turn).is_none(), "identifier {} was still in flight", identifier);
             if !kept.contains(&turn) {
                 open.remove(&identifier);
-                prop_assert_eq!(window.complete(identifier).map(|flight| flight.offset), Some(Offset(turn)));
+                prop_assert_eq!(window.complete(identifier).map(|(flight, _)| flight.offset), Some(Offset(turn)));
             }
         }
         prop_assert_eq!(window.len(), kept.len());

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, clippy::panic, missing_docs)]
 
 use holdfast_kernel::dispatch::cursor::{Cursor, Entry, Holder};
-use holdfast_kernel::dispatch::selection::{key_slot, murmur3_32};
 use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
 use holdfast_kernel::ranges::RangeSet;
+use holdfast_kernel::selection::{key_slot, murmur3_32};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -1,17 +1,21 @@
 //! A group against a log in memory: whatever is published, acknowledged, cut and crashed in whatever order, while
 //! members come and go, every message reaches somebody; at QoS 2 once; what was acknowledged or handed over goes to
-//! nobody else; what came back goes out first; and no window is exceeded.
+//! nobody else; what came back goes out first; and no window is exceeded. By key, besides: what is in flight of a key
+//! is at one member, and each key goes out in order.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
-use holdfast_kernel::dispatch::group::GroupAttachment;
+mod group_model;
+
+use group_model::{attach_publisher, by_key, key_of, least_loaded, location, publish, reads, stay, turns, Member};
+use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, NoticeKind, Outgoing, Packet, Publish, Span, Stored,
-    Subscription, Target, Terms,
+    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Stored, Terms,
 };
-use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::selection::Selection;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +34,8 @@ enum Step {
     Disconnect { member: usize },
     Subscribe { member: usize },
     Unsubscribe { member: usize },
+    Retry { member: usize },
+    GiveUp { member: usize, keeps_identifiers: bool },
     Crash { torn: u8 },
 }
 
@@ -45,7 +51,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(member, receive_maximum)| Step::Connect { member, receive_maximum }),
         2 => member.clone().prop_map(|member| Step::Disconnect { member }),
         3 => member.clone().prop_map(|member| Step::Subscribe { member }),
-        1 => member.prop_map(|member| Step::Unsubscribe { member }),
+        1 => member.clone().prop_map(|member| Step::Unsubscribe { member }),
+        2 => member.clone().prop_map(|member| Step::Retry { member }),
+        1 => (member, any::<bool>())
+            .prop_map(|(member, keeps_identifiers)| Step::GiveUp { member, keeps_identifiers }),
         1 => (0..4_u8).prop_map(|torn| Step::Crash { torn }),
     ];
     proptest::collection::vec(step, 1..150)
@@ -57,18 +66,8 @@ enum Record {
     State(Party, Vec<u8>),
 }
 
-#[derive(Default)]
-struct Member {
-    attached: bool,
-    subscribed: bool,
-    receive_maximum: usize,
-    unanswered: Vec<(u16, AcknowledgementKind)>,
-    open: BTreeSet<u16>,
-    /// What it has by packet identifier: message and QoS. A persistent session keeps those of QoS 2.
-    has: BTreeMap<u16, (u64, u8)>,
-}
-
 struct World {
+    selection: fn(&[Connection]) -> Selection,
     dispatch: Dispatch,
     log: Vec<Record>,
     durable: usize,
@@ -81,15 +80,17 @@ struct World {
     handed: BTreeSet<u64>,
     /// By message: the log's size when its acknowledgement was in it; `usize::MAX` before.
     acknowledged: BTreeMap<u64, usize>,
-    /// Handed to a session that has ended.
+    /// Handed to a session that has ended, or given up.
     excused: BTreeSet<u64>,
+    pack_maximum: usize,
 }
 
 impl World {
-    fn new() -> World {
+    fn new(selection: fn(&[Connection]) -> Selection, pack_maximum: usize) -> World {
         let mut dispatch = Dispatch::default();
         attach_publisher(&mut dispatch);
         let mut world = World {
+            selection,
             dispatch,
             log: Vec::new(),
             durable: 0,
@@ -101,6 +102,7 @@ impl World {
             handed: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             excused: BTreeSet::new(),
+            pack_maximum,
         };
         world.write(GROUP, &State::new(Offset(0)));
         world.durable = 1;
@@ -160,13 +162,17 @@ impl World {
         self.disconnect(index);
         self.durable = self.log.len();
         let party = MEMBERS[index].0;
+        let state = self.states().remove(&party).unwrap_or_default();
+        let flights = state.flights.iter().map(|(identifier, flight)| (*identifier, flight.offset.0));
+        self.members[index].resume(flights.collect());
         let attachment = Attachment {
             party,
-            state: self.states().remove(&party).unwrap_or_default(),
+            state,
             subscriptions: Arc::from([]),
             receive_maximum: u16::from(receive_maximum),
             end: Offset(self.published),
             entries_maximum: usize::from(!party.is_durable()),
+            pack_maximum: if party.is_durable() { self.pack_maximum } else { 0 },
         };
         self.dispatch.attach(connection(index), attachment).unwrap();
         self.members[index].attached = true;
@@ -181,11 +187,21 @@ impl World {
         if self.group.is_none() {
             let state = self.states().remove(&GROUP).unwrap();
             let end = Offset(self.published);
-            let attachment = GroupAttachment { party: GROUP, state, subscriptions: reads(), end };
+            let attachment = GroupAttachment { party: GROUP, owner: GROUP, state, subscriptions: reads(), end };
             self.group = Some(self.dispatch.open_group(attachment));
         }
         let terms = Terms { qos: MEMBERS[index].1, ..Terms::default() };
         self.dispatch.join(self.group.unwrap(), connection(index), terms).unwrap();
+        self.select();
+    }
+
+    /// Who takes from the group decides who owns which keys.
+    fn select(&mut self) {
+        let members = (0..3).filter(|index| self.members[*index].attached && self.members[*index].subscribed);
+        let members: Vec<Connection> = members.map(connection).collect();
+        if let Some(group) = self.group {
+            self.dispatch.select(group, (self.selection)(&members)).unwrap();
+        }
     }
 
     fn disconnect(&mut self, index: usize) {
@@ -201,6 +217,7 @@ impl World {
         }
         self.note_ended();
         self.members[index].cut(party.is_durable());
+        self.select();
         self.rest();
     }
 
@@ -211,6 +228,8 @@ impl World {
         if !taken && self.dispatch.in_flight(group).unwrap() == 0 {
             let state = self.dispatch.close_group(group).unwrap();
             self.write(GROUP, &state);
+            let size = self.log.len();
+            self.acknowledged.values_mut().for_each(|at| *at = size.min(*at));
             self.group = None;
             self.lately.clear();
         }
@@ -221,6 +240,7 @@ impl World {
         if let Some(group) = self.group {
             self.dispatch.leave(group, connection(index));
         }
+        self.select();
         self.rest();
     }
 
@@ -298,8 +318,43 @@ impl World {
             Packet::Publish(delivery) if !delivery.dup => Some(u64::from(delivery.location.position)),
             _ => None,
         });
-        let order: Vec<(bool, u64)> = deliveries.map(|offset| (!self.lately.contains(&offset), offset)).collect();
+        let mut order: Vec<(u16, bool, u64)> =
+            deliveries.map(|offset| (0, !self.lately.contains(&offset), offset)).collect();
+        if self.is_by_key() {
+            order.iter_mut().for_each(|(key, _, offset)| *key = key_of(*offset));
+            order.sort_by_key(|(key, ..)| *key);
+        }
         assert!(order.is_sorted(), "{order:?}");
+    }
+
+    /// True if the log says that some session has it, which may not have been sent it yet.
+    fn is_handed_over(&self, offset: u64) -> bool {
+        self.states().values().any(|state| state.handed_over().any(|(handed, _)| handed.0 == offset))
+    }
+
+    fn is_by_key(&self) -> bool {
+        matches!((self.selection)(&[]), Selection::ByKey(..))
+    }
+
+    /// Whatever there is of a key before this message is done with, or at the same member; nothing is at another.
+    ///
+    /// What leaves at QoS 1 does not wait for a packet identifier of QoS 2 to become durable: order is kept for
+    /// each QoS [MQTT-4.6.0-6].
+    fn check_key(&self, index: usize, offset: u64, qos: u8) {
+        let has = &self.members[index].has;
+        let before = self.messages().filter(|(before, _, published)| *before < offset && qos.max(*published) == qos);
+        for (before, ..) in before.filter(|(before, ..)| key_of(*before) == key_of(offset)) {
+            let is_settled = self.acknowledged.contains_key(&before) || self.handed.contains(&before);
+            let is_here = has.values().any(|(other, _)| *other == before);
+            let is_settled = is_settled || is_here || self.excused.contains(&before);
+            assert!(is_settled || self.is_handed_over(before), "{offset} goes before {before}");
+        }
+        for (other, member) in
+            self.members.iter().enumerate().filter(|(other, member)| *other != index && member.attached)
+        {
+            let elsewhere = member.unreceived.iter().find(|other| key_of(**other) == key_of(offset));
+            assert_eq!(elsewhere, None, "of the key of {offset}, sent to {index}, member {other} has some in flight");
+        }
     }
 
     fn take(&mut self, packet: Packet) {
@@ -312,15 +367,28 @@ impl World {
                 member.open.insert(identifier);
                 member.unanswered.push((identifier, kind));
                 if delivery.dup {
-                    assert_eq!(delivery.qos, 2, "only what was handed over is sent again to the same member");
+                    let is_asked_for = member.again.remove(&identifier);
+                    assert!(delivery.qos == 2 || is_asked_for, "only what was handed over or asked for is sent again");
                     if let Some(known) = member.has.get(&identifier) {
-                        assert_eq!(*known, (offset, 2), "a packet identifier in use names another message");
+                        let expected = (offset, delivery.qos);
+                        assert_eq!(*known, expected, "a packet identifier in use names another message");
                         return;
                     }
+                } else if self.pack_maximum > 0 && MEMBERS[index].0.is_durable() {
+                    assert!(!member.is_closed && member.taken < self.pack_maximum, "{offset} is beyond an open pack");
+                    member.taken += 1;
+                    member.pending.insert(identifier, offset);
                 }
                 member.has.insert(identifier, (offset, delivery.qos));
+                // What was handed over on an earlier connection is that session's: its key has gone on without it.
+                if !delivery.dup {
+                    member.unreceived.insert(offset);
+                }
                 assert!(!self.handed.contains(&offset), "{offset} was handed over and sent to another");
                 assert!(!self.acknowledged.contains_key(&offset), "{offset} was acknowledged and sent again");
+                if self.is_by_key() && !delivery.dup {
+                    self.check_key(index, offset, delivery.qos);
+                }
                 self.sent.insert(offset);
                 self.lately.insert(offset);
                 if delivery.qos == 2 {
@@ -345,16 +413,69 @@ impl World {
                 break;
             }
             let (packet_identifier, kind) = member.unanswered.remove(at);
+            if let Some((offset, _)) = member.has.get(&packet_identifier) {
+                member.unreceived.remove(offset);
+            }
             if matches!(kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp) {
                 member.open.remove(&packet_identifier);
                 if let Some((offset, 1)) = member.has.remove(&packet_identifier) {
                     self.acknowledged.insert(offset, usize::MAX);
                 }
+                member.finish(packet_identifier);
             }
+            member.again.remove(&packet_identifier);
             let connection = connection(index);
             arrivals.acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
         }
         self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+    }
+
+    /// True if something is pending of the member's pack, and none of it waits for the disk.
+    fn is_overdue(&mut self, index: usize) -> bool {
+        let connection = connection(index);
+        let mut overdue = self.dispatch.packs_overdue(Timestamp(1), 0).into_iter();
+        overdue.any(|found| {
+            assert_eq!(found.group, GROUP);
+            found.connection == connection && found.pending == self.members[index].pending.len()
+        })
+    }
+
+    fn retry(&mut self, index: usize) {
+        if self.is_overdue(index) {
+            self.dispatch.retry_pack(connection(index), GROUP, true, Timestamp(1)).unwrap();
+            let member = &mut self.members[index];
+            let is_received = |identifier: &u16| !member.has.contains_key(identifier);
+            member.again = member.pending.keys().filter(|identifier| !is_received(identifier)).copied().collect();
+            member.is_closed = true;
+        }
+    }
+
+    fn give_up(&mut self, index: usize, keeps_identifiers: bool) {
+        if !self.is_overdue(index) {
+            return;
+        }
+        let given_up = self.dispatch.give_up_pack(connection(index), GROUP, keeps_identifiers).unwrap();
+        let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
+        let member = &mut self.members[index];
+        assert!(offsets.iter().all(|offset| member.pending.values().any(|pending| pending == offset)));
+        for (identifier, offset) in std::mem::take(&mut member.pending) {
+            if offsets.contains(&offset) {
+                let is_handed = member.has.get(&identifier).is_none_or(|(_, qos)| *qos == 2);
+                if !is_handed {
+                    self.acknowledged.insert(offset, usize::MAX);
+                }
+                member.unreceived.remove(&offset);
+                if !keeps_identifiers {
+                    // The receiver is taken to have forgotten it.
+                    member.has.remove(&identifier);
+                    member.open.remove(&identifier);
+                    self.handed.remove(&offset);
+                }
+            }
+        }
+        member.commit();
+        self.excused.extend(offsets);
+        assert!(self.dispatch.pack(connection(index), GROUP).is_none_or(|pack| pack.content().is_none()));
     }
 
     fn run(&mut self, step: &Step) {
@@ -370,6 +491,8 @@ impl World {
                 self.join(member);
             }
             Step::Unsubscribe { member } => self.unsubscribe(member),
+            Step::Retry { member } => self.retry(member),
+            Step::GiveUp { member, keeps_identifiers } => self.give_up(member, keeps_identifiers),
             Step::Crash { torn } => self.crash(torn),
         }
     }
@@ -381,7 +504,7 @@ impl World {
         for index in 0..2 {
             self.connect(index, 8);
         }
-        for _ in 0..self.published * 2 + 40 {
+        for _ in 0..self.published * 4 + 40 {
             self.durable = self.log.len();
             self.turn();
             for index in 0..2 {
@@ -400,18 +523,9 @@ impl World {
             qos,
             retain: false,
             expires_at: None,
-            key_slot: KeySlot(0),
+            key_slot: KeySlot(key_of(offset)),
             terms: Terms { qos: 2, ..Terms::default() },
         }
-    }
-}
-
-impl Member {
-    /// The connection has ended; only a persistent session remembers what it received at QoS 2.
-    fn cut(&mut self, is_kept: bool) {
-        self.unanswered.clear();
-        self.open.clear();
-        self.has.retain(|_, (_, qos)| is_kept && *qos == 2);
     }
 }
 
@@ -419,59 +533,16 @@ fn connection(index: usize) -> Connection {
     Connection(index as u32 + 1)
 }
 
-fn attach_publisher(dispatch: &mut Dispatch) {
-    let attachment = Attachment {
-        party: Party::TRANSIENT,
-        state: State::default(),
-        subscriptions: Arc::from([]),
-        receive_maximum: 1,
-        end: Offset(0),
-        entries_maximum: 1,
-    };
-    dispatch.attach(Connection(0), attachment).unwrap();
-}
-
-fn publish(qos: u8, group: Option<Queue>, stored: Stored) -> Publish {
-    let terms = Terms { qos: 2, ..Terms::default() };
-    let target = |queue| Target { queue, connection: Connection::GROUP, terms, own: None };
-    Publish {
-        connection: Connection(0),
-        publisher: Party(1),
-        packet_identifier: 1,
-        qos,
-        retain: false,
-        topic: Span::default(),
-        properties: Span::default(),
-        payload: Span::default(),
-        expiry_interval_s: None,
-        fate: Fate::Accepted,
-        targets: group.map(|queue| Arc::from([target(queue)])),
-        stored: Some(stored),
-    }
-}
-
-fn reads() -> Arc<[Subscription]> {
-    Arc::from([Subscription {
-        filter: b"#".to_vec(),
-        qos: 2,
-        no_local: false,
-        retain_as_published: true,
-        identifier: None,
-        from: Offset(0),
-        until: Offset(u64::MAX),
-    }])
-}
-
-fn location(offset: u64) -> Location {
-    Location { segment: 0, position: offset as u32 }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_durable_message_reaches_one_member_and_qos_2_once(steps in steps()) {
-        let mut world = World::new();
+    fn every_durable_message_reaches_one_member_and_qos_2_once(
+        selection in prop::sample::select(vec![turns, least_loaded, stay, by_key, by_key, by_key]),
+        pack_maximum in prop_oneof![Just(0), 1..20_usize],
+        steps in steps(),
+    ) {
+        let mut world = World::new(selection, pack_maximum);
         for step in &steps {
             world.run(step);
         }
@@ -486,52 +557,4 @@ proptest! {
         prop_assert_eq!(world.dispatch.backlog(group).unwrap(), (Offset(world.published), 0));
         prop_assert!(world.members.iter().all(|member| member.open.is_empty()));
     }
-}
-
-/// What two groups with one member give it, of ten messages for each.
-fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Vec<usize>, Dispatch) {
-    let mut dispatch = Dispatch::default();
-    attach_publisher(&mut dispatch);
-    let subscriptions = if has_own { reads() } else { Arc::from([]) };
-    let (party, state, end) = (Party(7), State::default(), Offset(0));
-    let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum: 0 };
-    dispatch.attach(Connection(1), attachment).unwrap();
-    let mut counts = Vec::new();
-    for (number, party) in (0..).zip([GROUP, Party(51)]) {
-        let attachment = GroupAttachment { party, state: State::default(), subscriptions: reads(), end: Offset(0) };
-        let group = dispatch.open_group(attachment);
-        dispatch.join(group, Connection(1), Terms { qos: 1, ..Terms::default() }).unwrap();
-        let publishes = (number * 10..number * 10 + 10).map(|offset| {
-            let durable_at = LogPosition(offset + 1);
-            let expires_at = expires_at.map(Timestamp);
-            let (offset, location) = (Offset(offset), location(offset));
-            publish(1, Some(group), Stored { offset, location, size_bytes: 100, expires_at, durable_at })
-        });
-        let publishes = publishes.collect();
-        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30));
-    }
-    for end in [10, 20] {
-        let mut outgoing = Outgoing::default();
-        dispatch.settle(Offset(end), LogPosition(end), &mut outgoing);
-        dispatch.allot(&mut outgoing, Timestamp(5));
-        let publishes = outgoing.packets.iter().filter(|packet| matches!(packet, Packet::Publish(_)));
-        counts.push(publishes.count());
-    }
-    (counts, dispatch)
-}
-
-#[test]
-fn a_group_takes_an_even_part_of_a_members_window() {
-    assert_eq!(allotted(6, false, None).0, [3, 3]);
-    assert_eq!(allotted(6, true, None).0, [2, 2]);
-    assert_eq!(allotted(1, true, None).0, [1, 0], "a window of one cannot be divided");
-}
-
-#[test]
-fn an_expired_message_of_a_group_is_noticed_and_given_to_nobody() {
-    let (counts, mut dispatch) = allotted(6, false, Some(5));
-    assert_eq!(counts, [0, 0]);
-    let notices = dispatch.take_notices();
-    let told: Vec<_> = notices.iter().map(|notice| (notice.party, notice.kind, notice.first.0, notice.end.0)).collect();
-    assert_eq!(told, [(GROUP, NoticeKind::Expired, 0, 10), (Party(51), NoticeKind::Expired, 10, 20)]);
 }

@@ -138,9 +138,9 @@ fn logged(topics: &[usize]) -> Log {
 fn attached(dispatch: &mut Dispatch, log: &Log, state: State, receive_maximum: u16) -> Queue {
     let subscriptions: Vec<Subscription> =
         ["a/#", "b/+", "a"].iter().map(|filter| subscription(filter, 0, u64::MAX)).collect();
-    let (party, end, entries_maximum) = (Party(7), log.end_offset(), 0);
+    let (party, end, entries_maximum, pack_maximum) = (Party(7), log.end_offset(), 0, 0);
     let subscriptions = Arc::from(subscriptions);
-    let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum };
+    let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum };
     dispatch.attach(HERE, attachment).unwrap()
 }
 

@@ -14,7 +14,7 @@ use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{
     Arrivals, Delivery, Fate, Message, Messages, Outgoing, Packet, Publish, Span, Target, Terms,
 };
-use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
 use holdfast_kernel::limits::{ALIASES_SENT_MAXIMUM, ALIAS_TOPIC_BYTES_MAXIMUM, OUTBOX_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::frame::Frame;
@@ -104,6 +104,7 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
     let publish = Publish {
         connection: Connection(9),
         publisher: Party(5),
+        key_slot: KeySlot(0),
         packet_identifier: 0,
         qos: 0,
         retain: false,

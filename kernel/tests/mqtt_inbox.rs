@@ -12,7 +12,7 @@
 mod mqtt_corpus;
 
 use holdfast_kernel::flow::{Arrivals, Fate};
-use holdfast_kernel::ids::{Connection, Party, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
@@ -44,7 +44,8 @@ impl Desk {
         let mut desk = Desk::new();
         let receiver = Receiver::new(version, receive_maximum, 3, received.iter().copied().collect());
         let (party, keep_alive_s) = (Party(9), 10);
-        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let acceptance =
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
         desk.inbox.accept(HERE, acceptance).unwrap();
         desk
     }
@@ -260,7 +261,10 @@ fn full_turn_leaves_the_rest_in_order_for_the_next() {
         let receiver = Receiver::new(Version::V5, 100, 0, [].into());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(1), Version::V5, 0, 1 << 21);
         inbox
-            .accept(connection, Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver })
+            .accept(
+                connection,
+                Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver },
+            )
             .unwrap();
     }
     inbox.feed(HERE, &publish(1, 1), NOW).unwrap();
@@ -363,7 +367,8 @@ fn what_comes_faster_than_the_limit_of_all_waits_and_is_shared_by_turns() {
         desk.inbox.open(connection).unwrap();
         let receiver = Receiver::new(Version::V5, 100, 3, Default::default());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V5, 10, 1 << 20);
-        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let acceptance =
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
         desk.inbox.accept(connection, acceptance).unwrap();
     }
     desk.inbox.limit_all(Rate::new(100, 0));
@@ -425,7 +430,8 @@ proptest! {
         desk.inbox.open(Connection(1)).unwrap();
         let receiver = Receiver::new(Version::V311, 100, 0, Default::default());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V311, 10, 1 << 20);
-        let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let key_slot = KeySlot(0);
+        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, receiver };
         desk.inbox.accept(Connection(1), acceptance).unwrap();
         desk.inbox.limit_all(Rate::new(messages, bytes));
         let stream: Vec<u8> = (0..200_u8).flat_map(|number| [0x30, 4, 0, 1, b'a', number]).collect();

@@ -14,11 +14,12 @@ use holdfast_kernel::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, NoticeKind, Outgoing, Packet,
     Publish, Span, Target, Terms,
 };
-use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
 use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::Version;
+use holdfast_kernel::selection::{Key, Owners, Selection};
 use std::sync::Arc;
 
 const OLD: Connection = Connection(1);
@@ -48,6 +49,7 @@ fn arrivals(qos: u8, retain: bool, targets: Vec<Target>) -> Arrivals {
     arrivals.publishes.push(Publish {
         connection: Connection(0),
         publisher: Party(5),
+        key_slot: KeySlot(0),
         packet_identifier: u16::from(qos),
         qos,
         retain,
@@ -248,10 +250,11 @@ fn what_cannot_be_sent_at_qos_1_is_handed_back() {
     let packets = vec![delivery(NEW, 1, 0, 0), delivery(OLD, 1, 0, 0), delivery(OLD, 2, 1, 0), delivery(NEW, 0, 0, 9)];
     let sent = encoded(&mut boxes, packets, 0);
     assert_eq!(sent.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [OLD], "16 bytes are too many");
-    assert_eq!(boxes.refused(), [(NEW, 258), (OLD, 258)]);
+    assert_eq!(boxes.refused(), [(NEW, 258, NoticeKind::TooLarge), (OLD, 258, NoticeKind::Retention)]);
     assert!(boxes.refused().is_empty());
+    assert_eq!((boxes.counters().dropped_too_large, boxes.counters().dropped_retention), (2, 1));
     let notices = boxes.notices().into_iter().map(|notice| (notice.party, notice.kind, notice.count));
-    let expected = [(Party(11), NoticeKind::Retention, 1), (Party(12), NoticeKind::TooLarge, 2)];
+    let expected = [(Party(12), NoticeKind::TooLarge, 1)];
     assert_eq!(notices.collect::<Vec<_>>(), expected);
 }
 
@@ -272,9 +275,9 @@ fn closed_connection_gets_nothing_and_a_new_one_starts_empty() {
 #[test]
 fn a_group_gets_qos_0_in_turn_past_those_that_do_not_keep_up() {
     let mut boxes = outboxes(1_000);
-    let member = |connection| Member { connection, terms: Terms::default() };
+    let member = |connection| Member { connection, terms: Terms::default(), given: 0 };
     let group = Queue(9);
-    boxes.share(group, Party(50), vec![member(OLD), member(NEW)]);
+    boxes.share(group, Party(50), Selection::Turns, vec![member(OLD), member(NEW)]);
     let terms = Terms { qos: 2, ..Terms::default() };
     let publish = |boxes: &mut Outboxes, qos, count| {
         for _ in 0..count {
@@ -297,7 +300,53 @@ fn a_group_gets_qos_0_in_turn_past_those_that_do_not_keep_up() {
     publish(&mut boxes, 0, 2);
     let lost: Vec<_> = boxes.notices().iter().map(|notice| (notice.party, notice.kind, notice.count)).collect();
     assert_eq!(lost, [(Party(50), NoticeKind::SlowReader, 2)]);
-    boxes.share(group, Party(50), vec![]);
+    boxes.share(group, Party(50), Selection::Turns, vec![]);
     publish(&mut boxes, 0, 1);
     assert!(boxes.notices().is_empty(), "nobody is there, which is nobody's loss at QoS 0");
+}
+
+#[test]
+fn a_write_has_at_most_so_many_messages_and_what_is_left_leaves_with_the_turn() {
+    for (maximum, sizes) in [(0, vec![5]), (1, vec![1; 5]), (2, vec![2, 2, 1]), (5, vec![5]), (9, vec![5])] {
+        let mut boxes = outboxes(1_000);
+        boxes.limit_writes(OLD, maximum);
+        for _ in 0..2 {
+            let packets = (0..5).map(|_| delivery(OLD, 1, 0, 0)).collect();
+            let sent = encoded(&mut boxes, packets, 0);
+            // Each message is one PUBLISH of the same length.
+            let total: usize = sent.iter().map(|(_, bytes)| bytes.len()).sum();
+            let messages: Vec<usize> = sent.iter().map(|(_, bytes)| bytes.len() * 5 / total).collect();
+            assert_eq!(messages, sizes, "{maximum}");
+        }
+    }
+}
+
+/// What each of two members of a group has been given of so many messages of QoS 0, with this much waiting for OLD.
+fn shared(selection: Selection, waits: usize, count: usize) -> [u64; 2] {
+    let mut boxes = outboxes(1_000);
+    let member = |connection| Member { connection, terms: Terms::default(), given: 0 };
+    boxes.write(OLD, &vec![0; waits]);
+    for _ in 0..2 {
+        // Whoever joins or leaves changes nothing about what the others were given.
+        boxes.share(Queue(9), Party(50), selection.clone(), vec![member(OLD), member(NEW)]);
+        for _ in 0..count {
+            let target = Target { queue: Queue(9), connection: Connection::GROUP, terms: Terms::default(), own: None };
+            boxes.pass_through(&arrivals(0, false, vec![target]));
+        }
+    }
+    let given: Vec<u64> = boxes.members(Queue(9)).iter().map(|member| member.given).collect();
+    given.try_into().unwrap()
+}
+
+#[test]
+fn qos_0_is_shared_as_the_selection_says() {
+    assert_eq!(shared(Selection::Turns, 50, 4), [4, 4]);
+    assert_eq!(shared(Selection::Stay, 50, 4), [8, 0]);
+    assert_eq!(shared(Selection::LeastLoaded, 10_000, 4), [0, 8], "it has less to be sent");
+    let owner = |key, owner| Selection::ByKey(key, Arc::new(Owners::new(vec![(0, 65_536, owner)]).unwrap()));
+    for key in [Key::Topic, Key::Publisher, Key::UserProperty(Arc::from(*b"reader"))] {
+        assert_eq!(shared(owner(key.clone(), OLD), 50, 4), [8, 0]);
+        assert_eq!(shared(owner(key.clone(), NEW), 50, 4), [0, 8]);
+        assert_eq!(shared(owner(key, OLD), OUTBOX_BYTES_MAXIMUM, 4), [0, 0], "its owner or nobody");
+    }
 }

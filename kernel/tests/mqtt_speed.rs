@@ -11,7 +11,7 @@
 
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{self, Arrivals, Delivery, Message, Messages, Outgoing, Packet, Target, Terms};
-use holdfast_kernel::ids::{Connection, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
@@ -44,7 +44,8 @@ fn inbox(version: Version) -> Inbox {
     inbox.open(Connection(1)).unwrap();
     let receiver = Receiver::new(version, u16::MAX, 0, BTreeSet::new());
     let (party, keep_alive_s, maximum_packet_size_bytes) = (Party(1), 60, 1 << 20);
-    let acceptance = Acceptance { party, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+    let acceptance =
+        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
     inbox.accept(Connection(1), acceptance).unwrap();
     inbox
 }

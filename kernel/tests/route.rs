@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, clippy::panic, missing_docs)]
 
 use holdfast_kernel::flow::{Arrivals, Fate, Publish, Span, Target, Terms};
-use holdfast_kernel::ids::{Connection, Party, Queue};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue};
 use holdfast_kernel::limits;
 use holdfast_kernel::route::trie::{Trie, Walk};
 use holdfast_kernel::route::{Routes, Subscription};
@@ -29,6 +29,7 @@ fn publish(arrivals: &mut Arrivals, topic: &[u8], fate: Fate) {
     arrivals.publishes.push(Publish {
         connection: Connection(1),
         publisher: Party(1),
+        key_slot: KeySlot(0),
         packet_identifier: 0,
         qos: 0,
         retain: false,

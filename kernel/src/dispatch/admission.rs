@@ -21,7 +21,7 @@ impl Dispatch {
         }
         for publish in &arrivals.publishes {
             match (publish.fate, publish.stored) {
-                (Fate::Accepted, Some(stored)) => self.accept(publish, stored),
+                (Fate::Accepted, Some(stored)) => self.accept(arrivals, publish, stored),
                 (Fate::Accepted, None) => {}
                 (Fate::Duplicate, _) => self.answer(publish, end, 0),
                 (Fate::Refused(reason_code), _) => {
@@ -53,7 +53,7 @@ impl Dispatch {
         }
     }
 
-    fn accept(&mut self, publish: &Publish, stored: Stored) {
+    fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
             self.answer(publish, stored.durable_at, 0);
             if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(|one| one.terms.qos > 0)) {
@@ -65,9 +65,12 @@ impl Dispatch {
                     qos: publish.qos,
                     retain: publish.retain,
                     expires_at: stored.expires_at,
-                    key_slot: KeySlot(0),
+                    key_slot: publish.key_slot,
                     terms: Default::default(),
                 };
+                for target in targets.iter().filter(|target| target.connection == Connection::GROUP) {
+                    self.expect_key(target.queue, arrivals, publish, stored.offset);
+                }
                 self.arrived_total = self.arrived_total.wrapping_add(1);
                 self.arrived.push_back(Arrived {
                     durable_at: stored.durable_at,
@@ -87,12 +90,15 @@ impl Dispatch {
             if queue.connection != target.connection {
                 continue;
             }
-            let found = Found { terms: terms.clone(), ..arrived.found.clone() };
+            let mut found = Found { terms: terms.clone(), ..arrived.found.clone() };
             let (party, offset) = (queue.party, found.offset);
+            if let Some(slot) = queue.keys().and_then(|keys| keys.expected(offset)) {
+                found.key_slot = slot;
+            }
             match queue.offer(found) {
                 Offered::Skipped => {
                     let end = Offset(offset.0.saturating_add(1));
-                    self.notices.add(Notice { party, kind: NoticeKind::Overflow, first: offset, end, count: 1 });
+                    self.notices.add(Notice { party, kind: NoticeKind::SlowReader, first: offset, end, count: 1 });
                 }
                 Offered::Taken | Offered::Later => self.make_ready(target.queue),
             }
@@ -118,12 +124,11 @@ impl Dispatch {
 
     fn acknowledge(&mut self, acknowledgement: &Acknowledgement) {
         let Acknowledgement { connection, kind, packet_identifier, reason_code } = *acknowledgement;
+        let refused = (reason_code >= 0x80).then_some(NoticeKind::Refused);
         match kind {
-            AcknowledgementKind::Puback => self.complete(connection, packet_identifier, reason_code),
-            AcknowledgementKind::Pubcomp => self.complete(connection, packet_identifier, 0),
-            AcknowledgementKind::Pubrec if reason_code >= 0x80 => {
-                self.complete(connection, packet_identifier, reason_code)
-            }
+            AcknowledgementKind::Puback => self.complete(connection, packet_identifier, refused),
+            AcknowledgementKind::Pubcomp => self.complete(connection, packet_identifier, None),
+            AcknowledgementKind::Pubrec if refused.is_some() => self.complete(connection, packet_identifier, refused),
             AcknowledgementKind::Pubrec => self.receive(connection, packet_identifier),
             AcknowledgementKind::Pubrel => {
                 self.change(connection, |changes| changes.released.push(packet_identifier));
@@ -142,40 +147,36 @@ impl Dispatch {
         };
         session.window.receive(packet_identifier);
         if flight.phase == Phase::Published {
-            self.finish_record(connection, packet_identifier, &flight);
+            self.finish_record(connection, &flight);
             self.change(connection, |changes| changes.received.push(packet_identifier));
         }
         self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0);
     }
 
-    /// The exchange of a packet identifier is over.
-    fn complete(&mut self, connection: Connection, packet_identifier: u16, reason_code: u8) {
+    /// The exchange of a packet identifier is over; `lost` says why, if the message did not reach its receiver.
+    fn complete(&mut self, connection: Connection, packet_identifier: u16, lost: Option<NoticeKind>) {
         let Some(session) = self.session_mut(connection) else { return };
-        let Some(flight) = session.window.complete(packet_identifier) else { return };
-        let (queue, mut party) = (session.queue, session.party);
-        if let Source::Group(group) = flight.source {
-            party = group;
-            self.free_part(connection, group);
-        }
+        let Some((flight, was_given_up)) = session.end(packet_identifier) else { return };
+        let (queue, party) = (session.queue, session.loser(&flight));
         self.counters.completed = self.counters.completed.wrapping_add(1);
         if flight.qos == 2 {
             self.change(connection, |changes| changes.completed.push(packet_identifier));
         }
         if flight.phase == Phase::Published {
-            self.finish_record(connection, packet_identifier, &flight);
+            self.finish_record(connection, &flight);
         }
-        if reason_code >= 0x80 {
+        if let Some(kind) = lost.filter(|_| !was_given_up) {
             let end = Offset(flight.offset.0.saturating_add(1));
-            self.notices.add(Notice { party, kind: NoticeKind::Refused, first: flight.offset, end, count: 1 });
+            self.notices.add(Notice { party, kind, first: flight.offset, end, count: 1 });
         }
         self.make_ready(queue);
         self.make_groups_ready(connection);
     }
 
     /// The message need not be sent again.
-    fn finish_record(&mut self, connection: Connection, packet_identifier: u16, flight: &Flight) {
+    pub(super) fn finish_record(&mut self, connection: Connection, flight: &Flight) {
         if let Source::Group(party) = flight.source {
-            return self.finish_shared(connection, packet_identifier, flight, party);
+            return self.finish_shared(flight, party);
         }
         let offset = flight.offset;
         let Some(handle) = self.session(connection).map(|session| session.queue) else { return };
@@ -186,12 +187,13 @@ impl Dispatch {
             return;
         }
         let was_known = queue.cursor.acknowledge(offset).is_some();
-        let was_resumed = queue.resumed.remove(&offset).is_some();
-        if was_resumed && !was_known {
-            // Acknowledged although it was not sent again on this connection: the record must not come back.
+        if queue.resumed.remove(&offset).is_some() {
+            // Acknowledged although it was not sent again: the record must not come back.
             queue.entries.retain(|entry| entry.offset != offset);
-            let entry = Entry { offset, count: 1, key_slot: KeySlot(0), not_before: Timestamp(0) };
-            queue.cursor.acknowledge_ahead(&entry);
+            if !was_known {
+                let entry = Entry { offset, count: 1, key_slot: KeySlot(0), not_before: Timestamp(0) };
+                queue.cursor.acknowledge_ahead(&entry);
+            }
         }
         self.change(connection, |_| {});
     }
@@ -199,24 +201,30 @@ impl Dispatch {
     /// Gives up what is in flight under an identifier, with a notice.
     pub(super) fn give_up(&mut self, connection: Connection, packet_identifier: u16, offset: Offset, kind: NoticeKind) {
         let Some(session) = self.session_mut(connection) else { return };
-        let party = session.party;
-        if let Some(flight) = session.window.complete(packet_identifier) {
-            if let Source::Group(group) = flight.source {
-                self.free_part(connection, group);
-            }
-            self.change(connection, |changes| {
-                changes.completed.push(packet_identifier);
-                if flight.source == Source::Retained {
-                    changes.owed_done.push(offset);
-                }
-            });
+        let handle = session.queue;
+        let Some(flight) = session.window.awaited(packet_identifier).filter(|flight| flight.offset == offset) else {
+            return;
+        };
+        let party = session.loser(&flight);
+        session.end(packet_identifier);
+        match flight.source {
+            Source::Group(group) => self.finish_shared(&flight, group),
+            // Where it was sent on this connection, it is not only passed by.
+            Source::Queue => drop(self.queue_mut(handle).map(|queue| queue.cursor.acknowledge(offset))),
+            Source::Retained => {}
         }
+        self.change(connection, |changes| {
+            changes.completed.push(packet_identifier);
+            if flight.source == Source::Retained {
+                changes.owed_done.push(offset);
+            }
+        });
         self.notices.add(Notice { party, kind, first: offset, end: Offset(offset.0.saturating_add(1)), count: 1 });
     }
 
-    /// Messages that encode could not send (too large for the client) are done with.
-    pub fn refuse(&mut self, connection: Connection, packet_identifier: u16) {
-        self.complete(connection, packet_identifier, 0);
+    /// A message that encode could not send (too large for the client, or gone) is done with.
+    pub fn refuse(&mut self, connection: Connection, packet_identifier: u16, kind: NoticeKind) {
+        self.complete(connection, packet_identifier, Some(kind));
     }
 
     /// An acknowledgement that follows what this turn changes: it waits until that is durable.

@@ -1,26 +1,19 @@
 //! Queued messages are given to windows that have room.
 
 use super::cursor::Holder;
-use super::queue::{entry_of, Queue};
+use super::queue::{entry_of, Queue, Turn};
 use super::{emit, slot, Dispatch, Session};
 use crate::flow::state::{Flight, Owed, Phase, Source};
 use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet};
 use crate::ids::{self, Offset, Timestamp};
 use crate::limits;
 
-/// What became of a queue's turn.
-#[derive(PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has nothing more, or its window is full: an acknowledgement or a new message makes it ready again.
-    Rests,
-    /// It has more than one turn may send.
-    GoesOn,
-}
-
 /// What became of one entry.
 enum Allotted {
     Sent(Delivery),
     Expired,
+    /// It was acknowledged while it was looked up.
+    Done,
     NoRoom,
 }
 
@@ -61,6 +54,7 @@ impl Dispatch {
             let Some((found, allotted)) = next(queue, session, now) else { break };
             let delivery = match allotted {
                 Allotted::NoRoom => break,
+                Allotted::Done => continue,
                 Allotted::Expired => {
                     let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
                     let (party, count) = (queue.party, u64::from(found.count));
@@ -68,8 +62,8 @@ impl Dispatch {
                     self.notices.add(notice);
                     if is_owed {
                         session.changes.owed_done.push(found.offset);
-                        changed = true;
                     }
+                    changed = true;
                     continue;
                 }
                 Allotted::Sent(delivery) => delivery,
@@ -88,6 +82,9 @@ impl Dispatch {
                 emit(outgoing, Packet::Publish(delivery));
             }
         }
+        if let Some(pack) = session.pack.as_mut().filter(|_| !queue.has_entries() && !queue.reads_on()) {
+            pack.close();
+        }
         if changed {
             let connection = queue.connection;
             self.change(connection, |_| {});
@@ -100,7 +97,7 @@ impl Dispatch {
 /// offset order.
 fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Found, Allotted)> {
     if let Some((found, packet_identifier)) = queue.handed_entries.pop_front() {
-        let allotted = allot_handed(&found, packet_identifier, queue, session);
+        let allotted = allot_handed(&found, packet_identifier, queue, session, now);
         if matches!(allotted, Allotted::NoRoom) {
             queue.handed_entries.push_front((found.clone(), packet_identifier));
         }
@@ -123,18 +120,28 @@ fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Fou
     Some((found, allotted))
 }
 
-fn allot_handed(found: &Found, packet_identifier: u16, queue: &Queue, session: &mut Session) -> Allotted {
+fn allot_handed(
+    found: &Found,
+    packet_identifier: u16,
+    queue: &Queue,
+    session: &mut Session,
+    now: Timestamp,
+) -> Allotted {
+    let flight = session.window.awaited(packet_identifier).filter(|flight| flight.offset == found.offset);
+    let Some(Flight { qos, source, .. }) = flight else { return Allotted::Done };
     if !session.window.has_room() {
         return Allotted::NoRoom;
     }
     session.window.send_again(packet_identifier);
-    let source = session.window.flight(packet_identifier).map(|flight| flight.source);
-    let membership = session.memberships.iter().find(|known| source == Some(Source::Group(known.party)));
-    let terms = membership.map(|membership| membership.terms.clone()).unwrap_or_default();
+    let membership = session.memberships.iter_mut().find(|known| source == Source::Group(known.party));
+    let terms = membership.as_ref().map(|membership| membership.terms.clone()).unwrap_or_default();
+    if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
+        pack.send_again(now);
+    }
     Allotted::Sent(Delivery {
         connection: queue.connection,
         packet_identifier,
-        qos: 2,
+        qos,
         dup: true,
         retain: found.retain && terms.retain_as_published,
         identifiers: terms.identifiers,
@@ -144,7 +151,7 @@ fn allot_handed(found: &Found, packet_identifier: u16, queue: &Queue, session: &
 
 fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, now: Timestamp) -> Allotted {
     let again = queue.resumed_owed.get(&owed.offset).copied();
-    if again.is_none() && has_expired(found, now) {
+    if again.is_none() && found.has_expired(now) {
         return Allotted::Expired;
     }
     let qos = found.qos.min(owed.qos);
@@ -164,7 +171,13 @@ fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, 
 fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Timestamp) -> Allotted {
     let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
     let again = queue.resumed.get(&found.offset).copied();
-    if again.is_none() && has_expired(found, now) {
+    // Until everything is sent again that was in flight, whatever lies in between goes with it.
+    if !session.takes_new() && again.is_none() && queue.resumed.is_empty() {
+        return Allotted::NoRoom;
+    }
+    if again.is_none() && found.has_expired(now) {
+        // Not only passed by: it would be found, and told, again if what lies before it is not acknowledged.
+        queue.cursor.acknowledge_ahead(&entry_of(found));
         queue.cursor.pass(end);
         return Allotted::Expired;
     }
@@ -173,6 +186,11 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
     let Some(packet_identifier) = identifier(session, again.map(|resumed| resumed.packet_identifier), flight) else {
         return Allotted::NoRoom;
     };
+    match &mut session.pack {
+        Some(pack) if again.is_some() => pack.send_again(now),
+        Some(pack) => pack.give(found.offset, now),
+        None => {}
+    }
     queue.resumed.remove(&found.offset);
     queue.cursor.deliver(entry_of(found), Holder(queue.connection.0));
     Allotted::Sent(Delivery {
@@ -199,8 +217,4 @@ fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Opti
         return Some(0);
     }
     session.window.send(flight)
-}
-
-pub(super) fn has_expired(found: &Found, now: Timestamp) -> bool {
-    found.expires_at.is_some_and(|at| at <= now)
 }

@@ -10,58 +10,27 @@
 //!    [MQTT-4.8.2-4] [MQTT-4.8.2-5]. Both sides of it are durable before PUBLISH leaves.
 //! 4. Of a member's window a group takes at most an even part, so that one that stalls does not stall the others.
 
-use super::allotment::{has_expired, Turn};
 use super::cursor::Holder;
-use super::queue::{entry_of, Queue};
-use super::selection::Round;
+use super::keys::{Hold, Keys};
+use super::members::{Group, GroupAttachment, Membership};
+use super::pack::Pack;
+use super::queue::{entry_of, Queue, Turn};
 use super::{emit, no_session, put, slot, Dispatch, Session};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Phase, Source, State};
-use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet, Scan, Subscription, Terms};
+use crate::flow::{Arrivals, Delivery, Found, Notice, NoticeKind, Outgoing, Packet, Publish, Scan, Terms};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
-use std::collections::VecDeque;
+use crate::selection::Selection;
 use std::sync::Arc;
-
-/// What a queue has beside its cursor and entries if it is a group's.
-#[derive(Debug, Default)]
-pub struct Group {
-    round: Round,
-    /// Members have given these back; at hand again, in offset order.
-    pub returned: VecDeque<Found>,
-    is_changed: bool,
-}
-
-/// One session's part in one group.
-#[derive(Debug)]
-pub(super) struct Membership {
-    pub group: ids::Queue,
-    pub party: Party,
-    pub terms: Terms,
-    pub in_flight: usize,
-    /// False once it has left, while it still has messages in flight: those it completes [MQTT-3.10.4-3].
-    pub takes: bool,
-}
-
-/// How a group is attached.
-#[derive(Debug)]
-pub struct GroupAttachment {
-    /// Whose queue it is: the group's own number.
-    pub party: Party,
-    /// What it has acknowledged.
-    pub state: State,
-    /// What it reads.
-    pub subscriptions: Arc<[Subscription]>,
-    /// The log's end: from here on the group is routed to directly.
-    pub end: Offset,
-}
 
 impl Dispatch {
     /// The group's queue is there from now on; members may join it.
     pub fn open_group(&mut self, attachment: GroupAttachment) -> ids::Queue {
-        let GroupAttachment { party, state, subscriptions, end } = attachment;
+        let GroupAttachment { party, owner, state, subscriptions, end } = attachment;
         let handle = self.take_handle();
         let mut queue = Queue::resume(party, Connection::GROUP, &state, subscriptions, end, 0);
+        queue.owner = owner;
         queue.group = Some(Group::default());
         put(&mut self.queues, slot(handle.0), queue);
         self.groups.insert(party, handle);
@@ -94,21 +63,69 @@ impl Dispatch {
         Ok(State { mark: queue.cursor.mark(), acknowledged, ..State::default() })
     }
 
+    /// How the group's next member is chosen from now on. Keys that are others than before are given to nobody until
+    /// what is in flight has been settled.
+    pub fn select(&mut self, handle: ids::Queue, selection: Selection) -> Result<()> {
+        let end = self.arrived.back().map_or(self.durable, |arrived| Offset(arrived.found.offset.0.saturating_add(1)));
+        let queue = self.queue_mut(handle)?;
+        let Some(group) = queue.group.as_mut() else { return Err(no_group(handle)) };
+        group.returned.clear();
+        match (&selection, &mut group.keys) {
+            (Selection::ByKey(key, owners), Some(keys)) if keys.key == *key => keys.divide(Arc::clone(owners)),
+            (Selection::ByKey(key, owners), keys) => {
+                *keys = Some(Keys::new(key.clone(), Arc::clone(owners), queue.cursor.in_flight_count()));
+                group.selection = selection;
+                // What is at hand, or on its way, has the slot of another key.
+                queue.read_from_log(end);
+            }
+            (_, keys) => (*keys, group.selection) = (None, selection),
+        }
+        self.make_ready(handle);
+        Ok(())
+    }
+
+    /// The slot of a message's key, for a group that asks for it: kept until the message is durable.
+    pub(super) fn expect_key(&mut self, handle: ids::Queue, arrivals: &Arrivals, publish: &Publish, offset: Offset) {
+        let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
+        if let Some(keys) = queue.and_then(Queue::keys) {
+            let (topic, properties) = (arrivals.span(publish.topic), arrivals.span(publish.properties));
+            keys.expect(offset, keys.key.slot(topic, properties, publish.key_slot));
+        }
+    }
+
+    /// The members in their order: how many messages each has been given of the group, and how many are in flight.
+    pub fn members(&mut self, handle: ids::Queue) -> Result<Vec<(Connection, u64, usize)>> {
+        let group = self.queue_mut(handle)?.group.as_ref().ok_or_else(|| no_group(handle))?;
+        let members = group.round.members().to_vec().into_iter();
+        let part = |member| self.session(member)?.memberships.iter().find(|membership| membership.group == handle);
+        Ok(members.filter_map(|member| part(member).map(|part| (member, part.given, part.in_flight))).collect())
+    }
+
+    /// Where keys are: messages that wait because of theirs, and of the slots with messages in flight, those held
+    /// longest first, at most so many.
+    pub fn keys(&mut self, handle: ids::Queue, maximum: usize) -> Result<(usize, Vec<Hold>)> {
+        let keys = self.queue_mut(handle)?.keys();
+        Ok(keys.map_or((0, Vec::new()), |keys| (keys.waiting(), keys.holds(maximum))))
+    }
+
     /// The session on `connection` takes its turn from now on, on these terms; they replace those it had.
     pub fn join(&mut self, handle: ids::Queue, connection: Connection, terms: Terms) -> Result<()> {
         let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
         let Some((group, party)) = queue.and_then(|queue| Some((queue.group.as_mut()?, queue.party))) else {
-            return Err(crate::error::Error::Invalid(format!("queue {} is no group's", handle.0)));
+            return Err(no_group(handle));
         };
         let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut);
         let session = session.ok_or_else(|| no_session(connection))?;
-        group.round.join(Holder(connection.0));
+        group.round.join(connection);
         match session.memberships.iter_mut().find(|membership| membership.group == handle) {
             Some(membership) => (membership.terms, membership.takes) = (terms, true),
             None => {
-                let in_flight = session.window.flights().filter(|(_, flight)| flight.source == Source::Group(party));
-                let in_flight = in_flight.count();
-                session.memberships.push(Membership { group: handle, party, terms, in_flight, takes: true });
+                let flights = session.window.flights().filter(|(_, flight)| flight.source == Source::Group(party));
+                let offsets: Vec<Offset> = flights.map(|(_, flight)| flight.offset).collect();
+                let in_flight = offsets.len();
+                let pack = session.pack.as_ref().map(|own| Pack::resume(own.maximum(), offsets.into_iter()));
+                let membership = Membership { group: handle, party, terms, in_flight, pack, given: 0, takes: true };
+                session.memberships.push(membership);
             }
         }
         session.divide();
@@ -120,7 +137,7 @@ impl Dispatch {
     pub fn leave(&mut self, handle: ids::Queue, connection: Connection) {
         let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
         if let Some(group) = queue.and_then(|queue| queue.group.as_mut()) {
-            group.round.leave(Holder(connection.0));
+            group.round.leave(&connection);
         }
         let Some(session) = self.session_mut(connection) else { return };
         for membership in session.memberships.iter_mut().filter(|membership| membership.group == handle) {
@@ -144,10 +161,16 @@ impl Dispatch {
             let Some((group, cursor)) = queue.and_then(|queue| Some((queue.group.as_mut()?, &mut queue.cursor))) else {
                 continue;
             };
-            group.round.leave(holder);
-            if cursor.release(holder) > 0 {
+            group.round.leave(&connection);
+            if cursor.release(holder) > 0 || group.keys.is_some() {
                 // Some of it may lie before what is at hand, so all of it is looked up again, in order.
                 group.returned.clear();
+            }
+            if let Some(keys) = &mut group.keys {
+                let source = Source::Group(membership.party);
+                let pending = session.window.pending().map(|(_, flight)| flight);
+                pending.filter(|flight| flight.source == source).for_each(|flight| keys.settled(&flight));
+                keys.forget();
             }
             self.make_ready(membership.group);
         }
@@ -164,26 +187,14 @@ impl Dispatch {
     }
 
     /// A member need not be sent a group's message again.
-    pub(super) fn finish_shared(&mut self, connection: Connection, identifier: u16, flight: &Flight, party: Party) {
-        if flight.qos == 2 {
-            let handle = self.session(connection).map(|session| session.queue).unwrap_or_default();
-            if let Ok(queue) = self.queue_mut(handle) {
-                queue.handed.retain(|(other, _)| *other != identifier);
-                queue.handed_entries.retain(|(_, other)| *other != identifier);
-            }
-            return;
-        }
+    pub(super) fn finish_shared(&mut self, flight: &Flight, party: Party) {
         let Some(handle) = self.groups.get(&party).copied() else { return };
-        if self.queue_mut(handle).is_ok_and(|queue| queue.cursor.acknowledge(flight.offset).is_some()) {
-            self.change_group(handle);
+        let Ok(queue) = self.queue_mut(handle) else { return };
+        if let Some(keys) = queue.keys() {
+            keys.settled(flight);
         }
-    }
-
-    /// An exchange is over: its group may take that much more of the window.
-    pub(super) fn free_part(&mut self, connection: Connection, party: Party) {
-        let Some(session) = self.session_mut(connection) else { return };
-        if let Some(membership) = session.memberships.iter_mut().find(|membership| membership.party == party) {
-            membership.in_flight = membership.in_flight.saturating_sub(1);
+        if flight.qos == 1 && queue.cursor.acknowledge(flight.offset).is_some() {
+            self.change_group(handle);
         }
     }
 
@@ -232,52 +243,78 @@ impl Dispatch {
 
     /// True if some member would take a message.
     pub(super) fn has_taker(&self, handle: ids::Queue, group: &Group) -> bool {
-        let mut members = group.round.holders().iter();
-        members
-            .any(|holder| self.session(Connection(holder.0)).is_some_and(|session| session.takes_of(handle).is_some()))
+        group.round.members().iter().any(|member| self.takes_of(handle, *member))
     }
 
-    /// Gives the group's messages to members that have room, each in its turn.
+    /// True if a member would take what waits for room at it.
+    pub(super) fn is_waited_for(&self, handle: ids::Queue, queue: &Queue) -> bool {
+        let keys = queue.group.as_ref().and_then(|group| group.keys.as_ref());
+        keys.is_some_and(|keys| keys.waited_for().any(|member| self.takes_of(handle, member)))
+    }
+
+    fn takes_of(&self, handle: ids::Queue, member: Connection) -> bool {
+        self.session(member).is_some_and(|session| session.takes_of(handle).is_some())
+    }
+
+    /// Gives the group's messages to members that have room, as its selection says.
     pub(super) fn allot_group(&mut self, handle: ids::Queue, outgoing: &mut Outgoing, now: Timestamp) -> Turn {
         self.begin_turn(handle);
         loop {
             let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
             let Some(queue) = queue else { return Turn::Rests };
-            let Some(found) = next(queue) else { return Turn::Rests };
-            let (offset, party) = (found.offset, queue.party);
-            if has_expired(found, now) {
-                self.give_up_shared(handle, party, offset, NoticeKind::Expired);
-                continue;
-            }
-            let Queue { group: Some(group), .. } = queue else { return Turn::Rests };
-            let sessions = &mut self.sessions;
-            let chosen = group.round.next(|holder| {
-                let session = sessions.get(slot(holder.0)).and_then(Option::as_ref);
-                session.is_some_and(|session| !session.is_sated() && session.takes_of(handle).is_some())
-            });
-            let Some(holder) = chosen else { break };
-            let session = sessions.get_mut(slot(holder.0)).and_then(Option::as_mut);
-            let Some((session, found)) = session.and_then(|session| Some((session, take(queue, holder)?))) else {
+            let party = queue.party;
+            let (found, connection) = match choose(queue, &Members { sessions: &self.sessions, group: handle }, now) {
+                Chosen::Member(found, connection) => (found, connection),
+                Chosen::Expired(offset) => {
+                    self.give_up_shared(handle, party, offset, NoticeKind::Expired);
+                    continue;
+                }
+                Chosen::Waits => continue,
+                Chosen::Nobody => break,
+                Chosen::Nothing => {
+                    self.close_packs(handle);
+                    return Turn::Rests;
+                }
+            };
+            let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut);
+            let Some(delivery) = session.and_then(|session| session.take_shared(handle, connection, &found, now))
+            else {
                 break;
             };
-            let Some(delivery) = session.take_shared(handle, holder, &found) else { break };
-            self.send_shared(handle, delivery, offset, party, outgoing);
+            if let Some(keys) = queue.keys().filter(|_| delivery.qos > 0) {
+                keys.sent(&found, connection, now);
+            }
+            self.send_shared(handle, delivery, found.offset, party, outgoing);
         }
         // Whoever is only sated goes on in the next turn.
         let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
-        let group = queue.and_then(|queue| queue.group.as_ref());
-        if group.is_some_and(|group| self.has_taker(handle, group)) {
+        if queue.is_some_and(|queue| self.is_waited_for(handle, queue) || self.can_send(handle, queue)) {
             return Turn::GoesOn;
         }
         Turn::Rests
+    }
+
+    /// Where nothing more is at hand, what members have been given of the group is all that they wait for.
+    fn close_packs(&mut self, handle: ids::Queue) {
+        let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
+        let Some(group) = queue.filter(|queue| !queue.reads_on()).and_then(|queue| queue.group.as_ref()) else {
+            return;
+        };
+        for member in group.round.members() {
+            let session = self.sessions.get_mut(slot(member.0)).and_then(Option::as_mut);
+            let membership = session.and_then(|session| session.membership_mut(handle));
+            if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
+                pack.close();
+            }
+        }
     }
 
     /// The bytes that members may be sent count from here.
     fn begin_turn(&mut self, handle: ids::Queue) {
         let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
         let Some(group) = queue.and_then(|queue| queue.group.as_ref()) else { return };
-        for holder in group.round.holders() {
-            if let Some(session) = self.sessions.get_mut(slot(holder.0)).and_then(Option::as_mut) {
+        for member in group.round.members() {
+            if let Some(session) = self.sessions.get_mut(slot(member.0)).and_then(Option::as_mut) {
                 session.allotted_bytes = 0;
             }
         }
@@ -342,10 +379,16 @@ impl Session {
         self.part = self.window.receive_maximum().checked_div(parts).unwrap_or_default().max(1);
     }
 
+    fn membership_mut(&mut self, handle: ids::Queue) -> Option<&mut Membership> {
+        self.memberships.iter_mut().find(|membership| membership.group == handle)
+    }
+
     /// The membership, if the session would take another message of this group.
     fn takes_of(&self, handle: ids::Queue) -> Option<&Membership> {
         let membership = self.memberships.iter().find(|membership| membership.group == handle)?;
-        let has_room = membership.terms.qos == 0 || membership.in_flight < self.part && self.window.has_room();
+        let takes_new = membership.pack.as_ref().is_none_or(Pack::is_open);
+        let has_part = takes_new && membership.in_flight < self.part && self.window.has_room();
+        let has_room = membership.terms.qos == 0 || has_part;
         (membership.takes && self.is_writable && has_room).then_some(membership)
     }
 
@@ -355,7 +398,13 @@ impl Session {
     }
 
     /// Puts a group's message into the window; `None` without room.
-    fn take_shared(&mut self, handle: ids::Queue, holder: Holder, found: &Found) -> Option<Delivery> {
+    fn take_shared(
+        &mut self,
+        handle: ids::Queue,
+        connection: Connection,
+        found: &Found,
+        now: Timestamp,
+    ) -> Option<Delivery> {
         let membership = self.memberships.iter_mut().find(|membership| membership.group == handle)?;
         let qos = found.qos.min(membership.terms.qos);
         let mut packet_identifier = 0;
@@ -364,11 +413,15 @@ impl Session {
             packet_identifier =
                 self.window.send(Flight { offset: found.offset, qos, phase: Phase::Published, source })?;
             membership.in_flight = membership.in_flight.saturating_add(1);
+            if let Some(pack) = &mut membership.pack {
+                pack.give(found.offset, now);
+            }
         }
+        membership.given = membership.given.wrapping_add(1);
         let size = usize::try_from(found.size_bytes).unwrap_or(usize::MAX);
         self.allotted_bytes = self.allotted_bytes.saturating_add(size);
         Some(Delivery {
-            connection: Connection(holder.0),
+            connection,
             packet_identifier,
             qos,
             // To this client it is a first attempt, whoever had it before [MQTT-3.3.1-1].
@@ -380,24 +433,97 @@ impl Session {
     }
 }
 
-/// The message that is next; `None` also while one that came back is still to be looked up.
-fn next(queue: &Queue) -> Option<&Found> {
-    let group = queue.group.as_ref()?;
-    if queue.cursor.redelivery_count() > 0 {
-        return group.returned.front();
-    }
-    queue.entries.front()
+fn no_group(handle: ids::Queue) -> Error {
+    Error::Invalid(format!("queue {} is no group's", handle.0))
 }
 
-/// Takes that message for a holder.
-fn take(queue: &mut Queue, holder: Holder) -> Option<Found> {
-    let group = queue.group.as_mut()?;
-    if queue.cursor.redelivery_count() > 0 {
-        let found = group.returned.pop_front()?;
-        queue.cursor.redeliver(found.offset, holder);
-        return Some(found);
+/// The members of a group with their sessions.
+struct Members<'a> {
+    sessions: &'a [Option<Session>],
+    group: ids::Queue,
+}
+
+impl Members<'_> {
+    /// What a member that has room has in flight from the group.
+    fn load(&self, member: Connection) -> Option<usize> {
+        let session = self.sessions.get(slot(member.0))?.as_ref()?;
+        session.takes_of(self.group).filter(|_| !session.is_sated()).map(|membership| membership.in_flight)
     }
-    let found = queue.entries.pop_front()?;
-    queue.cursor.deliver(entry_of(&found), holder);
-    Some(found)
+
+    fn has_room(&self, member: &Connection) -> bool {
+        self.load(*member).is_some()
+    }
+
+    fn is_sated(&self, member: Connection) -> bool {
+        self.sessions.get(slot(member.0)).and_then(Option::as_ref).is_some_and(Session::is_sated)
+    }
+}
+
+/// What becomes of a group's next message.
+enum Chosen {
+    /// It goes to this member; the cursor knows.
+    Member(Found, Connection),
+    /// It is not sent any more.
+    Expired(Offset),
+    /// It waits for its key; what is behind it may go past.
+    Waits,
+    /// Nobody has room for it now.
+    Nobody,
+    /// There is none at hand.
+    Nothing,
+}
+
+fn choose(queue: &mut Queue, members: &Members<'_>, now: Timestamp) -> Chosen {
+    let is_back = queue.has_returned();
+    let Queue { group: Some(group), cursor, entries, .. } = queue else { return Chosen::Nothing };
+    let Group { round, selection, keys, returned, .. } = group;
+    if let Some(keys) = keys {
+        let waited_for = keys.waited_for().find(|owner| members.has_room(owner));
+        if let Some((found, owner)) = waited_for.and_then(|owner| Some((keys.take(owner)?, owner))) {
+            if found.has_expired(now) {
+                return Chosen::Expired(found.offset);
+            }
+            cursor.redeliver(found.offset, Holder(owner.0));
+            return Chosen::Member(found, owner);
+        }
+        if !keys.looks_on() || !round.members().iter().any(|member| members.has_room(member)) {
+            return Chosen::Nobody;
+        }
+    }
+    // What came back is next, also while it is still to be looked up.
+    let at_hand = if is_back { returned } else { entries };
+    let Some(found) = at_hand.pop_front() else { return Chosen::Nothing };
+    if found.has_expired(now) {
+        let offset = found.offset;
+        at_hand.push_front(found);
+        return Chosen::Expired(offset);
+    }
+    let member = match keys {
+        None => round.next(selection, |member| members.load(*member)).copied(),
+        Some(keys) => {
+            let owner = keys.owner(found.key_slot);
+            if owner.is_some_and(|owner| members.is_sated(owner)) {
+                at_hand.push_front(found);
+                return Chosen::Nobody;
+            }
+            let free = owner.filter(|owner| keys.is_clear(*owner) && members.has_room(owner));
+            if free.is_none() {
+                if is_back || cursor.delay(entry_of(&found)) {
+                    keys.wait(owner, found);
+                }
+                return Chosen::Waits;
+            }
+            free
+        }
+    };
+    let Some(member) = member else {
+        at_hand.push_front(found);
+        return Chosen::Nobody;
+    };
+    if is_back {
+        cursor.redeliver(found.offset, Holder(member.0));
+    } else {
+        cursor.deliver(entry_of(&found), Holder(member.0));
+    }
+    Chosen::Member(found, member)
 }

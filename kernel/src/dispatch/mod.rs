@@ -15,11 +15,13 @@
 mod admission;
 mod allotment;
 pub mod cursor;
-pub mod group;
+mod group;
+pub mod keys;
+pub mod members;
 mod notices;
+pub mod pack;
 pub mod queue;
 mod retained;
-pub mod selection;
 pub mod window;
 
 use crate::error::{Error, Result};
@@ -27,8 +29,9 @@ use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
 use crate::topic::table::Tables;
-use group::Membership;
+use members::Membership;
 use notices::Notices;
+use pack::Pack;
 use queue::Queue;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -80,6 +83,8 @@ struct Session {
     queue: ids::Queue,
     serial: u32,
     window: Window,
+    /// What its own queue may give before it waits; none if that may always go on.
+    pack: Option<Pack>,
     is_writable: bool,
     allotted_bytes: usize,
     changes: Changes,
@@ -123,6 +128,8 @@ pub struct Attachment {
     pub end: Offset,
     /// 0: the queue reads the log again when it falls behind. Else it keeps this many entries and skips the rest.
     pub entries_maximum: usize,
+    /// How many messages its own queue gives before all of them must be acknowledged; 0: it goes on always.
+    pub pack_maximum: usize,
 }
 
 impl Dispatch {
@@ -133,10 +140,13 @@ impl Dispatch {
         if self.sessions.get(index).is_some_and(Option::is_some) {
             return Err(Error::Invalid(format!("connection {} has a session already", connection.0)));
         }
-        let Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum } = attachment;
+        let Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum } =
+            attachment;
         let (handle, has_own) = (self.take_handle(), !subscriptions.is_empty());
         let queue = Queue::resume(party, connection, &state, subscriptions, end, entries_maximum);
         let flights = state.flights.iter().map(|(identifier, flight)| (*identifier, *flight));
+        let own = state.flights.values().filter(|flight| flight.source == Source::Queue).map(|flight| flight.offset);
+        let pack = (pack_maximum > 0).then(|| Pack::resume(pack_maximum, own));
         let window = Window::resume(receive_maximum, state.last_packet_identifier, flights);
         self.serial = self.serial.wrapping_add(1);
         for (identifier, flight) in &state.flights {
@@ -150,6 +160,7 @@ impl Dispatch {
             queue: handle,
             serial: self.serial,
             window,
+            pack,
             is_writable: true,
             allotted_bytes: 0,
             changes: Changes::default(),
@@ -267,7 +278,8 @@ impl Dispatch {
         self.ready.iter().any(|handle| {
             let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
             queue.is_some_and(|queue| {
-                self.can_send(*handle, queue) && (queue.has_entries() || queue.needs_log(self.durable))
+                self.is_waited_for(*handle, queue)
+                    || self.can_send(*handle, queue) && (queue.has_entries() || queue.needs_log(self.durable))
             })
         })
     }
@@ -341,11 +353,13 @@ impl Dispatch {
         Ok(queue.cursor.mark())
     }
 
-    /// Messages in flight to the queue's session, or from a group at QoS 1 to its members.
+    /// Messages in flight to the queue's session, or from a group at QoS 1 to its members; by key also those of QoS 2
+    /// that have not been received: their keys stay where they are until then.
     pub fn in_flight(&mut self, handle: ids::Queue) -> Result<usize> {
         let queue = self.queue_mut(handle)?;
         if queue.group.is_some() {
-            return Ok(queue.cursor.in_flight_count());
+            let held = queue.cursor.in_flight_count();
+            return Ok(queue.keys().map_or(held, |keys| keys.in_flight()));
         }
         let connection = queue.connection;
         Ok(self.session(connection).map_or(0, |session| session.window.len()))
@@ -367,8 +381,11 @@ impl Dispatch {
     /// True if somebody has room for what the queue has.
     fn can_send(&self, handle: ids::Queue, queue: &Queue) -> bool {
         match &queue.group {
-            None => self.session(queue.connection).is_some_and(Session::has_room),
-            Some(group) => self.has_taker(handle, group),
+            None => {
+                let session = self.session(queue.connection).filter(|session| session.has_room());
+                session.is_some_and(|session| session.takes_new() || queue.has_beside(self.durable))
+            }
+            Some(group) => group.looks_on() && self.has_taker(handle, group),
         }
     }
 

@@ -7,8 +7,9 @@
 //! entries are full it falls behind again: the log keeps what memory does not.
 
 use super::cursor::{Cursor, Entry};
-use super::group::Group;
-use crate::flow::state::{Owed, OwedFilter, Phase, Source, State};
+use super::keys::Keys;
+use super::members::Group;
+use crate::flow::state::{Flight, Owed, OwedFilter, Phase, Source, State};
 use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
@@ -27,11 +28,22 @@ pub enum Offered {
     Skipped,
 }
 
+/// What became of a queue's turn.
+#[derive(PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has nothing more, or its window is full: an acknowledgement or a new message makes it ready again.
+    Rests,
+    /// It has more than one turn may send.
+    GoesOn,
+}
+
 /// One attached queue.
 #[derive(Debug)]
 pub struct Queue {
     /// Whose queue.
     pub party: Party,
+    /// Whose own messages No Local leaves out: the party's, or of those whose queue this stands in for.
+    pub owner: Party,
     /// Where it is delivered.
     pub connection: Connection,
     /// Positions, acknowledgements.
@@ -48,7 +60,7 @@ pub struct Queue {
     pub resumed: BTreeMap<Offset, Resumed>,
     /// The same for retained messages.
     pub resumed_owed: BTreeMap<Offset, u16>,
-    /// What a group has handed to this session on an earlier connection, to be looked up: packet identifier, offset.
+    /// What groups have given to this session and is to be sent again, to be looked up: packet identifier, offset.
     pub handed: VecDeque<(u16, Offset)>,
     /// The same at hand.
     pub handed_entries: VecDeque<(Found, u16)>,
@@ -89,6 +101,7 @@ impl Queue {
         let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Published);
         Queue {
             party,
+            owner: party,
             connection,
             cursor: Cursor::restore(state.mark, state.acknowledged.clone()),
             entries: VecDeque::new(),
@@ -130,14 +143,42 @@ impl Queue {
     pub fn grant(&mut self, receive: Option<Table>) {
         self.receive = receive;
         if let Some(first) = self.entries.front().map(|found| found.offset) {
-            self.behind_until = self.behind_until.max(self.listed);
-            self.listed = first;
-            self.entries.clear();
-            self.resumed.values_mut().for_each(|resumed| resumed.is_found = false);
+            self.read_again(first);
         }
         for (_, owed) in self.owed_entries.drain(..).rev() {
             self.owed.push_front(owed);
         }
+    }
+
+    /// These messages are sent again under their packet identifiers, before anything new.
+    pub fn send_again(&mut self, flights: &[(u16, Flight)]) {
+        for (packet_identifier, flight) in flights.iter().copied() {
+            if flight.source == Source::Queue {
+                let resumed = Resumed { packet_identifier, qos: flight.qos, is_found: false };
+                self.resumed.insert(flight.offset, resumed);
+            } else {
+                self.handed.retain(|(known, _)| *known != packet_identifier);
+                self.handed_entries.retain(|(_, known)| *known != packet_identifier);
+                self.handed.push_back((packet_identifier, flight.offset));
+            }
+        }
+        if let Some((first, _)) = self.resumed.first_key_value() {
+            let at_hand = self.entries.front().map_or(*first, |found| found.offset);
+            self.read_again(at_hand.min(*first));
+        }
+    }
+
+    /// What is at hand, and what is stored before `end`, is read from the log.
+    pub fn read_from_log(&mut self, end: Offset) {
+        self.read_again(self.entries.front().map_or(self.listed, |found| found.offset));
+        self.behind_until = self.behind_until.max(end);
+    }
+
+    fn read_again(&mut self, first: Offset) {
+        self.behind_until = self.behind_until.max(self.listed);
+        self.listed = first;
+        self.entries.clear();
+        self.resumed.values_mut().for_each(|resumed| resumed.is_found = false);
     }
 
     /// Why a message that was in flight is not in the log: its table tells, where there is one.
@@ -184,9 +225,10 @@ impl Queue {
         let room = self.entries_maximum.saturating_sub(self.entries.len());
         Scan {
             queue: handle,
-            owner: self.party,
+            owner: self.owner,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
             receive: self.receive.clone(),
+            key: self.group.as_ref().and_then(|group| Some(group.keys.as_ref()?.key.clone())),
             from: self.listed,
             owed: self.singles(durable),
             retained: if self.looks_up_retained(durable) { self.next_owed_filter() } else { None },
@@ -204,8 +246,8 @@ impl Queue {
     }
 
     fn looks_up(&self, durable: Offset) -> bool {
-        let returned = self.group.as_ref().is_some_and(|group| group.returned.is_empty());
-        self.looks_up_handed() || self.looks_up_retained(durable) || returned && self.cursor.redelivery_count() > 0
+        let returned = self.group.as_ref().is_some_and(|group| group.returned.is_empty() && group.looks_on());
+        self.looks_up_handed() || self.looks_up_retained(durable) || returned && self.has_returned()
     }
 
     fn looks_up_retained(&self, durable: Offset) -> bool {
@@ -228,8 +270,8 @@ impl Queue {
             Vec::new()
         } else if self.looks_up_handed() {
             self.handed.iter().map(|(_, offset)| *offset).take(limits::OWED_PAGE_MAXIMUM).collect()
-        } else if self.group.is_some() {
-            self.cursor.redeliveries().take(limits::OWED_PAGE_MAXIMUM).collect()
+        } else if let Some(group) = &self.group {
+            self.cursor.redeliveries().skip(group.waiting()).take(limits::OWED_PAGE_MAXIMUM).collect()
         } else {
             let owed = self.owed.iter().map(|owed| owed.offset);
             owed.take_while(|offset| *offset < durable).take(limits::OWED_PAGE_MAXIMUM).collect()
@@ -242,10 +284,25 @@ impl Queue {
         !self.entries.is_empty() || !self.owed_entries.is_empty() || !self.handed_entries.is_empty() || returned
     }
 
+    /// True if there is something for the session beside what is new: messages to be sent again, retained ones.
+    pub fn has_beside(&self, durable: Offset) -> bool {
+        let at_hand = !self.owed_entries.is_empty() || !self.handed_entries.is_empty();
+        at_hand || !self.resumed.is_empty() || self.looks_up(durable)
+    }
+
     /// True if the log has, or may have, more for it.
     pub fn reads_on(&self) -> bool {
-        let given_back = self.group.is_some() && self.cursor.redelivery_count() > 0;
-        self.is_behind() || self.next_owed().is_some() || !self.handed.is_empty() || given_back
+        self.is_behind() || self.next_owed().is_some() || !self.handed.is_empty() || self.has_returned()
+    }
+
+    /// True if something of what came back to a group is neither sent again nor waits at hand for its key.
+    pub fn has_returned(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| self.cursor.redelivery_count() > group.waiting())
+    }
+
+    /// Where the keys are, if it is a group's that gives each key to one member.
+    pub fn keys(&mut self) -> Option<&mut Keys> {
+        self.group.as_mut().and_then(|group| group.keys.as_mut())
     }
 
     /// Takes what the log found. Returns the packet identifiers of resumed messages that are gone from the log, with

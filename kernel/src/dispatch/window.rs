@@ -24,13 +24,20 @@ pub struct Window {
 struct Slot {
     flight: Flight,
     on_this_connection: bool,
+    is_given_up: bool,
+}
+
+impl Slot {
+    fn new(flight: Flight, on_this_connection: bool) -> Slot {
+        Slot { flight, on_this_connection, is_given_up: false }
+    }
 }
 
 impl Window {
     /// A window that resumes `flights` of an earlier connection: their identifiers stay taken.
     pub fn resume(receive_maximum: u16, last: u16, flights: impl Iterator<Item = (u16, Flight)>) -> Window {
         let flights: HashMap<_, _, _> =
-            flights.map(|(identifier, flight)| (identifier, Slot { flight, on_this_connection: false })).collect();
+            flights.map(|(identifier, flight)| (identifier, Slot::new(flight, false))).collect();
         Window { receive_maximum: usize::from(receive_maximum.max(1)), last, outstanding: 0, flights }
     }
 
@@ -57,7 +64,7 @@ impl Window {
             }
         }
         self.last = identifier;
-        self.flights.insert(identifier, Slot { flight, on_this_connection: true });
+        self.flights.insert(identifier, Slot::new(flight, true));
         self.outstanding += 1;
         Some(identifier)
     }
@@ -72,30 +79,62 @@ impl Window {
         }
     }
 
+    /// A message of this connection is to be sent again, as if it were of an earlier one.
+    pub fn send_later(&mut self, identifier: u16) {
+        if let Some(slot) = self.flights.get_mut(&identifier).filter(|slot| slot.on_this_connection) {
+            slot.on_this_connection = false;
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Nothing more is done for the message; only its identifier is still taken.
+    pub fn give_up(&mut self, identifier: u16) {
+        self.send_again(identifier);
+        if let Some(slot) = self.flights.get_mut(&identifier) {
+            slot.is_given_up = true;
+        }
+    }
+
     /// The exchange of `identifier`, if there is one.
     pub fn flight(&self, identifier: u16) -> Option<Flight> {
         self.flights.get(&identifier).map(|slot| slot.flight)
     }
 
+    /// That exchange, if PUBLISH is still to be answered: then it may be sent again.
+    pub fn awaited(&self, identifier: u16) -> Option<Flight> {
+        let slot = self.flights.get(&identifier).filter(|slot| !slot.is_given_up)?;
+        Some(slot.flight).filter(|flight| flight.phase == Phase::Published)
+    }
+
     /// PUBREC came: PUBREL is next.
     pub fn receive(&mut self, identifier: u16) {
+        // It was sent once on this connection, whether or not it is to be sent again.
+        self.send_again(identifier);
         if let Some(slot) = self.flights.get_mut(&identifier) {
             slot.flight.phase = Phase::Received;
         }
     }
 
-    /// The exchange is over and the identifier free.
-    pub fn complete(&mut self, identifier: u16) -> Option<Flight> {
+    /// The exchange is over and the identifier free. True beside it if it had been given up.
+    pub fn complete(&mut self, identifier: u16) -> Option<(Flight, bool)> {
         let slot = self.flights.remove(&identifier)?;
         if slot.on_this_connection {
             self.outstanding = self.outstanding.saturating_sub(1);
         }
-        Some(slot.flight)
+        Some((slot.flight, slot.is_given_up))
     }
 
-    /// Everything in flight, by packet identifier, in no order.
+    /// Everything in flight, by packet identifier, in no order: what was given up only if its PUBREL has to follow.
     pub fn flights(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
-        self.flights.iter().map(|(identifier, slot)| (*identifier, slot.flight))
+        let goes_on = |slot: &Slot| !slot.is_given_up || slot.flight.phase == Phase::Received;
+        let flights = self.flights.iter().filter(move |(_, slot)| goes_on(slot));
+        flights.map(|(identifier, slot)| (*identifier, slot.flight))
+    }
+
+    /// What of that was not given up.
+    pub fn pending(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
+        let pending = self.flights.iter().filter(|(_, slot)| !slot.is_given_up);
+        pending.map(|(identifier, slot)| (*identifier, slot.flight))
     }
 
     /// How many messages are in flight, those of earlier connections included.

@@ -329,6 +329,20 @@ impl State {
         }
     }
 
+    /// Gives up everything below `to` but what is in flight: that is sent again when the party is back [MQTT-4.4.0-1].
+    pub fn skip(&mut self, to: Offset) {
+        let flights = self.flights.values().filter(|flight| flight.source == Source::Queue);
+        let open = flights.filter(|flight| flight.phase == Phase::Published && flight.offset < to);
+        let kept: BTreeSet<Offset> = open.map(|flight| flight.offset).collect();
+        let mut from = Offset(0);
+        for end in kept.into_iter().chain([to]) {
+            if from < end {
+                self.acknowledge(from, end);
+            }
+            from = Offset(end.0.saturating_add(1));
+        }
+    }
+
     fn note_sent(&mut self, packet_identifier: u16, offset: Offset, source: Source) {
         self.last_packet_identifier = packet_identifier;
         self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, source });

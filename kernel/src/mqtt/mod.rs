@@ -19,6 +19,7 @@ pub mod frame;
 pub mod inbox;
 pub mod outbox;
 pub mod packet;
+mod pieces;
 pub mod property;
 pub mod publish;
 pub mod rate;

@@ -12,6 +12,7 @@
 
 use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
+use super::pieces::Pieces;
 use super::publish::{Writing, WritingProperties};
 use super::reason_code::NOT_AUTHORIZED;
 use super::sharing::{Member, Sharing};
@@ -23,6 +24,7 @@ use crate::flow::{
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
+use crate::selection::{Key, Selection};
 use std::collections::BTreeMap;
 use std::mem;
 
@@ -42,6 +44,8 @@ struct Outbox {
     aliases: Option<Box<Aliases>>,
     party: Party,
     bytes: Vec<u8>,
+    /// Where `bytes` are cut, if one write may have only so many messages.
+    pieces: Option<Box<Pieces>>,
 }
 
 /// What was sent and dropped since the start.
@@ -59,6 +63,17 @@ pub struct Counters {
     pub dropped_retention: u64,
 }
 
+impl Counters {
+    fn count_dropped(&mut self, kind: NoticeKind) {
+        match kind {
+            NoticeKind::Expired => self.dropped_expired += 1,
+            NoticeKind::TooLarge => self.dropped_too_large += 1,
+            NoticeKind::SlowReader => self.dropped_slow_reader += 1,
+            _ => self.dropped_retention += 1,
+        }
+    }
+}
+
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
@@ -70,7 +85,7 @@ pub struct Outboxes {
     spare_bytes: usize,
     /// The encodings of the message that is being passed through.
     scratch: Vec<u8>,
-    refused: Vec<(Connection, u16)>,
+    refused: Vec<(Connection, u16, NoticeKind)>,
     sharing: Sharing,
     dropped: BTreeMap<(Party, NoticeKind), u64>,
     counters: Counters,
@@ -108,6 +123,7 @@ impl Outboxes {
                 aliases,
                 party,
                 bytes,
+                pieces: None,
             });
         }
         Ok(())
@@ -139,14 +155,26 @@ impl Outboxes {
         }
     }
 
+    /// From now on at most so many messages to the connection are one piece for `take`; 0 for no limit.
+    pub fn limit_writes(&mut self, connection: Connection, messages_maximum: usize) {
+        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+            outbox.pieces = (messages_maximum > 0).then(|| Box::new(Pieces::new(messages_maximum)));
+        }
+    }
+
     /// Bytes that wait for the connection's socket.
     pub fn waiting_bytes(&self, connection: Connection) -> usize {
         self.outboxes.get(index(connection)).and_then(Option::as_ref).map_or(0, |outbox| outbox.bytes.len())
     }
 
-    /// Messages of QoS 0 for this queue, a group's, go to these members in turn.
-    pub fn share(&mut self, queue: Queue, party: Party, members: Vec<Member>) {
-        self.sharing.set(queue, party, members);
+    /// Messages of QoS 0 for this queue, a group's, go to these members, chosen so.
+    pub fn share(&mut self, queue: Queue, party: Party, selection: Selection, members: Vec<Member>) {
+        self.sharing.set(queue, party, selection, members);
+    }
+
+    /// The members of a group's queue, with what each has been given at QoS 0.
+    pub fn members(&self, queue: Queue) -> &[Member] {
+        self.sharing.members(queue)
     }
 
     /// Encodes the messages of this turn for targets that get them at QoS 0, and answers PINGREQ.
@@ -173,7 +201,8 @@ impl Outboxes {
             let Some(mut terms) = terms else { continue };
             let mut connection = target.connection;
             if connection == Connection::GROUP {
-                let Some(member) = sharing.next(target.queue, |member| has_room(outboxes, member)) else {
+                let slot = |key: &Key| key.slot(source.topic, source.properties, publish.key_slot);
+                let Some(member) = sharing.next(target.queue, slot, |member| load(outboxes, member)) else {
                     if let Some(party) = sharing.party(target.queue) {
                         drop_message(dropped, counters, party, NoticeKind::SlowReader);
                     }
@@ -247,9 +276,11 @@ impl Outboxes {
                 counters.bytes_encoded += count(outbox.bytes.len() - before);
             }
             Some(kind) => {
-                drop_message(dropped, counters, outbox.party, kind);
-                if delivery.qos > 0 {
-                    refused.push((connection, delivery.packet_identifier));
+                if delivery.qos == 0 {
+                    drop_message(dropped, counters, outbox.party, kind);
+                } else {
+                    counters.count_dropped(kind);
+                    refused.push((connection, delivery.packet_identifier, kind));
                 }
             }
         }
@@ -258,11 +289,11 @@ impl Outboxes {
 
     /// Deliveries at QoS 1 and 2 that were not sent since the last call, because the packet is too large for its
     /// receiver or the message is gone: their packet identifiers are free again [MQTT-3.1.2-25].
-    pub fn refused(&mut self) -> Vec<(Connection, u16)> {
+    pub fn refused(&mut self) -> Vec<(Connection, u16, NoticeKind)> {
         mem::take(&mut self.refused)
     }
 
-    /// Hands all bytes of each writable connection to `send`, one call per connection.
+    /// Hands all bytes of each writable connection to `send`, in one call, or in pieces where those are limited.
     pub fn take(&mut self, mut send: impl FnMut(Connection, &[u8])) {
         let mut listed = mem::take(&mut self.listed);
         listed.retain(|connection| {
@@ -272,8 +303,10 @@ impl Outboxes {
             }
             outbox.listed = false;
             let bytes = mem::take(&mut outbox.bytes);
-            if !bytes.is_empty() {
-                send(*connection, &bytes);
+            match &mut outbox.pieces {
+                Some(pieces) => pieces.cut(&bytes, |piece| send(*connection, piece)),
+                None if bytes.is_empty() => {}
+                None => send(*connection, &bytes),
             }
             self.keep_spare(bytes);
             false
@@ -281,7 +314,7 @@ impl Outboxes {
         self.listed = listed;
     }
 
-    /// What was dropped since the last call. Messages of QoS 0 have no offset here.
+    /// What was dropped since the last call: messages of QoS 0, which have no offset here.
     pub fn notices(&mut self) -> Vec<Notice> {
         let dropped = mem::take(&mut self.dropped);
         let notice = |((party, kind), count)| Notice { party, kind, first: Offset(0), end: Offset(0), count };
@@ -385,7 +418,9 @@ impl Outbox {
     #[inline]
     fn append(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         self.refuse(writing.size_bytes(), writing.qos)?;
-        writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)
+        writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)?;
+        self.end_message();
+        Ok(())
     }
 
     /// Takes a packet of QoS 0 that is written already; an empty one could not be.
@@ -396,7 +431,15 @@ impl Outbox {
         }
         self.refuse(encoded.len(), 0)?;
         self.bytes.extend_from_slice(encoded);
+        self.end_message();
         Ok(())
+    }
+
+    #[inline]
+    fn end_message(&mut self) {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.note(self.bytes.len());
+        }
     }
 
     #[inline]
@@ -489,18 +532,13 @@ fn drop_message(
     kind: NoticeKind,
 ) {
     *dropped.entry((party, kind)).or_default() += 1;
-    match kind {
-        NoticeKind::Expired => counters.dropped_expired += 1,
-        NoticeKind::TooLarge => counters.dropped_too_large += 1,
-        NoticeKind::SlowReader => counters.dropped_slow_reader += 1,
-        _ => counters.dropped_retention += 1,
-    }
+    counters.count_dropped(kind);
 }
 
 /// True if a member of a group may be chosen: it keeps up.
-fn has_room(outboxes: &[Option<Outbox>], connection: Connection) -> bool {
-    let outbox = outboxes.get(index(connection)).and_then(Option::as_ref);
-    outbox.is_some_and(|outbox| outbox.writable && outbox.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2)
+fn load(outboxes: &[Option<Outbox>], connection: Connection) -> Option<usize> {
+    let outbox = outboxes.get(index(connection))?.as_ref()?;
+    Some(outbox.bytes.len()).filter(|size| outbox.writable && *size < OUTBOX_BYTES_MAXIMUM / 2)
 }
 
 fn count(size: usize) -> u64 {

@@ -49,15 +49,6 @@ impl Receiver {
         Ok(Fate::Accepted)
     }
 
-    /// The reason code of the PUBCOMP that answers a PUBREL. That one is unknown is no error after a reconnect: it may
-    /// have been released before (MQTT 5 section 3.7.2.1).
-    pub fn release(&self, packet_identifier: u16) -> u8 {
-        match self.received.contains(&packet_identifier) {
-            true => reason_code::SUCCESS,
-            false => reason_code::PACKET_IDENTIFIER_NOT_FOUND,
-        }
-    }
-
     /// Packet identifiers of QoS 2 messages that are not released, in ascending order.
     pub fn received(&self) -> impl Iterator<Item = u16> + '_ {
         self.received.iter().copied()

@@ -17,7 +17,7 @@ use super::reader::NOT_MINIMAL;
 use super::receiver::Receiver;
 use super::{reason_code, Role, Version};
 use crate::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Publish, Span};
-use crate::ids::{Connection, Party, Timestamp};
+use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use std::ops::Range;
 
@@ -46,6 +46,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Acceptance {
     pub party: Party,
+    pub key_slot: KeySlot,
     pub version: Version,
     pub keep_alive_s: u16,
     pub maximum_packet_size_bytes: u32,
@@ -59,6 +60,7 @@ pub struct Reception {
     stage: Stage,
     version: Version,
     party: Party,
+    key_slot: KeySlot,
     /// One and a half times Keep Alive; 0 if it is off.
     silence_us: u64,
     heard_at: Timestamp,
@@ -88,6 +90,7 @@ impl Reception {
             stage: Stage::Opening,
             version: Version::V311,
             party: Party(0),
+            key_slot: KeySlot(0),
             silence_us: 0,
             heard_at: Timestamp(0),
             packet_bytes_maximum: CONNECT_BYTES_MAXIMUM,
@@ -108,6 +111,7 @@ impl Reception {
             self.stage = Stage::Accepted;
         }
         self.party = acceptance.party;
+        self.key_slot = acceptance.key_slot;
         self.version = acceptance.version;
         self.silence_us = u64::from(acceptance.keep_alive_s) * 1_500_000;
         self.packet_bytes_maximum = usize::try_from(acceptance.maximum_packet_size_bytes).unwrap_or(usize::MAX);
@@ -340,8 +344,10 @@ impl Reception {
         match decode(frame, bytes, self.version, Role::Server)? {
             Packet::Acknowledgement(packet) => {
                 let reason_code = match packet.kind {
-                    // PUBCOMP says whether there was anything to release (MQTT 5 section 3.7.2.1).
-                    AcknowledgementKind::Pubrel => self.receiver.release(packet.packet_identifier),
+                    // PUBCOMP says that nothing is held under the identifier, also where nothing was: after a
+                    // connection broke it may have been released before, which is no error (MQTT 5 section 3.7.2.1),
+                    // but clients take 0x92 for a failure and publish the message again.
+                    AcknowledgementKind::Pubrel => reason_code::SUCCESS,
                     _ => packet.reason_code,
                 };
                 self.acknowledgement(packet.kind, packet.packet_identifier, reason_code, arrivals)
@@ -407,6 +413,7 @@ impl Reception {
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: self.party,
+            key_slot: self.key_slot,
             packet_identifier: layout.packet_identifier,
             qos: layout.qos,
             retain: layout.retain,

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses the part that it needs")]
 
 use holdfast_kernel::flow::Arrivals;
-use holdfast_kernel::ids::{Connection, Party, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
@@ -219,7 +219,8 @@ impl Recorder {
     fn accept(&mut self, connection: Connection, version: Version) {
         let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, BTreeSet::new());
         let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
-        let acceptance = Acceptance { party, version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+        let acceptance =
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
         self.inbox.accept(connection, acceptance).unwrap();
     }
 

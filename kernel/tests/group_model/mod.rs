@@ -1,0 +1,133 @@
+//! What the model of a group is made of: its members as they see themselves, what is published to it, and how members
+//! are chosen.
+
+use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use holdfast_kernel::flow::state::State;
+use holdfast_kernel::flow::{AcknowledgementKind, Fate, Publish, Span, Stored, Subscription, Target, Terms};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue};
+use holdfast_kernel::selection::{Key, Owners, Selection};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub const KEYS: u16 = 4;
+
+#[derive(Default)]
+pub struct Member {
+    pub attached: bool,
+    pub subscribed: bool,
+    pub receive_maximum: usize,
+    pub unanswered: Vec<(u16, AcknowledgementKind)>,
+    pub open: BTreeSet<u16>,
+    /// What it has by packet identifier: message and QoS. A persistent session keeps those of QoS 2.
+    pub has: BTreeMap<u16, (u64, u8)>,
+    /// Of its pack: how many messages it was given, which of them are pending, and of those the ones that must come
+    /// again before anything new.
+    pub taken: usize,
+    pub pending: BTreeMap<u16, u64>,
+    pub again: BTreeSet<u16>,
+    /// Nothing is added to the pack.
+    pub is_closed: bool,
+    /// Of that, what was sent on this connection and is neither acknowledged nor received.
+    pub unreceived: BTreeSet<u64>,
+}
+
+impl Member {
+    /// A connection begins with this in flight: it is the first pack.
+    pub fn resume(&mut self, pending: BTreeMap<u16, u64>) {
+        (self.taken, self.is_closed) = (pending.len(), !pending.is_empty());
+        self.pending = pending;
+    }
+
+    pub fn finish(&mut self, packet_identifier: u16) {
+        if self.pending.remove(&packet_identifier).is_some() && self.pending.is_empty() {
+            self.commit();
+        }
+    }
+
+    pub fn commit(&mut self) {
+        (self.taken, self.is_closed) = (0, false);
+        self.pending.clear();
+        self.again.clear();
+    }
+
+    /// The connection has ended; only a persistent session remembers what it received at QoS 2.
+    pub fn cut(&mut self, is_kept: bool) {
+        self.unanswered.clear();
+        self.unreceived.clear();
+        self.open.clear();
+        self.commit();
+        self.has.retain(|_, (_, qos)| is_kept && *qos == 2);
+    }
+}
+
+pub fn turns(_: &[Connection]) -> Selection {
+    Selection::Turns
+}
+
+pub fn least_loaded(_: &[Connection]) -> Selection {
+    Selection::LeastLoaded
+}
+
+pub fn stay(_: &[Connection]) -> Selection {
+    Selection::Stay
+}
+
+pub fn by_key(members: &[Connection]) -> Selection {
+    let slots = (0..u32::from(KEYS)).zip(members.iter().cycle());
+    let ranges = slots.map(|(slot, member)| (slot, slot + 1, *member)).collect();
+    Selection::ByKey(Key::Publisher, Arc::new(Owners::new(ranges).unwrap()))
+}
+
+pub fn attach_publisher(dispatch: &mut Dispatch) {
+    let attachment = Attachment {
+        party: Party::TRANSIENT,
+        state: State::default(),
+        subscriptions: Arc::from([]),
+        receive_maximum: 1,
+        end: Offset(0),
+        entries_maximum: 1,
+        pack_maximum: 0,
+    };
+    dispatch.attach(Connection(0), attachment).unwrap();
+}
+
+pub fn publish(qos: u8, group: Option<Queue>, stored: Stored) -> Publish {
+    let terms = Terms { qos: 2, ..Terms::default() };
+    let target = |queue| Target { queue, connection: Connection::GROUP, terms, own: None };
+    Publish {
+        connection: Connection(0),
+        publisher: Party(1),
+        key_slot: KeySlot(key_of(stored.offset.0)),
+        packet_identifier: 1,
+        qos,
+        retain: false,
+        topic: Span::default(),
+        properties: Span::default(),
+        payload: Span::default(),
+        expiry_interval_s: None,
+        fate: Fate::Accepted,
+        targets: group.map(|queue| Arc::from([target(queue)])),
+        stored: Some(stored),
+    }
+}
+
+pub fn reads() -> Arc<[Subscription]> {
+    Arc::from([Subscription {
+        filter: b"#".to_vec(),
+        qos: 2,
+        no_local: false,
+        retain_as_published: true,
+        identifier: None,
+        from: Offset(0),
+        until: Offset(u64::MAX),
+    }])
+}
+
+pub fn location(offset: u64) -> Location {
+    Location { segment: 0, position: offset as u32 }
+}
+
+/// Messages have few keys, in no order.
+pub fn key_of(offset: u64) -> u16 {
+    (offset * offset / 3 % u64::from(KEYS)) as u16
+}
