@@ -118,10 +118,12 @@ class Inbox:
         maximum_packet_size_bytes: int,
         topic_alias_maximum: int,
         received: bytes,
+        key_slot: int = ...,
     ) -> None:
         """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
         `received` of the resumed state (packet identifiers of QoS 2 messages not released yet, 16 bit, little endian).
-        `receive_maximum` binds MQTT 5 only: older versions know none."""
+        `receive_maximum` binds MQTT 5 only: older versions know none. The log keeps `key_slot` with each message: the
+        slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
@@ -176,23 +178,30 @@ class Outboxes:
         """Appends encoded bytes (CONNACK and the like)."""
     def set_writable(self, connection: int, writable: bool) -> None:
         """While a connection is not writable `take` leaves its bytes here, up to LIMITS["outbox_bytes_maximum"]."""
-    def share(self, queue: int, party: int, members: Sequence[tuple[int, bool, int | None]]) -> None:
-        """Messages of QoS 0 for this group's queue go to these in turn (connection, retain_as_published, identifier),
-        past those that do not keep up; if none does they are dropped and counted for `party`."""
+    def limit_writes(self, connection: int, messages_maximum: int) -> None:
+        """From now on `take` gives this connection's bytes in pieces of at most so many messages; 0 for no limit."""
+    def share(
+        self, queue: int, party: int, selection: Selection, members: Sequence[tuple[int, bool, int | None]]
+    ) -> None:
+        """Messages of QoS 0 for this group's queue go to these (connection, retain_as_published, identifier), chosen
+        among those that keep up; if none does they are dropped and counted for `party`."""
+    def shares(self, queue: int) -> list[tuple[int, int]]:
+        """(connection, messages of QoS 0 that it has been given of this group's queue)."""
     def pass_through(self, arrivals: Arrivals) -> None:
         """Encodes messages of this turn to targets that get them at QoS 0, and PINGRESP. A full outbox drops the
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
-    def refused(self) -> list[tuple[int, int]]:
-        """(connection, packet identifier) of QoS 1 and 2 messages that were not sent since the last call: too large for
-        their receiver [MQTT-3.1.2-25], or taken by retention. They are to be acknowledged as if the receiver had."""
+    def refused(self) -> list[tuple[int, int, bool]]:
+        """(connection, packet identifier, too large) of QoS 1 and 2 messages that were not sent since the last call: too
+        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Dispatch.refuse` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
-        """All bytes of all writable connections that have some: one item per connection."""
+        """All bytes of all writable connections that have some: one item per connection, or one per piece in their
+        order."""
     def waiting_bytes(self, connection: int) -> int: ...
     def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What was dropped since the last call: (party, reason, first offset, end offset, count); offsets are 0 for
-        messages that were never stored. Reasons: "slow_reader", "too_large", "expired", "retention"."""
+        """What was dropped at QoS 0 since the last call: (party, reason, first offset, end offset, count); the offsets
+        are 0. Reasons: "slow_reader", "too_large", "expired", "retention"."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
         dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
@@ -306,12 +315,35 @@ class Log:
     def commit(self) -> bool:
         """Writes and syncs what has been appended, here and now; for simulation, tools and shutdown."""
     def scan(self, scans: Scans) -> None: ...
-    def count(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, to_offset: int) -> int:
-        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index.
+    def count(
+        self,
+        subscriptions: list[dict[str, Any]],
+        owner: int,
+        from_offset: int,
+        to_offset: int,
+        *,
+        unexpired_at_us: int = 0,
+    ) -> int:
+        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index. With
+        a time, without those that have expired by then: where some have, their topic's records are read.
         What a queue may get is not considered: messages that `Dispatch.grant` denies count until the queue has
         passed them."""
-    def offset_of_newest(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, messages: int) -> int:
-        """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`)."""
+    def weigh(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log these are: each message counts as much as those of its topic and segment do
+        on average."""
+    def offset_at(self, time_us: int) -> int:
+        """The first durable offset appended at or after a time, or `durable_offset`."""
+    def offset_of_newest(
+        self,
+        subscriptions: list[dict[str, Any]],
+        owner: int,
+        from_offset: int,
+        messages: int,
+        *,
+        unexpired_at_us: int = 0,
+    ) -> int:
+        """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`); with a time,
+        of those that have not expired by then."""
     def retained(self, topic_filter: bytes, from_offset: int, limit: int) -> tuple[list[int], int]:
         """Offsets of the retained messages that match, from an offset on in their order: `limit` at most, and up to which
         offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is
@@ -319,7 +351,8 @@ class Log:
     def retained_count(self) -> int: ...
     def retain(self, *, maximum_age_us: int, maximum_bytes: int, cursors: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
         """Removes sealed segments past retention, carrying what is still needed (retained messages, control records in
-        force, records that `cursors` (party, mark, subscriptions, messages_maximum) have not seen). Returns `removed`
+        force, records from `keep_from` on that `cursors` (party, mark, subscriptions, keep_from, messages_maximum) have not
+        seen). Returns `removed`
         (segments), `carried` (records), `losses` (party, first, end, count), and `unfinished`: True where something is
         past retention and waits for the commit on its way; to be called again after it."""
     def checkpoint(self, now_us: int) -> None:
@@ -355,6 +388,8 @@ class LogReader:
     def open(directory: str) -> LogReader: ...
     def refresh(self, durable_offset: int | None) -> None:
         """Looks for new records; `durable_offset` limits them where the caller knows it better."""
+    def passed_over(self) -> list[dict[str, Any]]:
+        """Damage in the segment that is not sealed, passed over since the last call; as `verify` tells it."""
     def begin_offset(self) -> int: ...
     def end_offset(self) -> int: ...
     def epoch(self) -> str:
@@ -392,7 +427,12 @@ class SimulatedDisk:
         """Power is cut: a seeded choice of what was not synced is lost or torn; open files are dead."""
     def fail_next_sync(self) -> None: ...
     def set_capacity(self, capacity_bytes: int) -> None: ...
-    def flip_bit(self, file: str, position: int) -> None: ...
+    def flip_bit(self, file: str, position: int) -> None:
+        """Damages one bit on the medium."""
+    def files(self) -> list[str]:
+        """The names of all files."""
+    def read(self, file: str) -> bytes:
+        """What a file shows at this moment."""
 
 # --- dispatch -------------------------------------------------------------------------------------------------------------
 
@@ -412,19 +452,21 @@ class Dispatch:
         mark: int,
         end_offset: int,
         entries_maximum: int,
+        pack_maximum: int,
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
         [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
-        `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped."""
+        `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
+        `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on."""
     def detach(self, connection: int, received: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `received` is what `Inbox.received` says."""
     def open_group(
-        self, *, party: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
+        self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
     ) -> int:
         """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
-        the group's own."""
+        the group's own. `owner` is whose messages No Local leaves out."""
     def close_group(self, queue: int) -> bytes:
         """The group is detached; returns its delivery state. What members have in flight at QoS 1 is not acknowledged in
         it."""
@@ -435,6 +477,16 @@ class Dispatch:
     def leave(self, queue: int, connection: int) -> None:
         """The session gets nothing more from the group; what it has in flight it completes. `detach` leaves every group
         and gives back what was in flight at QoS 1."""
+    def select(self, queue: int, selection: Selection) -> None:
+        """How the group's next member is chosen from now on. Keys taken from elsewhere than before are given to nobody
+        until what is in flight has been settled."""
+    def members(self, queue: int) -> list[tuple[int, int, int]]:
+        """(connection, messages of QoS 1 and 2 that it has been given of the group, those in flight), in the order in
+        which they joined."""
+    def keys(self, queue: int, maximum: int) -> tuple[int, list[tuple[int, int, int, int, int, int]]]:
+        """How many messages wait for their key's member or for their key to move; and of the key slots with messages in
+        flight those held longest, at most `maximum`: (slot, connection, in flight, waiting until it can move, held since
+        this time in microseconds, the first offset since then). A group without keys has none."""
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
@@ -474,8 +526,22 @@ class Dispatch:
     def remember(self, log: Log, now_us: int) -> None:
         """Appends what has to be remembered of this turn (acknowledged ranges, QoS 2 phases), one control record per
         party that has any; what depends on it (PUBLISH of QoS 2, PUBREL, PUBCOMP) goes out when that is durable."""
-    def refuse(self, connection: int, packet_identifier: int) -> None:
-        """A delivery that could not be encoded (too large for the client) counts as done."""
+    def refuse(self, connection: int, packet_identifier: int, too_large: bool) -> None:
+        """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
+        notice."""
+    def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
+        """(connection, party of the group or 0 for the session's own queue, first offset, unacknowledged messages) of the
+        packs of which nothing was sent for so long. Time during which a connection takes no bytes does not count."""
+    def retry_pack(self, connection: int, group: int, resend: bool, now_us: int) -> None:
+        """The pack's time begins again; with `resend` what is not acknowledged goes out once more: PUBLISH with DUP under
+        its packet identifier and in its order, or PUBREL where PUBREC came."""
+    def give_up_pack(self, connection: int, group: int, keep_identifiers: bool) -> list[tuple[int, int]]:
+        """The pack is committed although not all of it is acknowledged; returns the ranges of offsets (first, end) of
+        messages that the client has not said to have. Their packet identifiers are free, or with `keep_identifiers` when
+        they are acknowledged or the connection ends."""
+    def pack(self, connection: int, group: int) -> dict[str, Any] | None:
+        """What was given since the last commit: first_offset (None if nothing was), taken, pending, and whether it is
+        open for more. None for a session without packs."""
     def waiting(self) -> bool:
         """True if a further turn has work without any new arrival or commit (a queue reads on)."""
     def awaits_commit(self) -> bool:
@@ -487,7 +553,7 @@ class Dispatch:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int:
-        """Messages in flight to the queue's session; of a group's queue those at QoS 1."""
+        """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
     def party_state(self, connection: int, received: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
@@ -569,24 +635,20 @@ class Cursor:
         never read."""
 
 @final
-class Owners:
-    """The owner of each of the 65 536 key slots."""
+class Selection:
+    """How the members of a group are chosen: a value."""
 
-    def __new__(cls) -> Owners: ...
-    def set(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Replaces the table by (first slot, slot after the last, holder). ValueError if ranges overlap, are empty or
-        leave the slots; the table is unchanged then."""
+    def __new__(
+        cls,
+        how: Literal["turns", "least_loaded", "stay", "topic", "publisher", "user_property"],
+        owners: Sequence[tuple[int, int, int]] = ...,
+        name: bytes = ...,
+    ) -> Selection:
+        """Each in its turn; who has least in flight (at QoS 0: least to be sent); the same one as long as it has room. Or
+        by key, taken from the topic, the publisher, or the user property of this name (without it: the topic): only the
+        owner of the key's slot gets it, and a slot moves to another owner when nothing of it is in flight. `owners`:
+        (first slot, slot after the last, connection). ValueError if they overlap, are empty or leave the slots."""
     def owner(self, key_slot: int) -> int | None: ...
-
-@final
-class Round:
-    """Holders in a round, each in its turn."""
-
-    def __new__(cls) -> Round: ...
-    def join(self, holder: int) -> None: ...
-    def leave(self, holder: int) -> None: ...
-    def next(self, without_room: Sequence[int]) -> int | None:
-        """The next in turn that has room."""
 
 def murmur3_32(key: bytes) -> int:
     """MurmurHash3, 32 bit, x86, seed 0."""
@@ -594,12 +656,12 @@ def key_slot(key: bytes) -> int:
     """The slot of a key: its hash modulo 65 536."""
 def received(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
-def new_state(mark: int) -> bytes:
-    """The delivery state of a party that wants nothing below `mark`."""
+def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> bytes:
+    """The delivery state of a party that wants nothing below `mark` and in these ranges."""
 def state_mark(state: bytes) -> int:
     """The mark of a delivery state: everything below is acknowledged."""
 def state_skip(state: bytes, mark: int) -> bytes:
-    """The state with its mark moved up to `mark` (a queue at rest was cut to its limit)."""
+    """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
 def describe_state(state: bytes) -> dict[str, Any]:
     """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
     group it came from), received, owed."""

@@ -12,7 +12,10 @@ from holdfast.broker.access.access import Access
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.packs import Packs
 from holdfast.broker.dispatch.parties import Parties
+from holdfast.broker.dispatch.queue_names import QueueNames
+from holdfast.broker.dispatch.redrives import Redrives
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ground import Ground
@@ -53,14 +56,18 @@ def assemble(config: Config, world: World) -> Server:
     promises = Promises(schedule.soon)
     losses = Losses(records)
     loopback = Loopback(kernel, counts)
-    wills = Wills(loopback, counts)
+    wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
     parties = Parties(records)
-    groups = Groups(config, kernel, records, losses, parties)
-    sessions = Sessions(config, kernel, records, losses, wills, parties, groups)
+    queue_names = QueueNames(config)
+    redrives = Redrives(kernel, records, losses, parties)
+    groups = Groups(config, kernel, records, losses, parties, queue_names, redrives)
+    sessions = Sessions(
+        config, kernel, records, losses, wills, parties, groups, queue_names, redrives
+    )
     system_topics = SystemTopics()
     connections = Connections(ground)
     closing = Closing(connections, sessions, counts)
-    permissions = Permissions(ground, access, connections, closing, sessions)
+    permissions = Permissions(ground, access, connections, closing, sessions, redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions)
     control_packets = ControlPackets(
         ground, connections, admission, permissions, closing, sessions, groups, system_topics
@@ -73,10 +80,13 @@ def assemble(config: Config, world: World) -> Server:
         closing=closing,
         sessions=sessions,
         groups=groups,
+        packs=Packs(config, kernel, sessions, losses),
+        queue_names=queue_names,
         loopback=loopback,
         system_topics=system_topics,
         wills=wills,
         losses=losses,
+        redrives=redrives,
         access=access,
         permissions=permissions,
         promises=promises,
@@ -84,6 +94,7 @@ def assemble(config: Config, world: World) -> Server:
     )
     orphaned = sessions.recover(world.now_us())
     groups.recover(world.now_us())
+    redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
     if orphaned:
         log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
     return Server(config, world, stages, records, schedule, counts)

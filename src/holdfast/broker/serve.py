@@ -9,11 +9,10 @@ import logging
 import sys
 from collections.abc import Callable
 from threading import Timer
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
-from holdfast.broker.admin.administration import Administration
 from holdfast.broker.assemble import assemble
 from holdfast.broker.data_directory import held
 from holdfast.broker.ingress import certificates
@@ -23,6 +22,9 @@ from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config, Effective, is_loopback
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.settings import show_duration, show_size
+
+if TYPE_CHECKING:
+    from holdfast.broker.admin.administration import Administration
 
 log = logging.getLogger(__name__)
 
@@ -61,18 +63,22 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
     supervisor = Supervisor(system.environment(), system.process_id())
     world = RealWorld()
     server = assemble(settings.config, world)
-    administration = Administration(settings, read, server, world.view_path(settings.config))
-    reload = administration.reload
-
-    def on_hangup() -> None:
-        supervisor.reloading(int(system.monotonic_s() * 1_000_000))
-        reload.on_signal()
-        supervisor.ready()
-
+    administration = None
     try:
         _check_exposure(settings.config, server)
-        signals.listen(stop=server.request_stop, reload=on_hangup)
+        signals.listen_for_end(server.request_stop)
+        # Clients that come back after a crash wait for this, not for what looks on from outside.
         await server.start()
+        make = await asyncio.to_thread(_import_administration)
+        administration = make(settings, read, server, world.view_path(settings.config))
+        reload = administration.reload
+
+        def on_hangup() -> None:
+            supervisor.reloading(int(system.monotonic_s() * 1_000_000))
+            reload.on_signal()
+            supervisor.ready()
+
+        signals.listen_for_hangup(on_hangup)
         await administration.start()
         _announce(settings.config, administration.places())
         system.calm_garbage_collector()
@@ -85,9 +91,17 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
         raise
     finally:
         supervisor.close()
-        await administration.close()
+        if administration is not None:
+            await administration.close()
     await server.stop()
     deadline.cancel()
+
+
+def _import_administration() -> type["Administration"]:
+    """Takes as long as the start of all the rest, so it is called on a thread, behind that."""
+    from holdfast.broker.admin.administration import Administration
+
+    return Administration
 
 
 def _end_within(seconds: int) -> Timer:

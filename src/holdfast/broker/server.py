@@ -13,11 +13,8 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from aiohttp.web import RouteDef
-
 from holdfast.broker.access.users import Users
 from holdfast.broker.ingress.listeners import Listeners
-from holdfast.broker.ingress.websocket_route import websocket_route
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.sweep import Sweep
@@ -59,11 +56,6 @@ class Server:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
         await self.listeners.start()
         self._sweep.start()
-
-    def websocket_route(self) -> RouteDef:
-        """The route on the HTTP listener that leads to MQTT."""
-        rules = self.listeners.websocket_rules
-        return websocket_route(self._stages.connections, rules, self._counts)
 
     def request_stop(self) -> None:
         """Lets `wait_ended` return."""
@@ -145,6 +137,8 @@ class Server:
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
         stages.groups.reconfigure(config)
+        stages.packs.reconfigure(config)
+        stages.queue_names.reconfigure(config)
         self._turn.reconfigure(config)
         self._sweep.reconfigure(config)
         self._tell_retention(config)

@@ -22,8 +22,8 @@ def ignore_hangup() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def listen(*, stop: Callable[[], None], reload: Callable[[], None]) -> None:
-    """Calls `stop` and `reload` on the running loop's thread from now on."""
+def listen_for_end(stop: Callable[[], None]) -> None:
+    """Calls `stop` on the running loop's thread from now on."""
     loop = asyncio.get_running_loop()
 
     def end(number: signal.Signals) -> None:
@@ -35,4 +35,8 @@ def listen(*, stop: Callable[[], None], reload: Callable[[], None]) -> None:
 
     for number in ENDING:
         loop.add_signal_handler(number, end, number)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+
+
+def listen_for_hangup(reload: Callable[[], None]) -> None:
+    """Calls `reload` on the running loop's thread from now on."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)

@@ -6,12 +6,13 @@ is the unit of every interval in MQTT.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from holdfast.broker.dispatch.expiry import ExpirySchedule
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.retention import Retention
-from holdfast.broker.store.tables import Loss
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
@@ -41,6 +42,7 @@ class Sweep:
         self._records = records
         self._schedule = schedule
         self._now_us = world.now_us
+        self._expiry = ExpirySchedule(config, world.now_us())
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
         self.segments_removed = 0
@@ -49,8 +51,9 @@ class Sweep:
         """Called at the end of each sweep, with the time."""
 
     def reconfigure(self, config: Config) -> None:
-        """Writes checkpoints and retains by this from now on."""
+        """Clears away, writes checkpoints and retains by this from now on."""
         self._config = config
+        self._expiry.reconfigure(config, self._now_us())
         self._retention.reconfigure(config)
 
     def start(self) -> None:
@@ -75,7 +78,10 @@ class Sweep:
         self._connections(now_us)
         self._stages.admission.sweep(now_us)
         self._stages.sessions.sweep(now_us)
+        self._clear_expired(now_us)
         self._stages.groups.sweep(now_us)
+        self._stages.packs.sweep(now_us)
+        self._stages.redrives.sweep(now_us)
         self._stages.losses.write(now_us)
         self._stages.losses.trim(now_us)
         self._store(now_us)
@@ -84,6 +90,13 @@ class Sweep:
         for observe in self.observers:
             observe(now_us)
         self._schedule.soon()
+
+    def _clear_expired(self, now_us: int) -> None:
+        expired_by_us = self._expiry.expired_by_us(now_us)
+        if expired_by_us is None:
+            return
+        if self._stages.sessions.clear_expired(expired_by_us, now_us):
+            self._expiry.done()
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing
@@ -113,7 +126,7 @@ class Sweep:
         )
         marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
         try:
-            outcome = self._retention.run(marks, self._stages.groups.cursors(), now_us)
+            outcome = self._retention.run(marks, self._shared_cursors(now_us), now_us)
         except DiskError as error:
             if not error.full:
                 raise
@@ -125,15 +138,10 @@ class Sweep:
         if outcome["removed"]:
             fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
             log.info("segments removed", extra={"fields": fields})
-        for party, first, end, count in outcome["losses"]:
-            losses.add(
-                Loss(
-                    client_identifier=sessions.name_of(party),
-                    party=party,
-                    reason="retention",
-                    first_offset=first,
-                    end_offset=end,
-                    count=count,
-                    at_us=now_us,
-                )
-            )
+        taken = [(party, reason, *where) for party, *where, reason in outcome["losses"]]
+        losses.note(taken, sessions.name_of, now_us)
+
+    def _shared_cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
+        """Queues that are no session's own."""
+        yield from self._stages.groups.cursors(now_us)
+        yield from self._stages.redrives.cursors(self._config.queue_messages_maximum)

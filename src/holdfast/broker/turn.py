@@ -16,6 +16,9 @@ from holdfast.broker.access.access import Access
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.packs import Packs
+from holdfast.broker.dispatch.queue_names import QueueNames
+from holdfast.broker.dispatch.redrives import Redrives
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.dispatch.wills import Wills
 from holdfast.broker.ingress.admission import Admission
@@ -45,10 +48,13 @@ class Stages:
     closing: Closing
     sessions: Sessions
     groups: Groups
+    packs: Packs
+    queue_names: QueueNames
     loopback: Loopback
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
+    redrives: Redrives
     access: Access
     permissions: Permissions
     promises: Promises
@@ -145,8 +151,8 @@ class Turn:
             kernel.inbox.settled(connection, count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
-        for connection, packet_identifier in kernel.outboxes.refused():
-            kernel.dispatch.refuse(connection, packet_identifier)
+        for connection, packet_identifier, too_large in kernel.outboxes.refused():
+            kernel.dispatch.refuse(connection, packet_identifier, too_large)
         for connection, reason_code in kernel.dispatch.refused():
             stages.closing.refused(connection, reason_code, now_us)
         stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)

@@ -17,8 +17,10 @@ from holdfast import __version__
 from holdfast.cli import (
     backup_command,
     config_command,
+    group_command,
     log_command,
     losses_command,
+    queue_command,
     reload_command,
     retained_command,
     serve_command,
@@ -72,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     log_command.add_to(commands)
     backup_command.add_to(commands)
     session_command.add_to(commands)
+    group_command.add_to(commands)
+    queue_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)

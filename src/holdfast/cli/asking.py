@@ -66,6 +66,11 @@ def session_path(client_identifier: str, action: str = "") -> str:
     return f"/v1/sessions/{quote(client_identifier, safe='')}{action}"
 
 
+def group_path(group: str) -> str:
+    """Where a group of shared subscriptions is."""
+    return f"/v1/groups/{quote(group, safe='')}"
+
+
 def print_rows(
     found: Iterator[dict[str, Any]], columns: Sequence[str], options: argparse.Namespace
 ) -> int:

@@ -1,20 +1,38 @@
-"""`holdfast losses`: what will not be delivered to whom, and why."""
+"""`holdfast losses`: what will not be delivered to whom, and why; and to deliver it once more."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.asking import add_broker, broker_of, moment, print_rows, rows
+from holdfast.cli.asking import (
+    add_action,
+    add_broker,
+    broker_of,
+    moment,
+    print_rows,
+    printable,
+    rows,
+)
 from holdfast.cli.options import Subparsers
 
-COLUMNS = ("at_us", "client_identifier", "reason", "count", "first_offset", "end_offset")
+COLUMNS = (
+    "number",
+    "at_us",
+    "client_identifier",
+    "reason",
+    "count",
+    "first_offset",
+    "end_offset",
+    "redriven_at_us",
+)
 
 
 def add_to(commands: Subparsers) -> None:
     """Make the command known."""
     parser = commands.add_parser(
         "losses",
-        help="print the loss ledger of a running broker",
+        help="print the loss ledger of a running broker, and drive losses again",
         description="Print what will not be delivered to whom, and why; the oldest first.",
         allow_abbrev=False,
     )
@@ -27,6 +45,11 @@ def add_to(commands: Subparsers) -> None:
     add("--limit", metavar="COUNT", type=int, default=1_000, help="at most (default: 1000)")
     add_broker(parser)
     parser.set_defaults(run=show)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    redrive_parser = add_action(
+        actions, "redrive", redrive, "deliver what a row tells of once more, to who lost it"
+    )
+    redrive_parser.add_argument("number", metavar="NUMBER", type=int, help="the number of the row")
 
 
 def show(options: argparse.Namespace) -> int:
@@ -41,6 +64,20 @@ def show(options: argparse.Namespace) -> int:
     return print_rows(found if options.json else _timed(found), COLUMNS, options)
 
 
+def redrive(options: argparse.Namespace) -> int:
+    """Have one row delivered again."""
+    done = broker_of(options).post(f"/v1/losses/{options.number}/redrive")
+    if options.json:
+        print(json.dumps(done))
+        return 0
+    print(f"{done['messages']} messages go to {printable(done['client_identifier'])} again")
+    for part in done["gone"]:
+        print(f"gone from the log: offsets {part['first_offset']} to {part['end_offset'] - 1}")
+    return 0
+
+
 def _timed(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in found:
-        yield row | {"at_us": moment(row["at_us"])}
+        driven_us = row["redriven_at_us"]
+        driven = None if driven_us is None else moment(driven_us)
+        yield row | {"at_us": moment(row["at_us"]), "redriven_at_us": driven}

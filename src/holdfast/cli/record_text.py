@@ -15,13 +15,19 @@ PAYLOAD_CHARACTERS_MAXIMUM = 200
 
 def as_line(row: Mapping[str, Any]) -> str:
     """Offset, time, QoS, topic and the beginning of the payload."""
-    payload = _printable(row["value"])
-    if len(payload) > PAYLOAD_CHARACTERS_MAXIMUM:
-        payload = f"{payload[:PAYLOAD_CHARACTERS_MAXIMUM]}... ({len(row['value'])} bytes)"
+    payload = payload_text(row["value"])
     flags = "R" if row["retain"] else " "
     moment = row["timestamp"].isoformat(timespec="microseconds").replace("+00:00", "Z")
     topic = _printable(row["topic"].encode())
     return f"{row['offset']:>8}  {moment}  {row['qos']}{flags} {topic}  {payload}"
+
+
+def payload_text(payload: bytes) -> str:
+    """The beginning of a payload."""
+    text = _printable(payload)
+    if len(text) > PAYLOAD_CHARACTERS_MAXIMUM:
+        return f"{text[:PAYLOAD_CHARACTERS_MAXIMUM]}... ({len(payload)} bytes)"
+    return text
 
 
 def as_json(row: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from holdfast.cli.options import Subparsers
 COLUMNS = (
     "client_identifier",
     "user_name",
+    "client_type",
     "state",
     "protocol_version",
     "persistent",
@@ -46,7 +47,10 @@ def add_to(commands: Subparsers) -> None:
     )
     list_parser.add_argument("--user", metavar="NAME", default="", help="only this user's")
     list_parser.add_argument(
-        "--state", choices=("any", "connected", "at_rest"), default="any", help="only these"
+        "--state",
+        choices=("any", "connected", "at_rest", "expired"),
+        default="any",
+        help="only these",
     )
     list_parser.add_argument(
         "--limit", metavar="COUNT", type=int, default=LIMIT_DEFAULT, help="at most (default: 1000)"
@@ -74,13 +78,26 @@ def show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
-    subscriptions = found.pop("subscriptions")
+    subscriptions, consumers = found.pop("subscriptions"), found.pop("consumers")
     for name, value in found.items():
         is_time = name.endswith("_us") and value is not None
         print(f"{name.removesuffix('_us'):<20} {moment(value) if is_time else cell(value)}")
+    for each in consumers:
+        group = f" in {printable(each['consumer_group'])}" if each["consumer_group"] else ""
+        print(f"{'reads':<20} {each['queue_name']}{group}{_pack(each)}")
     for each in subscriptions:
         print(f"{'subscription':<20} {printable(each['topic_filter'])}  QoS {each['qos']}")
     return 0
+
+
+def _pack(consumer: dict[str, Any]) -> str:
+    if consumer["pack_first_offset"] is None:
+        return ""
+    rounds = f", overdue {consumer['pack_rounds']} times" if consumer["pack_rounds"] else ""
+    return (
+        f": {consumer['pack_unacknowledged']} of {consumer['pack_messages']} messages from offset"
+        f" {consumer['pack_first_offset']} not acknowledged{rounds}"
+    )
 
 
 def backlog(options: argparse.Namespace) -> int:

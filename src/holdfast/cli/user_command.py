@@ -11,15 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from getpass import getpass
 from typing import Any, Final
 
+from holdfast.cli.asking import cell
 from holdfast.cli.options import Subparsers, add_settings, effective
 from holdfast.cli.users import Users, users_of
 from holdfast.core.errors import ConfigurationError
+from holdfast.protocols.mqtt.session import CLIENT_TYPES
 
 PAGE: Final = 500
 """Users that are fetched at once."""
 PASSWORD_LINE_MAXIMUM: Final = 65_536
 """Characters that are read from standard input; a password is shorter."""
 ACTIONS: Final = ("publish", "subscribe", "receive", "all")
+CHANGEABLE: Final = (
+    "client_identifiers",
+    "client_type",
+    "messages_per_second",
+    "bytes_per_second",
+)
+"""What `set` takes, each an option of `add` as well."""
 OWNER_HELP: Final = "a user, `everyone`, or `anonymous` for clients without a credential"
 
 Run = Callable[[argparse.Namespace], int]
@@ -43,6 +52,10 @@ def add_to(commands: Subparsers) -> None:
         actions, "password", password, "give a user a new password, and end its connections"
     )
     _add_password_stdin(password_parser)
+    set_parser = _action(actions, "set", set_user, "change what a user may do or is")
+    _add_changeable(set_parser)
+    show_parser = _action(actions, "show", show_user, "print one user")
+    show_parser.add_argument("--json", action="store_true", help="print JSON")
     list_parser = _action(actions, "list", list_users, "print all users", name=False)
     list_parser.add_argument("--json", action="store_true", help="print JSON")
     for word in ("allow", "deny"):
@@ -61,6 +74,7 @@ def add(options: argparse.Namespace) -> int:
         "allow": options.allow,
         "messages_per_second": options.messages_per_second,
         "bytes_per_second": options.bytes_per_second,
+        "client_type": options.client_type or "DEVICE",
     }
     new = _new_password(options) if options.proof == "password" else None
     _with_users(options, lambda users: users.add(fields, new))
@@ -87,6 +101,29 @@ def enable(options: argparse.Namespace) -> int:
     return _with_users(options, lambda users: users.change(options.name, {"enabled": True}, None))
 
 
+def set_user(options: argparse.Namespace) -> int:
+    """Change a user."""
+    given = {key: getattr(options, key) for key in CHANGEABLE}
+    fields = {key: value for key, value in given.items() if value is not None}
+    if not fields:
+        raise ConfigurationError("say what is to be changed")
+    return _with_users(options, lambda users: users.change(options.name, fields, None))
+
+
+def show_user(options: argparse.Namespace) -> int:
+    """Print one user."""
+
+    def show(users: Users) -> None:
+        found = users.find(options.name)
+        if options.json:
+            print(json.dumps(found, indent=2))
+            return
+        for key, value in found.items():
+            print(f"{key:<20} {cell(value)}")
+
+    return _with_users(options, show)
+
+
 def password(options: argparse.Namespace) -> int:
     """Change a user's password."""
     new = _new_password(options)
@@ -102,11 +139,12 @@ def list_users(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps(found, indent=2))
             return
-        rows = [("user", "proved by", "client identifiers", "rules", "")]
+        rows = [("user", "proved by", "type", "client identifiers", "rules", "")]
         rows += [
             (
                 row["name"],
                 row["proof"],
+                row["client_type"],
                 row["client_identifiers"] or "any",
                 str(row["rules"]),
                 " ".join(_remarks(row)),
@@ -171,11 +209,6 @@ def _add_add(actions: Subparsers) -> None:
     )
     parser.set_defaults(proof="password")
     parser.add_argument(
-        "--client-identifiers",
-        metavar="PATTERN",
-        help="the client identifiers it may use: * is anything, %%u its name (default: any)",
-    )
-    parser.add_argument(
         "--allow",
         metavar="FILTER",
         action="append",
@@ -191,6 +224,21 @@ def _add_add(actions: Subparsers) -> None:
         "--reader",
         action="store_true",
         help="it may read all messages of the log over HTTP, as PySpark does, and nothing else",
+    )
+    _add_changeable(parser)
+
+
+def _add_changeable(parser: Any) -> None:
+    parser.add_argument(
+        "--client-identifiers",
+        metavar="PATTERN",
+        help="the client identifiers it may use: * is anything, %%u its name (default: any)",
+    )
+    parser.add_argument(
+        "--client-type",
+        choices=CLIENT_TYPES,
+        help="what its clients are, from their next connection on: APPLICATION for a service with a"
+        " queue of its own (default: DEVICE)",
     )
     for key in ("messages_per_second", "bytes_per_second"):
         parser.add_argument(

@@ -19,6 +19,9 @@ class Users(Protocol):
     def page(self, after: str, limit: int) -> list[dict[str, Any]]:
         """Users in the order of their names."""
 
+    def find(self, name: str) -> dict[str, Any]:
+        """One user."""
+
     def add(self, fields: Mapping[str, Any], password: str | None) -> object:
         """Adds a user."""
 
@@ -65,6 +68,9 @@ class _OfRunning:
         answer = self._broker.get("/v1/users", {"after": after, "limit": limit})
         found: list[dict[str, Any]] = answer["users"]
         return found
+
+    def find(self, name: str) -> dict[str, Any]:
+        return self._broker.get(_user(name))
 
     def add(self, fields: Mapping[str, Any], password: str | None) -> None:
         self._broker.post("/v1/users", {**fields, "password": password})

@@ -17,6 +17,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+EVERY_HOUR: Final = "0 0 * ? * *"
+"""The one cron expression that need not be looked at, so that no start loads what reads others."""
+
 _SIZE_UNITS: Final = {
     "TiB": 2**40,
     "GiB": 2**30,
@@ -218,6 +221,42 @@ def mode() -> Kind:
         return int(value, 8)
 
     return Kind("permissions of a file in quotes such as 0660", parse, lambda mode: f"{mode:04o}")
+
+
+def cron() -> Kind:
+    """The moments that a cron expression names; kept as text."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"{_written(value)} is not text")
+        if value != EVERY_HOUR:
+            from holdfast.core.cron import parse_cron
+
+            parse_cron(value)
+        return value
+
+    return Kind("a cron expression such as 0 0 * ? * * (seconds first) or 0 * * * *", parse)
+
+
+def time_zone() -> Kind:
+    """A time zone by its name in the time zone database; kept as text."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{_written(value)} is not a name")
+        if value == "UTC":
+            # Every host knows it, and loading the database would cost each start some time.
+            return value
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            known = "known on this machine (is its time zone database, tzdata, installed?)"
+            raise ValueError(f"{_written(value)} is not {known}") from error
+        return value
+
+    return Kind("a time zone such as UTC or Europe/Berlin", parse)
 
 
 def or_off(kind: Kind) -> Kind:

@@ -8,10 +8,10 @@ Invariants:
 2. One thread at a time: a reader that is shared belongs behind a pool.
 """
 
+import logging
 from collections.abc import Sequence
 
 from holdfast.kernel import LogReader
-from holdfast.reading.columns import record_batch
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
@@ -20,6 +20,8 @@ from holdfast.reading.log import (
     RecordsGoneError,
     UnreadableLogError,
 )
+
+log = logging.getLogger(__name__)
 
 EVERYTHING = (b"#",)
 
@@ -79,11 +81,31 @@ class LogDirectory:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        reader = self._refreshed()
-        available_from = reader.begin_offset()
+        available_from = self._refreshed().begin_offset()
         if begin < available_from:
             raise RecordsGoneError(begin, min(available_from, end))
-        data, next_offset = reader.read(
+        return self.read_left(
+            *(filters, begin, end),
+            columns=columns,
+            rows_maximum=rows_maximum,
+            bytes_maximum=bytes_maximum,
+        )
+
+    def read_left(
+        self,
+        filters: Sequence[str],
+        begin: int,
+        end: int,
+        *,
+        columns: Sequence[str] | None = None,
+        rows_maximum: int = BATCH_ROWS_MAXIMUM,
+        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
+    ) -> Chunk:
+        """As `read`, and from before the log's beginning what retention has left there, since
+        somebody still needs it."""
+        from holdfast.reading.columns import record_batch
+
+        data, next_offset = self._refreshed().read(
             _encoded(filters),
             from_offset=begin,
             to_offset=end,
@@ -95,6 +117,8 @@ class LogDirectory:
 
     def _refreshed(self) -> LogReader:
         self._reader.refresh(self.durable_offset)
+        for damage in self._reader.passed_over():
+            log.warning("damage in the log passed over", extra={"fields": damage})
         return self._reader
 
 

@@ -11,10 +11,17 @@ Invariants:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    # A broker that nobody reads from begins without it: it takes as long to import as all the rest.
+    import pyarrow as pa
 
+COLUMNS = (
+    *("topic", "key", "value", "shard", "offset", "entry", "timestamp", "event_time", "qos"),
+    *("retain", "publisher", "expires_at", "properties"),
+)
+"""Every column that can be read, in its order; `columns` knows their types."""
 BATCH_ROWS_MAXIMUM = 65_536
 """Spark's throughput no longer grows beyond 64k rows a batch, and falls below 10k."""
 BATCH_BYTES_MAXIMUM = 4 << 20
@@ -56,7 +63,7 @@ class Extent:
 class Chunk:
     """Messages of one read, and the offset at which the next read goes on."""
 
-    batch: pa.RecordBatch
+    batch: "pa.RecordBatch"
     next_offset: int
 
 
@@ -98,7 +105,7 @@ def batches(
     end: int,
     *,
     columns: Sequence[str] | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator["pa.RecordBatch"]:
     """The matching messages of a range, batch by batch, none of them empty."""
     while begin < end:
         chunk = log.read(filters, begin, end, columns=columns)

@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from holdfast.testing.expectations import Expectations
-from holdfast.testing.groups import check_groups_give_each_message_to_one
+from holdfast.testing.groups import (
+    check_groups_give_each_message_to_one,
+    check_keyed_groups_keep_order,
+)
 from holdfast.testing.history import (
     Acknowledged,
     Broken,
@@ -28,11 +31,20 @@ from holdfast.testing.history import (
     SessionLost,
     Window,
 )
-from holdfast.testing.ledger import check_every_loss_is_in_the_ledger
+from holdfast.testing.ledger import (
+    check_every_loss_is_in_the_ledger,
+    check_queues_overflow_only_when_full,
+)
 from holdfast.testing.lifetimes import (
     check_messages_expire,
     check_sessions_expire,
     check_wills_are_published_when_due,
+)
+from holdfast.testing.packs import (
+    check_packs_are_kept,
+    check_repeats_are_marked,
+    check_transmissions_are_bounded,
+    check_what_is_given_up_is_in_the_ledger,
 )
 from holdfast.testing.twin import check_recovery_equals_the_twin
 
@@ -244,8 +256,14 @@ CHECKERS: tuple[Checker, ...] = (
     check_messages_expire,
     check_sessions_expire,
     check_groups_give_each_message_to_one,
+    check_keyed_groups_keep_order,
     check_every_loss_is_in_the_ledger,
+    check_queues_overflow_only_when_full,
     check_recovery_equals_the_twin,
+    check_packs_are_kept,
+    check_transmissions_are_bounded,
+    check_repeats_are_marked,
+    check_what_is_given_up_is_in_the_ledger,
 )
 
 

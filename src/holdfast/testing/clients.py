@@ -22,8 +22,10 @@ from random import Random
 from typing import Any
 
 from holdfast.kernel import decode_packets, encode_packet
+from holdfast.testing.client_options import ClientOptions
 from holdfast.testing.history import (
     Acknowledged,
+    Answered,
     Broken,
     Closed,
     Connecting,
@@ -36,6 +38,7 @@ from holdfast.testing.history import (
     SessionLost,
     Subscribed,
     Subscribing,
+    Transmitted,
     Unsubscribed,
     Unsubscribing,
     Window,
@@ -54,24 +57,6 @@ LASTING_S = 86_400
 
 class ConnectionFailedError(OSError):
     """The connection could not be made, was refused, or ended while an answer was awaited."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """How a client behaves."""
-
-    protocol_version: int = 5
-    clean_start: bool = False
-    session_expiry_interval_s: int = 86_400
-    keep_alive_s: int = 30
-    receive_maximum: int = 20
-    answer_after_s: float = 0.0
-    """Mean time before an acknowledgement leaves; zero answers at once."""
-    in_flight_maximum: int = 20
-    """What it has in flight itself, within the broker's Receive Maximum."""
-    topic_alias_maximum: int = 0
-    packet_bytes_maximum: int = 0
-    """Its Maximum Packet Size; 0: it has none."""
 
 
 @dataclass(slots=True)
@@ -100,6 +85,7 @@ class Client(asyncio.Protocol):
         """What its next connections leave behind."""
         self.will_delay_s = 0
         self._answer_after_s = options.answer_after_s
+        self._answers_share = options.answers_share
         self._history = history
         self._random = random
         # Only MQTT 5 can say how much it takes at a time.
@@ -119,6 +105,10 @@ class Client(asyncio.Protocol):
         self._window = 0
         self._accepted = False
         self._unanswered: set[int] = set()
+        self._ignored: dict[int, str] = {}
+        """What it has said nothing about, and what it would have said."""
+        self._unsaid: dict[int, Message] = {}
+        """Messages of this connection that no answer has left for."""
         self._widest = 0
         self._answers: deque[tuple[str, int]] = deque()
         self._answer_timer: asyncio.TimerHandle | None = None
@@ -229,8 +219,12 @@ class Client(asyncio.Protocol):
             self._transport.resume_reading()
 
     def hurry(self) -> None:
-        """Answers at once from now on."""
+        """Answers everything, and at once, from now on."""
         self._answer_after_s = 0.0
+        self._answers_share = 1.0
+        ignored, self._ignored = self._ignored, {}
+        for identifier, kind in ignored.items():
+            self._answer(kind, identifier)
         while self._answers:
             self._send_answer()
         self._flush()
@@ -245,6 +239,8 @@ class Client(asyncio.Protocol):
         self._writing_paused = False
         self._accepted = False
         self._unanswered.clear()
+        self._ignored.clear()
+        self._unsaid.clear()
         self._answers.clear()
         self._topics.clear()
         self._leaving = self._normal = self._ended_by_broker = False
@@ -377,16 +373,23 @@ class Client(asyncio.Protocol):
         try:
             # A repeated message too may say what an alias stands for.
             self._resolve_alias(fields)
+            if qos:
+                self._note_transmission(fields, identifier)
             if qos < 2 or identifier not in self._received:
                 self._note_message(fields, qos)
         except (KeyError, ValueError) as error:
             self._history.add(Broken(self.name, f"{type(error).__name__}: {error}"))
             return
-        if qos == 1:
-            self._answer("puback", identifier)
-        elif qos == 2:
+        if qos == 2:
             self._received.add(identifier)
-            self._answer("pubrec", identifier)
+        if not qos:
+            return
+        kind = "puback" if qos == 1 else "pubrec"
+        if self._answers_share < 1 and self._random.random() >= self._answers_share:
+            self._ignored[identifier] = kind
+        else:
+            self._ignored.pop(identifier, None)
+            self._answer(kind, identifier)
 
     def _resolve_alias(self, fields: dict[str, Any]) -> None:
         alias = fields.get("properties", {}).get("topic_alias")
@@ -395,6 +398,13 @@ class Client(asyncio.Protocol):
                 raise ValueError(f"topic alias {alias} passes the maximum")
             fields["topic_name"] = fields["topic_name"] or self._topics[alias]
             self._topics[alias] = fields["topic_name"]
+
+    def _note_transmission(self, fields: dict[str, Any], identifier: int) -> None:
+        if fields["payload"]:
+            message = parse_payload(fields["topic_name"], fields["payload"])
+            self._unsaid[identifier] = message
+            dup = bool(fields["dup"])
+            self._history.add(Transmitted(self.name, message, identifier, dup))
 
     def _note_message(self, fields: dict[str, Any], qos: int) -> None:
         if not fields["payload"]:
@@ -487,6 +497,8 @@ class Client(asyncio.Protocol):
         kind, identifier = self._answers.popleft()
         if kind != "pubrec":
             self._unanswered.discard(identifier)
+        if kind != "pubcomp" and identifier in self._unsaid:
+            self._history.add(Answered(self.name, self._unsaid.pop(identifier)))
         self._send_acknowledgement(kind, identifier)
 
     def _send_acknowledgement(self, kind: str, identifier: int) -> None:

@@ -15,12 +15,15 @@ from functools import lru_cache
 
 from holdfast.testing.history import (
     Acknowledged,
+    Applied,
     Closed,
     Connecting,
+    Damaged,
     Event,
     History,
     Message,
     Opened,
+    QueueLimited,
     Received,
     Refused,
     Sent,
@@ -87,8 +90,15 @@ class Expectations:
         self.acknowledged: set[Message] = set()
         self.received: dict[str, Counter[Message]] = defaultdict(Counter)
         self.packet_bytes_maximum: dict[str, int] = {}
+        self.damaged: set[Message] = set()
+        self._given_up_for: frozenset[str] = frozenset()
+        """Clients for whom messages may be given up."""
+        self._is_limited = False
+        """True where queues at rest are shorter than what a run may put into them."""
         self._transient: set[str] = set()
         """Clients whose sessions end with their connections."""
+        self.may_have_ended: set[str] = set()
+        """Clients of whom a session may have ended."""
         self._sent_at: dict[Message, int] = {}
         self._acknowledged_at: dict[Message, int] = {}
         self._held: dict[str, dict[str, list[Hold]]] = defaultdict(lambda: defaultdict(list))
@@ -98,14 +108,8 @@ class Expectations:
     def take(self, place: int, event: Event) -> None:
         """The next event."""
         match event:
-            case Opened(client):
-                if not event.present:
-                    self._held[client].clear()
-                self.packet_bytes_maximum[client] = event.packet_bytes_maximum
-                if event.expiry_s:
-                    self._transient.discard(client)
-                else:
-                    self._transient.add(client)
+            case Opened():
+                self._take_opened(event)
             case Closed(client) if client in self._transient:
                 self._held[client].clear()
             case Connecting(_, will) if will is not None:
@@ -119,11 +123,36 @@ class Expectations:
                 self.acknowledged.discard(message)
             case Received(subscriber, message, _, _, retain) if not retain:
                 self.received[subscriber][message] += 1
+            case Applied() | QueueLimited() | Damaged():
+                self._take_rule(event)
             case Subscribing() | Subscribed() | Unsubscribing() | Unsubscribed():
                 holds = self._held[event.subscriber][event.topic_filter]
                 _take_subscription(holds, place, event)
             case _:
                 pass
+
+    def _take_rule(self, event: Applied | QueueLimited | Damaged) -> None:
+        """What need not arrive."""
+        match event:
+            case Applied(subscribers):
+                self._given_up_for = subscribers if event.give_up_reason else frozenset()
+            case QueueLimited():
+                self._is_limited = True
+            case Damaged(message):
+                self.damaged.add(message)
+
+    def _take_opened(self, event: Opened) -> None:
+        client = event.client
+        was_there = client in self.packet_bytes_maximum
+        if not event.present:
+            self._held[client].clear()
+        if event.expiry_s < SHORT_EXPIRY_S or (was_there and not event.present):
+            self.may_have_ended.add(client)
+        self.packet_bytes_maximum[client] = event.packet_bytes_maximum
+        if event.expiry_s:
+            self._transient.discard(client)
+        else:
+            self._transient.add(client)
 
     def subscribers(self) -> list[str]:
         """Everybody who ever subscribed."""
@@ -185,9 +214,18 @@ class Expectations:
 
     def may_be_lost(self, subscriber: str, message: Message) -> bool:
         """True if there is an honest reason not to deliver it, which the ledger has to name."""
+        if message in self.damaged or subscriber in self._given_up_for or self._is_limited:
+            return True
+        return self.is_too_large(subscriber, message) or self.may_expire(subscriber, message)
+
+    def is_too_large(self, subscriber: str, message: Message) -> bool:
+        """True if the message may be larger than what the subscriber takes."""
         limit = self.packet_bytes_maximum.get(subscriber, 0)
-        too_large = bool(limit) and message.padding_bytes + PACKET_OVERHEAD_BYTES > limit
-        return too_large or 0 < message.expiry_s < SHORT_EXPIRY_S
+        return bool(limit) and message.padding_bytes + PACKET_OVERHEAD_BYTES > limit
+
+    def may_expire(self, _subscriber: str, message: Message) -> bool:
+        """True if the message may expire within a run."""
+        return 0 < message.expiry_s < SHORT_EXPIRY_S
 
 
 def _take_subscription(

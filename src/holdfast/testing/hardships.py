@@ -41,6 +41,8 @@ class Hardships:
     """Mean time from the wish to commit to the end of the commit."""
     failed_sync_after_s: float = 0.0
     """Mean time between failures of a sync."""
+    bit_flip_after_s: float = 0.0
+    """Mean time between bits that turn in what the disk has kept for long."""
     small_disk_bytes: int = 0
     """The size of a disk that fills up; it is enlarged when the faults stop."""
 
@@ -61,6 +63,7 @@ def draw_hardships(random: Random) -> Hardships:
         "power_cut_after_s": (2.0, 60.0),
         "disk_latency_s": (0.000_1, 0.1),
         "failed_sync_after_s": (5.0, 120.0),
+        "bit_flip_after_s": (1.0, 30.0),
     }
     values: dict[str, float | int | bool] = {}
     for name, (low, high) in ranges.items():

@@ -164,6 +164,24 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class Transmitted:
+    """A PUBLISH of QoS 1 or 2 arrived, whether or not the application gets it."""
+
+    subscriber: str
+    message: Message
+    packet_identifier: int
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A client answered a message for the first time: PUBACK or PUBREC has left."""
+
+    subscriber: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """So many messages of QoS 1 and 2 were unanswered on a connection, of so many allowed."""
 
@@ -202,6 +220,47 @@ class RetainedRead:
     message: Message | None
     asked: int = 0
     """The number of its asking; 0: it asked just now, when nothing was on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """How the persistent sessions of APPLICATION clients are delivered to in this run."""
+
+    subscribers: frozenset[str]
+    pack_maximum: int
+    transmissions_maximum: int
+    """Of one message on one connection; 0: without end."""
+    live_transmissions_maximum: int
+    """The same for MQTT 5."""
+    give_up_reason: str | None
+    """Why the ledger has what they do not acknowledge; `None`: nothing is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The broker has given up what a client did not acknowledge of a pack."""
+
+    subscriber: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """In this run groups give the messages of one publisher on one topic to one member, as long as
+    that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimited:
+    """A queue at rest keeps so many messages."""
+
+    messages_maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """The disk has damaged the only copy of a message."""
+
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +319,18 @@ Event = (
     | Acknowledged
     | Refused
     | Received
+    | Transmitted
+    | Answered
     | Window
     | SessionLost
     | Mark
     | RetainedAsked
     | RetainedRead
+    | Applied
+    | GivenUp
+    | Keyed
+    | QueueLimited
+    | Damaged
     | LifeEnded
     | Ledger
     | Recovered

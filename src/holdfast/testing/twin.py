@@ -10,6 +10,7 @@ from collections import defaultdict
 from holdfast.testing.expectations import Expectations, filter_matches
 from holdfast.testing.history import (
     Acknowledged,
+    Damaged,
     Event,
     History,
     Message,
@@ -57,6 +58,9 @@ class Twin:
                     self._retained[message.topic].remove(message)
             case Received(subscriber, message):
                 self._owed[subscriber].discard(message)
+            case Damaged(message):
+                for owed in self._owed.values():
+                    owed.discard(message)
             case Unsubscribing(subscriber, topic_filter):
                 self._owed[subscriber] = {
                     message

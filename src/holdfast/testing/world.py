@@ -177,6 +177,10 @@ class BrokerMachine:
         self._machine = machine = Machine("broker")
         self._loop.create_task(self._live(machine), context=machine.context())
 
+    def set_clock(self, seconds: float) -> None:
+        """Somebody sets its clock, forward or back; the next life sees it."""
+        self._clock.step(seconds)
+
     def cut_power(self) -> None:
         """Everything stops where it is; of what was not synced, any part may be left."""
         self.power_cuts += 1

@@ -23,6 +23,7 @@ from typing import Final
 
 from holdfast.broker.access import rules as tables
 from holdfast.broker.access.book import Book
+from holdfast.broker.access.client_types import ClientTypes
 from holdfast.broker.access.credential import (
     ANONYMOUS,
     EVERYONE,
@@ -36,6 +37,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
 from holdfast.core.config import Config, is_loopback
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.mqtt.session import ClientType
 from holdfast.protocols.mqtt.shared import is_shared, parse_shared
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class Identity:
     """What it may send; `None`: as configured. So for bytes."""
     bytes_per_second: int | None = None
     seal: bytes = b""
+    client_type: ClientType = "DEVICE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,6 @@ class Denial:
 
 
 Later = Callable[[Identity | Denial], None]
-NOBODY: Final = Identity(user_name=None)
 
 
 class Access:
@@ -99,6 +101,7 @@ class Access:
         """Called with the name of a user when something about it has changed, and with `None` when
         it concerns everybody."""
         self._failures = LoginFailures(config)
+        self._client_types = ClientTypes(config)
         self._anonymous = config.anonymous
         self._is_open = config.anonymous or is_loopback(config.host)
         self._now_us = world.now_us
@@ -115,15 +118,16 @@ class Access:
         return self.book.credentials > 0 or self.book.owners > 0
 
     def reconfigure(self, config: Config) -> None:
-        """Other limits of failed logins hold from now on."""
+        """Other limits of failed logins hold from now on, and other rules of client types."""
         self._failures.reconfigure(config)
+        self._client_types = ClientTypes(config)
 
     def authenticate(self, login: Login, later: Later) -> Identity | Denial | None:
         """The decision. `None`: the password has to be checked first, and `later` is called with
         the decision, on the loop's thread."""
         name = login.user_name
         if not self.required and self._is_open:
-            return NOBODY
+            return self._nobody(login)
         if name is not None:
             return self._by_name(name, login, later)
         if login.password is not None:
@@ -220,6 +224,10 @@ class Access:
         everybody = owner in (EVERYONE, ANONYMOUS) or before != self._presence()
         self.watch(None if everybody else owner)
 
+    def _nobody(self, login: Login) -> Identity:
+        client_type = self._client_types.of(login.client_identifier, login.user_name)
+        return Identity(user_name=None, client_type=client_type)
+
     def _without_name(self, login: Login) -> Identity | Denial:
         if login.certificate_name is not None:
             credential = self.book.credential(login.certificate_name)
@@ -229,7 +237,7 @@ class Access:
             if _may_use(credential, login.client_identifier):
                 return self._let_in(credential, login)
         if self._anonymous:
-            return NOBODY
+            return self._nobody(login)
         self._counts["logins_without_credential"] += 1
         return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
 
@@ -338,4 +346,5 @@ def _identity(credential: Credential) -> Identity:
         messages_per_second=credential.messages_per_second,
         bytes_per_second=credential.bytes_per_second,
         seal=blake2b(proof, digest_size=SEAL_BYTES).digest(),
+        client_type=credential.client_type,
     )

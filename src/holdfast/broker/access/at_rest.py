@@ -47,6 +47,7 @@ class UsersAtRest:
         self._users = users
         self._entropy = world.entropy
         self.page = users.page
+        self.find = users.find
         self.rules = users.rules
         self.rules_page = users.rules_page
         self.remove = users.remove

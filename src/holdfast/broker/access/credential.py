@@ -14,6 +14,7 @@ from holdfast.core.limits import (
     USER_NAME_BYTES_MAXIMUM,
 )
 from holdfast.kernel import is_valid_topic_filter
+from holdfast.protocols.mqtt.session import CLIENT_TYPES, ClientType
 
 Proof = Literal["password", "certificate", "identifier"]
 Action = Literal["publish", "subscribe", "receive", "all"]
@@ -50,6 +51,8 @@ class Credential:
     messages_per_second: int | None = None
     """What its clients may send, each; `None`: as configured, 0: without limit."""
     bytes_per_second: int | None = None
+    client_type: ClientType = "DEVICE"
+    """What its clients are, each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,9 @@ def check_credential(credential: Credential) -> None:
         raise ValueError("the pattern of client identifiers is empty, too long or not text")
     if credential.proof == "identifier" and pattern is None:
         raise ValueError("who shows a client identifier alone needs a pattern that it matches")
+    client_type: object = credential.client_type
+    if client_type not in CLIENT_TYPES:
+        raise ValueError(f'"{client_type}" is no client type; {" or ".join(CLIENT_TYPES)} is')
     rates: tuple[object, ...] = (credential.messages_per_second, credential.bytes_per_second)
     for rate in rates:
         if rate is not None and (type(rate) is not int or not 0 <= rate <= RATE_MAXIMUM):
@@ -118,19 +124,27 @@ def check_rules(rules: Sequence[Rule]) -> None:
 
 def matches_pattern(pattern: str, name: str, client_identifier: str) -> bool:
     """True if a credential of this name and pattern may use the client identifier."""
-    first, *others = (part.replace("%u", name) for part in pattern.split("*"))
+    # The name is put in afterwards: a `*` in it stands for itself.
+    parts = [part.replace("%u", name) for part in pattern.split("*")]
+    return matches_parts(parts, client_identifier)
+
+
+def matches_parts(parts: Sequence[str], text: str) -> bool:
+    """True if the text is these parts, of which the first begins it and the last ends it, with
+    anything between them."""
+    first, *others = parts
     if not others:
-        return client_identifier == first
+        return text == first
     last = others.pop()
-    if not client_identifier.startswith(first):
+    if not text.startswith(first):
         return False
     at = len(first)
     for part in others:
-        found = client_identifier.find(part, at)
+        found = text.find(part, at)
         if found < 0:
             return False
         at = found + len(part)
-    return client_identifier.endswith(last) and len(client_identifier) - len(last) >= at
+    return text.endswith(last) and len(text) - len(last) >= at
 
 
 def format_credential(credential: Credential) -> bytes:

@@ -33,6 +33,7 @@ SETTABLE: Final = frozenset(
         "enabled",
         "messages_per_second",
         "bytes_per_second",
+        "client_type",
     }
 )
 OWNERS_IN_GENERAL: Final = (EVERYONE, ANONYMOUS)

@@ -12,12 +12,14 @@ from aiohttp.web import AppRunner
 from holdfast import system
 from holdfast.broker.admin import http, interface, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
+from holdfast.broker.admin.forecast import Forecast
 from holdfast.broker.admin.protection import Protection
 from holdfast.broker.admin.snapshot import take
 from holdfast.broker.admin.system_values import SystemValues
 from holdfast.broker.admin.watch import Watch
 from holdfast.broker.ingress.connection import show_address
 from holdfast.broker.ingress.listeners import refused
+from holdfast.broker.ingress.websocket_route import websocket_route
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
 from holdfast.core.config import Config, Effective
@@ -42,24 +44,28 @@ class Administration:
         self._control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
         stages = server.stages
-        watch = Watch(stages.kernel, stages.sessions, stages.connections, server.counts)
+        watch = Watch(
+            stages.kernel, stages.sessions, stages.groups, stages.connections, server.counts
+        )
+        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config)
         self._system_values = SystemValues(
             stages.system_topics,
             stages.loopback,
             stages.kernel,
-            lambda: take(server, watch),
+            lambda: take(server, watch, forecast),
             config.sys_interval_s,
         )
-        server.sweep.observers += [watch.look, self._system_values.tick]
+        server.sweep.observers += [watch.look, forecast.look, self._system_values.tick]
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=stages.access
         )
         operations = interface.operations(
-            server, watch, view_path, self.places, lambda: self.reload.settings
+            server, watch, forecast, view_path, self.places, lambda: self.reload.settings
         )
         operations.append(reloading.operation(self.reload.run))
         self._app = http.application(operations, self._protection)
-        self._app.add_routes([server.websocket_route()])
+        rules = server.listeners.websocket_rules
+        self._app.add_routes([websocket_route(stages.connections, rules, server.counts)])
 
     async def start(self) -> None:
         """Listens. Raises `ListenError`, and listens to nothing then."""

@@ -3,14 +3,15 @@
 Owns: the count, on demand. Never: counts for a scrape: each queue is looked up in the log's index,
 which takes microseconds to a millisecond, and there may be a million of them.
 
-Invariant: one request holds up the loop for SESSIONS_AT_ONCE queues at a time; requests wait for
-one another.
+Invariant: one request holds up the loop for one queue at a time, and for a part of it if that is
+long; requests wait for one another.
 """
 
 import asyncio
 import heapq
 from typing import Any, Final
 
+from holdfast.broker.admin.forecast import Ahead, Forecast
 from holdfast.broker.admin.operation import (
     AFTER,
     LIMIT,
@@ -20,34 +21,42 @@ from holdfast.broker.admin.operation import (
     Schema,
     row_of,
 )
+from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
-from holdfast.broker.dispatch.queues import queue_at_rest
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import parse_session, parse_subscriptions
-from holdfast.protocols.mqtt.session import own_of
 
-SESSIONS_AT_ONCE: Final = 10
-"""Queues that are counted in one turn: some milliseconds at most."""
 LONGEST_MAXIMUM: Final = 20
 _AT_REST: Final = (
     "SELECT sessions.value, coalesce(subscriptions.value, '')"
     " FROM sessions LEFT JOIN subscriptions USING (key)"
-    " WHERE NOT sessions.connected AND sessions.key > ? ORDER BY sessions.key LIMIT ?"
+    " WHERE NOT sessions.connected AND coalesce(sessions.expires_at_us > ?, TRUE)"
+    " AND sessions.key > ? ORDER BY sessions.key LIMIT ?"
 )
 ANSWER: Final[Schema] = {
     "type": "object",
-    "required": ["sessions", "behind", "messages", "longest", "next"],
+    "required": ["sessions", "behind", "messages", "first_loss_in_s", "longest", "next"],
     "properties": {
         "sessions": {"type": "integer", "description": "Sessions at rest that were looked at."},
         "behind": {"type": "integer", "description": "Those with messages waiting."},
         "messages": {
             "type": "integer",
-            "description": "Matching messages from the marks on; queue_messages_maximum, which is"
+            "description": "Messages that have not expired; queue_messages_maximum, which is"
             " applied when a session comes back, is not subtracted.",
+        },
+        "first_loss_in_s": {
+            "type": ["integer", "null"],
+            "description": "When the first of these messages will be lost, to the limit of a queue"
+            " or to its age, at the rate of the last minute; null while that is not in sight.",
         },
         "longest": {
             "type": "array",
-            "items": row_of(client_identifier="string", messages="integer"),
+            "items": row_of(
+                client_identifier="string",
+                messages="integer",
+                oldest_at_us=("integer", "null"),
+                first_loss_in_s=("integer", "null"),
+            ),
         },
         "next": {
             "type": ["string", "null"],
@@ -60,8 +69,10 @@ ANSWER: Final[Schema] = {
 class Backlog:
     """What can be asked about queues at rest."""
 
-    def __init__(self, server: Server, view: ViewReader) -> None:
-        self._log = server.stages.kernel.log
+    def __init__(self, server: Server, view: ViewReader, forecast: Forecast) -> None:
+        self._forecast = forecast
+        self._lengths = QueueLengths(server)
+        self._now_us = server.now_us
         self._view = view
         self._one_at_a_time = asyncio.Lock()
 
@@ -83,30 +94,36 @@ class Backlog:
         """Totals over a page of sessions."""
         limit = asked.query["limit"]
         async with self._one_at_a_time:
-            rows = await self._view.rows(_AT_REST, asked.query["after"].encode(), limit)
-            found: list[tuple[int, str]] = []
+            after = asked.query["after"].encode()
+            rows = await self._view.rows(_AT_REST, self._now_us(), after, limit)
+            found: list[tuple[int, str, Ahead]] = []
             last = None
-            for number, (session, subscriptions) in enumerate(rows, start=1):
-                last, messages = self._waiting(session, subscriptions)
-                found += [(messages, last)] if messages else []
-                if number % SESSIONS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            for session, subscriptions in rows:
+                last, messages, ahead = await self._waiting(session, subscriptions)
+                found += [(messages, last, ahead)] if messages else []
+        losses = [it.first_loss_in_s for *_, it in found if it.first_loss_in_s is not None]
         return {
             "sessions": len(rows),
             "behind": len(found),
-            "messages": sum(messages for messages, _ in found),
+            "messages": sum(messages for messages, *_ in found),
+            "first_loss_in_s": min(losses, default=None),
             "longest": [
-                {"client_identifier": client_identifier, "messages": messages}
-                for messages, client_identifier in heapq.nlargest(LONGEST_MAXIMUM, found)
+                {
+                    "client_identifier": client_identifier,
+                    "messages": messages,
+                    "oldest_at_us": ahead.oldest_at_us,
+                    "first_loss_in_s": ahead.first_loss_in_s,
+                }
+                for messages, client_identifier, ahead in heapq.nlargest(
+                    LONGEST_MAXIMUM, found, key=lambda row: row[:2]
+                )
             ],
             "next": last if len(rows) == limit else None,
         }
 
-    def _waiting(self, session_text: str, subscriptions_text: str) -> tuple[str, int]:
+    async def _waiting(self, session_text: str, subscriptions_text: str) -> tuple[str, int, Ahead]:
         session = parse_session(session_text.encode())
-        own = own_of(parse_subscriptions(subscriptions_text.encode()))
-        tables = [item.table() for item in own]
-        mark = queue_at_rest(self._log, session, own).mark
-        end = self._log.durable_offset()
-        messages = self._log.count(tables, session.party, mark, end) if tables else 0
-        return session.client_identifier, messages
+        subscriptions = parse_subscriptions(subscriptions_text.encode())
+        messages, _in_flight, _mark = await self._lengths.at_rest(session, subscriptions)
+        ahead = self._forecast.of_session(session, subscriptions, self._now_us())
+        return session.client_identifier, messages, ahead

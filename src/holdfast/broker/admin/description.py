@@ -94,8 +94,8 @@ class Description:
                 counted,
             ),
             get(
-                "/v1/queues",
-                "listQueues",
+                "/v1/backlog/longest",
+                "listLongestQueues",
                 "The longest queues of connected sessions, as of the last round over all.",
                 self.queues,
                 queues,

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from holdfast.broker.admin.backlog import Backlog
 from holdfast.broker.admin.description import Description, Listeners
+from holdfast.broker.admin.forecast import Forecast
+from holdfast.broker.admin.groups import GroupsView
 from holdfast.broker.admin.health import Health
 from holdfast.broker.admin.losses import LossesView
 from holdfast.broker.admin.operation import Operation
 from holdfast.broker.admin.publish import Publishing
+from holdfast.broker.admin.queues import Queues
 from holdfast.broker.admin.reading import LogReaders, Reading
 from holdfast.broker.admin.sessions import SessionsView
 from holdfast.broker.admin.snapshot import Snapshot, take
@@ -28,6 +31,7 @@ from holdfast.core.layout import LOG_DIRECTORY
 def operations(
     server: Server,
     watch: Watch,
+    forecast: Forecast,
     view_path: str,
     listeners: Listeners,
     settings: Callable[[], Effective],
@@ -35,7 +39,7 @@ def operations(
     """All operations on this broker."""
 
     def snapshot() -> Snapshot:
-        return take(server, watch)
+        return take(server, watch, forecast)
 
     config = server.config
     readers = LogReaders(str(config.data_dir / LOG_DIRECTORY), server.durable_offset)
@@ -44,11 +48,13 @@ def operations(
     return [
         *Health(server.ready, snapshot).operations(),
         *Description(server, snapshot, listeners, settings).operations(),
-        *SessionsView(server, view).operations(),
-        *Backlog(server, view).operations(),
+        *SessionsView(server, view, watch).operations(),
+        *Backlog(server, view, forecast).operations(),
         *SubscriptionsView(server, view).operations(),
+        *GroupsView(server, watch, forecast).operations(),
         *Topics(server, readers, publishing).operations(),
-        *LossesView(view).operations(),
+        *Queues(server, readers, view).operations(),
+        *LossesView(server, view).operations(),
         *UsersView(*server.users()).operations(),
         *RulesView(*server.users()).operations(),
         *publishing.operations(),

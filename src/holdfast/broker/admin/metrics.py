@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
 from holdfast.broker.admin.snapshot import Snapshot
+from holdfast.broker.dispatch.selection import KINDS
 from holdfast.broker.store.commit_times import BOUNDS_S
 from holdfast.protocols.mqtt.reason_code import reason_name
 
@@ -62,8 +63,11 @@ _NAMED: Final = {
     "connections_accepted",
     "sessions_taken_over",
     "wills_published",
+    "wills_lost",
     "own_publishes_refused",
     "sessions_refused",
+    "applications_not_persistent",
+    "applications_without_queue",
     "connections_ended_before_connect",
     "connections_no_longer_allowed",
     "subscriptions_no_longer_allowed",
@@ -101,6 +105,11 @@ def _lost(seen: Snapshot) -> Labelled:
     for reason, count in seen.losses.items():
         if reason != LEDGER_ROWS_REMOVED:
             yield (reason,), count
+
+
+def _first_loss(seen: Snapshot) -> Labelled:
+    if seen.first_loss_in_s is not None:
+        yield (), seen.first_loss_in_s
 
 
 def _accepted(seen: Snapshot) -> Labelled:
@@ -192,6 +201,12 @@ METRICS: Final = (
     Metric("holdfast_sessions_expired", "counter",
            "Sessions that were removed because their expiry had passed.",
            lambda seen: seen.sessions_expired),
+    Metric("holdfast_applications_not_persistent", "counter",
+           "Times that an APPLICATION client connected with a session that is not kept: it loses"
+           " what is published while it is away.", _count("applications_not_persistent")),
+    Metric("holdfast_applications_without_queue", "counter",
+           "Times that an APPLICATION client connected whose identifier can name no queue: it is"
+           " queued for as for a DEVICE client.", _count("applications_without_queue")),
     Metric("holdfast_subscriptions", "gauge", "Subscriptions of connected sessions.",
            lambda seen: seen.subscriptions),
     Metric("holdfast_shared_groups", "gauge", "Groups of shared subscriptions.",
@@ -199,6 +214,13 @@ METRICS: Final = (
     Metric("holdfast_shared_subscriptions", "gauge",
            "Shared subscriptions: each session counts once in each of its groups.",
            lambda seen: seen.shared_subscriptions),
+    Metric("holdfast_shared_groups_by_strategy", "gauge",
+           "Groups by how they share; strategies by user property count as one.",
+           lambda seen: [((kind,), seen.groups_by_strategy.get(kind, 0)) for kind in KINDS],
+           ("strategy",)),
+    Metric("holdfast_shared_waiting_for_keys", "gauge",
+           "Messages at hand of groups that share by key, which wait for their key's member or for"
+           " their key to move, while others go past them.", lambda seen: seen.waiting_for_keys),
     Metric("holdfast_subscriptions_refused", "counter",
            "Topic filters that were refused, by the reason that SUBACK gives.",
            _by_reason(SUBSCRIPTIONS_REFUSED), ("reason",)),
@@ -237,10 +259,13 @@ METRICS: Final = (
            "Messages that the broker has published: Wills, $SYS, administrators'.",
            lambda seen: seen.published_by_broker),
     Metric("holdfast_own_publishes_refused", "counter",
-           "Messages of the broker's own that the log refused; a Will among them is lost.",
+           "Messages of the broker's own that the log refused; a Will among them is tried again.",
            _count("own_publishes_refused")),
     Metric("holdfast_wills_published", "counter", "Wills that came due and were published.",
            _count("wills_published")),
+    Metric("holdfast_wills_lost", "counter",
+           "Wills that a full disk refused for so long that they could not be kept in memory.",
+           _count("wills_lost")),
 
     Metric("holdfast_deliveries", "counter", "Messages of QoS 1 and 2 given to subscribers.",
            lambda seen: seen.dispatch["deliveries"]),
@@ -258,6 +283,8 @@ METRICS: Final = (
            _lost, ("reason",)),
     Metric("holdfast_loss_ledger_rows", "gauge", "Rows of the loss ledger.",
            lambda seen: seen.loss_rows),
+    Metric("holdfast_redrives", "gauge", "Losses that are being delivered again.",
+           lambda seen: seen.redrives),
     Metric("holdfast_loss_ledger_rows_removed", "counter",
            "Rows that left the ledger because it was full.",
            lambda seen: seen.losses.get(LEDGER_ROWS_REMOVED, 0)),
@@ -271,6 +298,12 @@ METRICS: Final = (
     Metric("holdfast_in_flight_messages", "gauge",
            "Messages sent to connected sessions and not acknowledged, as of the last round.",
            lambda seen: seen.in_flight_messages),
+    Metric("holdfast_backlog_at_rest_messages", "gauge",
+           "Messages that wait for sessions at rest, as of the last round over all of them.",
+           lambda seen: seen.waiting_at_rest_messages),
+    Metric("holdfast_first_loss_seconds", "gauge",
+           "When the first message that waits for a session at rest will be lost, at the rate of"
+           " the last minute; absent while none is in sight.", _first_loss),
     Metric("holdfast_queues_stuck", "gauge",
            "Queues with a backlog whose client takes bytes and was sent nothing for 30 s.",
            lambda seen: [((reason,), seen.stuck.get(reason, 0))

@@ -13,8 +13,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from holdfast.kernel import is_valid_topic_filter
-from holdfast.reading.columns import SCHEMA
-from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM
+from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, COLUMNS
 
 FILTERS_MAXIMUM = 256
 """Each filter is matched against the dictionary of topics once a request."""
@@ -43,8 +42,8 @@ def columns(query: MultiMapping[str]) -> list[str] | None:
         return None
     names = query["columns"].split(",")
     for name in names:
-        if name not in SCHEMA.names:
-            raise refusal(f"columns: no column {name!r}; there are {', '.join(SCHEMA.names)}")
+        if name not in COLUMNS:
+            raise refusal(f"columns: no column {name!r}; there are {', '.join(COLUMNS)}")
     return names
 
 

@@ -14,16 +14,18 @@ Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from aiohttp import web
 
 from holdfast.broker.admin import query
 from holdfast.broker.admin.operation import Answered, Asked, Audience, Operation, Parameter, number
-from holdfast.reading.columns import SCHEMA
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, Chunk
+from holdfast.reading.log import COLUMNS as NAMES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 READERS_MAXIMUM = 4
 """More would only take turns: two cores, and one disk."""
@@ -53,7 +55,7 @@ TO = Parameter("to", OFFSET, "Up to before this offset.", lambda given: given.ge
 COLUMNS = Parameter(
     "columns",
     {"type": "string"},
-    f"Columns, separated by commas: {', '.join(SCHEMA.names)}. None: all.",
+    f"Columns, separated by commas: {', '.join(NAMES)}. None: all.",
     query.columns,
 )
 PARTS = number("parts", 1, 1, query.PARTS_MAXIMUM, "How many ranges there are at most.")
@@ -206,8 +208,10 @@ async def _requested_range(reader: LogDirectory, asked: Asked) -> tuple[int, int
     return query.offset_range(asked.request.query, extent.begin, extent.end)
 
 
-def encode_stream(chunk: Chunk, begin: int, end: int) -> pa.Buffer:
+def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     """One batch as an Arrow stream; the schema's metadata say what was read and where to go on."""
+    import pyarrow as pa  # By the first who reads, on its thread (`reading.log` says why).
+
     told = {"begin": str(begin), "end": str(end), "next_offset": str(chunk.next_offset)}
     batch = chunk.batch.replace_schema_metadata(told)
     sink = pa.BufferOutputStream()
@@ -216,7 +220,7 @@ def encode_stream(chunk: Chunk, begin: int, end: int) -> pa.Buffer:
     return sink.getvalue()
 
 
-async def _send(request: web.Request, body: pa.Buffer) -> web.StreamResponse:
+async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
     response.content_length = body.size
     await response.prepare(request)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.broker.admin.consumers import CONSUMER, Consumers
 from holdfast.broker.admin.operation import (
     AFTER,
     LIMIT,
@@ -22,21 +23,23 @@ from holdfast.broker.admin.operation import (
     row_of,
     text,
 )
+from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
-from holdfast.broker.dispatch.queues import queue_at_rest
+from holdfast.broker.admin.watch import Watch
 from holdfast.broker.dispatch.sessions import Attached, is_durable
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
-from holdfast.kernel import describe_state
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.session import Session, Subscription, own_of
+from holdfast.protocols.mqtt.session import Session, Subscription
 
 log = logging.getLogger(__name__)
 
-STATES = ("any", "connected", "at_rest")
+STATES = ("any", "connected", "at_rest", "expired")
 ROW = row_of(
     client_identifier="string",
     user_name=("string", "null"),
+    client_type="string",
+    queue_name=("string", "null"),
     state="string",
     protocol_version="integer",
     persistent="boolean",
@@ -46,6 +49,7 @@ ROW = row_of(
     peer=("string", "null"),
     transport=("string", "null"),
     connected_since_us=("integer", "null"),
+    warning=("string", "null"),
 )
 SUBSCRIPTION = row_of(
     topic_filter="string",
@@ -60,33 +64,69 @@ DETAIL: Schema = {
         **ROW["properties"],
         "queue_messages": {
             "type": "integer",
-            "description": "Matching messages from the mark on: waiting and in flight.",
+            "description": "Messages that wait or are in flight; what has expired is not one. What"
+            " a group has is the group's.",
         },
         "in_flight": {
             "type": "integer",
             "description": "Sent and not acknowledged; at rest: to be sent again first.",
         },
+        "stuck": {
+            "type": "string",
+            "description": "Not empty where nothing was sent for 30 s although something waits and"
+            " the client takes bytes: unacknowledged, it has in flight what it allows; stalled, it"
+            " could be sent more.",
+        },
         "mark": {"type": "integer", "description": "Everything below it is acknowledged."},
+        "consumers": {
+            "type": "array",
+            "description": "What is read for an APPLICATION client that is connected: its own queue"
+            " (consumer_group null), and one for each of its shared subscriptions.",
+            "items": CONSUMER,
+        },
+        "strategy": {
+            "type": ["string", "null"],
+            "description": "What becomes of a pack that is not acknowledged in time.",
+        },
+        "unsent_bytes": {
+            "type": "integer",
+            "description": "Written and not taken by the client; beyond write_buffer_high_bytes"
+            " it is given nothing more.",
+        },
         "subscriptions": {"type": "array", "items": SUBSCRIPTION},
     },
 }
 DETAIL["required"] = list(DETAIL["properties"])
+UNKEPT = (
+    "an APPLICATION client without a persistent session: what is published while it is away is lost"
+    " to it"
+)
+NAMELESS = (
+    "an APPLICATION client without a queue of its own, since its identifier has other characters"
+    " than letters and digits and application_client_id_validation is false: it is queued for as"
+    " for a DEVICE client"
+)
 MISSING = Answered("There is no such session.")
 DONE: Schema = row_of(client_identifier="string", done="string")
 _LIST = (
     "SELECT value FROM sessions WHERE key > ?1 AND instr(key, ?2) > 0"
     " AND (?3 = '' OR json_extract(value, '$.user_name') = ?3)"
-    " AND (?4 OR connected = ?5) ORDER BY key LIMIT ?6"
+    " AND (?4 = 'any' OR ?4 = CASE WHEN connected THEN 'connected'"
+    " WHEN expires_at_us <= ?5 THEN 'expired' ELSE 'at_rest' END)"
+    " ORDER BY key LIMIT ?6"
 )
 
 
 class SessionsView:
     """What can be asked about sessions, and done to them."""
 
-    def __init__(self, server: Server, view: ViewReader) -> None:
+    def __init__(self, server: Server, view: ViewReader, watch: Watch) -> None:
         self._server = server
+        self._watch = watch
         self._view = view
         self._sessions = server.stages.sessions
+        self._consumers = Consumers(server)
+        self._lengths = QueueLengths(server)
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -137,11 +177,11 @@ class SessionsView:
         state, limit = asked.query["state"], asked.query["limit"]
         rows = await self._view.rows(
             *(_LIST, after.encode(), search.encode(), user),
-            *(state == "any", state == "connected", limit),
+            *(state, self._server.now_us(), limit),
         )
         recorded = [parse_session(value.encode()) for (value,) in rows]
         found = {session.client_identifier: session for session in recorded}
-        if state != "at_rest":
+        if state in ("any", "connected"):
             # Those that end with their connection are in no record.
             found |= {
                 item.session.client_identifier: item.session
@@ -159,20 +199,19 @@ class SessionsView:
         """One session in detail."""
         session, attached = self._find(asked)
         subscriptions = self._subscriptions(session, attached)
-        log, dispatch = self._server.stages.kernel.log, self._server.stages.kernel.dispatch
+        row = self._row(session)
         if attached is not None and attached.queue is not None:
-            mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
+            messages, in_flight, mark = await self._lengths.attached(attached)
         else:
-            queue = queue_at_rest(log, session, subscriptions)
-            mark = queue.mark
-            in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
-        # What a group has is the group's.
-        tables = [item.table() for item in own_of(subscriptions)]
-        end = log.durable_offset()
-        return self._row(session) | {
-            "queue_messages": log.count(tables, session.party, mark, end) if tables else 0,
+            messages, in_flight, mark = await self._lengths.at_rest(session, subscriptions)
+        return row | {
+            "queue_messages": messages,
             "in_flight": in_flight,
+            "stuck": self._watch.stuck_of(session.party),
             "mark": mark,
+            "consumers": [] if attached is None else self._consumers.of(attached),
+            "strategy": self._server.config.application_strategy if session.application else None,
+            "unsent_bytes": 0 if attached is None else self._unsent_bytes(attached),
             "subscriptions": [shown(item) for item in subscriptions if item.in_force],
         }
 
@@ -198,6 +237,13 @@ class SessionsView:
             await stages.promises.wait_durable(stages.kernel.log.end_position())
         log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
         return {"client_identifier": client_identifier, "done": "removed"}
+
+    def _unsent_bytes(self, attached: Attached) -> int:
+        connection = self._server.stages.connections.get(attached.connection)
+        if connection is None:
+            return 0
+        kept = self._server.stages.kernel.outboxes.waiting_bytes(attached.connection)
+        return kept + connection.transport.get_write_buffer_size()
 
     def _expel(self, attached: Attached) -> None:
         connection = self._server.stages.connections.get(attached.connection)
@@ -237,6 +283,12 @@ class SessionsView:
         key = session.client_identifier.encode()
         return parse_subscriptions(self._server.records.get(Table.SUBSCRIPTIONS, key))
 
+    def _state(self, session: Session, attached: Attached | None) -> str:
+        if attached is not None:
+            return "connected"
+        # It waits to be cleared away; nobody comes back to it.
+        return "expired" if session.expired(self._server.now_us()) else "at_rest"
+
     def _row(self, session: Session) -> dict[str, Any]:
         attached = self._sessions.attached(session.client_identifier)
         connection = None
@@ -245,7 +297,9 @@ class SessionsView:
         return {
             "client_identifier": session.client_identifier,
             "user_name": session.user_name,
-            "state": "at_rest" if attached is None else "connected",
+            "client_type": session.client_type,
+            "queue_name": session.queue_name,
+            "state": self._state(session, attached),
             "protocol_version": session.protocol_version,
             "persistent": session.persistent,
             "expiry_s": session.expiry_s,
@@ -254,7 +308,14 @@ class SessionsView:
             "peer": None if connection is None else connection.peer,
             "transport": None if connection is None else connection.transport_name,
             "connected_since_us": None if connection is None else connection.opened_at_us,
+            "warning": _warning(session),
         }
+
+
+def _warning(session: Session) -> str | None:
+    if session.unkept_application:
+        return UNKEPT
+    return NAMELESS if session.nameless_application else None
 
 
 def shown(subscription: Subscription) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast import system
+from holdfast.broker.admin.forecast import Forecast
 from holdfast.broker.admin.watch import Behind, Watch
 from holdfast.broker.server import Server
 
@@ -34,6 +35,8 @@ class Snapshot:
     subscriptions: int
     groups: int
     shared_subscriptions: int
+    groups_by_strategy: Mapping[str, int]
+    waiting_for_keys: int
     publishes_received: int
     publishes_received_by_qos: tuple[int, ...]
     payload_bytes_received: int
@@ -48,6 +51,7 @@ class Snapshot:
     durable_offset: int
     retained: int
     loss_rows: int
+    redrives: int
     segments_removed: int
     records_carried: int
     turns: int
@@ -63,13 +67,15 @@ class Snapshot:
     queues_behind: int
     backlog_messages: int
     in_flight_messages: int
+    waiting_at_rest_messages: int
+    first_loss_in_s: int | None
     stuck: Mapping[str, int]
     """Queues that are stuck, by reason."""
     busiest: tuple[Behind, ...]
     durability: str
 
 
-def take(server: Server, watch: Watch) -> Snapshot:
+def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
     """The numbers of this moment."""
     stages, turn, sweep = server.stages, server.turn, server.sweep
     kernel = stages.kernel
@@ -91,6 +97,8 @@ def take(server: Server, watch: Watch) -> Snapshot:
         subscriptions=len(kernel.routes),
         groups=len(stages.groups),
         shared_subscriptions=stages.groups.subscriptions(),
+        groups_by_strategy=dict(stages.groups.by_strategy),
+        waiting_for_keys=stages.groups.waiting_for_keys,
         publishes_received=turn.publishes - stages.loopback.published,
         publishes_received_by_qos=tuple(received_by_qos),
         payload_bytes_received=payload_bytes_received,
@@ -104,6 +112,7 @@ def take(server: Server, watch: Watch) -> Snapshot:
         end_offset=kernel.log.end_offset(),
         durable_offset=kernel.log.durable_offset(),
         retained=kernel.log.retained_count(),
+        redrives=len(stages.redrives),
         # Rows go in the order in which they came, so that none between has to be counted.
         loss_rows=view.last_loss() - view.first_loss() + 1 if view.first_loss() else 0,
         segments_removed=sweep.segments_removed,
@@ -120,6 +129,8 @@ def take(server: Server, watch: Watch) -> Snapshot:
         queues_behind=watch.queues_behind,
         backlog_messages=watch.backlog_messages,
         in_flight_messages=watch.in_flight_messages,
+        waiting_at_rest_messages=forecast.waiting_messages,
+        first_loss_in_s=forecast.first_loss_in_s,
         stuck=dict(watch.stuck),
         busiest=watch.busiest,
         durability=server.config.durability,

@@ -27,17 +27,6 @@ ROW = {
     **row_of(client_identifier="string"),
     "properties": {**SUBSCRIPTION["properties"], "client_identifier": {"type": "string"}},
 }
-GROUP = row_of(
-    group="string",
-    name="string",
-    topic_filter="string",
-    members="array",
-    subscribers="integer",
-    queued="integer",
-    in_flight="integer",
-    mark="integer",
-    ends_at_us=("integer", "null"),
-)
 _LIST = (
     "SELECT key, value FROM subscriptions WHERE key > ? AND instr(key, ?) > 0 ORDER BY key LIMIT ?"
 )
@@ -48,7 +37,6 @@ class SubscriptionsView:
 
     def __init__(self, server: Server, view: ViewReader) -> None:
         self._sessions = server.stages.sessions
-        self._groups = server.stages.groups
         self._view = view
 
     def operations(self) -> list[Operation]:
@@ -69,15 +57,6 @@ class SubscriptionsView:
                     AFTER,
                 ),
                 answers={200: Answered("A page.", page_of("subscriptions", ROW))},
-            ),
-            Operation(
-                method="GET",
-                path="/v1/groups",
-                name="listGroups",
-                summary="Groups of shared subscriptions with their queues, by name.",
-                run=self.groups,
-                parameters=(LIMIT, AFTER),
-                answers={200: Answered("A page.", page_of("groups", GROUP))},
             ),
         ]
 
@@ -102,22 +81,6 @@ class SubscriptionsView:
         if last is None and len(by_client) >= SESSIONS_PER_PAGE_MAXIMUM:
             last = by_client[-1][0]
         return {"subscriptions": rows, "next": last}
-
-    async def groups(self, asked: Asked) -> dict[str, Any]:
-        """A page of groups."""
-        limit, after = asked.query["limit"], asked.query["after"]
-        names = [name for name in self._groups.names() if name > after]
-        page = names[:limit]
-        return {
-            "groups": [
-                {"group": name, **self._groups.describe(name, self._client_on)} for name in page
-            ],
-            "next": page[-1] if len(names) > limit else None,
-        }
-
-    def _client_on(self, connection: int) -> str:
-        attached = self._sessions.of(connection)
-        return "" if attached is None else attached.session.client_identifier
 
     async def _by_client(self, asked: Asked) -> list[tuple[str, tuple[Subscription, ...]]]:
         after, search = asked.query["after"].encode(), asked.query["client_identifier"]

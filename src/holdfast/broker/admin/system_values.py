@@ -101,6 +101,7 @@ class SystemValues:
 def _gauges(seen: Snapshot, clients_maximum: int) -> dict[str, object]:
     at_rest = seen.sessions_recorded - seen.sessions_recorded_attached
     messages = seen.durable_offset - seen.begin_offset
+    first_loss = seen.first_loss_in_s
     return {
         "version": f"holdfast version {__version__}",
         "uptime": f"{int(seen.uptime_s)} seconds",
@@ -119,6 +120,8 @@ def _gauges(seen: Snapshot, clients_maximum: int) -> dict[str, object]:
         "store/messages/count": messages,
         "store/messages/bytes": seen.log["bytes"],
         "heap/current": seen.resident_bytes,
+        "queues/backlog": seen.backlog_messages + seen.waiting_at_rest_messages,
+        "queues/first loss": "none in sight" if first_loss is None else f"{first_loss} seconds",
     }
 
 

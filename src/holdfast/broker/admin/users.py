@@ -48,6 +48,7 @@ SETTABLE: Final[Schema] = {
     "enabled": {"type": "boolean"},
     "messages_per_second": RATE,
     "bytes_per_second": RATE,
+    "client_type": {"type": "string", "description": "DEVICE or APPLICATION."},
 }
 NAME: Final[Schema] = {"type": "string", "description": "The user name, or a common name."}
 ALLOW: Final[Schema] = {
@@ -76,6 +77,7 @@ USER: Final = row_of(
     enabled="boolean",
     messages_per_second=("integer", "null"),
     bytes_per_second=("integer", "null"),
+    client_type="string",
     rules="integer",
 )
 _RULE: Final[Schema] = {

@@ -12,10 +12,12 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.groups import Groups
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.stages import KernelStages
-from holdfast.protocols.mqtt.session import own_of
+from holdfast.kernel import GROUP_CONNECTION
+from holdfast.protocols.mqtt.session import Subscription, own_of
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ STUCK_AFTER_S = 30
 """As long as an acknowledgement may reasonably take on a bad radio link."""
 QUIET_AFTER_S = 10
 """So long after the last refusal the log is said to take messages again."""
+SECOND_US = 1_000_000
 LOG_FULL = "publishes_refused_0x97"
 
 
@@ -48,6 +51,20 @@ class Behind:
     allows; `stalled`, it could be sent more."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A queue that is looked at."""
+
+    name: str
+    party: int
+    queue: int
+    reads: tuple[Subscription, ...]
+    takers: tuple[int, ...]
+    """Connections that it is delivered to."""
+    in_flight_maximum: int
+    """With so many in flight nothing can be sent before something is acknowledged."""
+
+
 class Watch:
     """Sees to all queues in turn."""
 
@@ -55,12 +72,14 @@ class Watch:
         self,
         kernel: KernelStages,
         sessions: Sessions,
+        groups: Groups,
         connections: Connections,
         counts: Counter[str],
     ) -> None:
         self._log = kernel.log
         self._dispatch = kernel.dispatch
         self._sessions = sessions
+        self._groups = groups
         self._connections = connections
         self._counts = counts
         self._unseen: list[tuple[int, int, int]] = []
@@ -82,56 +101,83 @@ class Watch:
         for _ in range(QUEUES_PER_LOOK):
             if not self._unseen:
                 break
-            _party, queue, connection = self._unseen.pop()
-            attached = self._sessions.of(connection)
+            party, queue, connection = self._unseen.pop()
+            seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
             # It may have gone since the round began.
-            if attached is not None and attached.queue == queue:
-                counted += self._see(attached, queue, now_us)
+            if seen is not None and seen.queue == queue:
+                counted += self._see(seen, now_us)
             if counted >= COUNTS_PER_LOOK:
                 return
         if not self._unseen:
             self._end_round()
 
-    def _see(self, attached: Attached, queue: int, now_us: int) -> int:
-        mark, in_flight = self._dispatch.mark(queue), self._dispatch.in_flight(queue)
+    def stuck_of(self, party: int) -> str:
+        """Why nothing moves in the queue of this session or group, as of the last round; empty if
+        it moves, or has nothing to move."""
+        behind = self._behind.get(party)
+        return "" if behind is None else behind.stuck
+
+    def _own(self, connection: int) -> _Seen | None:
+        attached = self._sessions.of(connection)
+        if attached is None or attached.queue is None:
+            return None
+        return _Seen(
+            attached.session.client_identifier,
+            attached.session.party,
+            attached.queue,
+            own_of(attached.subscriptions),
+            (connection,),
+            attached.opening.receive_maximum,
+        )
+
+    def _group(self, party: int) -> _Seen | None:
+        found = self._groups.watched(party)
+        # What its members allow together is theirs to say; with anything in flight they have the
+        # next word.
+        return None if found is None else _Seen(*found, in_flight_maximum=1)
+
+    def _see(self, seen: _Seen, now_us: int) -> int:
+        mark, in_flight = self._dispatch.mark(seen.queue), self._dispatch.in_flight(seen.queue)
         self._found_in_flight += in_flight
         end = self._log.durable_offset()
-        if mark >= end:
+        if mark >= end or not seen.reads:
             return 0
-        tables = [item.table() for item in own_of(attached.subscriptions)]
-        if not tables:
-            return 0
-        party = attached.session.party
-        messages = self._log.count(tables, party, mark, end)
+        messages = self._count(seen, mark)
         if messages:
-            self._found[party] = self._judge(attached, messages, in_flight, mark, now_us)
+            self._found[seen.party] = self._judge(seen, messages, in_flight, mark, now_us)
         return 1
 
-    def _judge(
-        self, attached: Attached, messages: int, in_flight: int, mark: int, now_us: int
-    ) -> Behind:
-        known = self._behind.get(attached.session.party)
+    def _judge(self, seen: _Seen, messages: int, in_flight: int, mark: int, now_us: int) -> Behind:
+        known = self._behind.get(seen.party)
         since_us, was_stuck = now_us, ""
         if known is not None and (known.mark, known.in_flight) == (mark, in_flight):
             since_us, was_stuck = known.unchanged_since_us, known.stuck
         stuck = ""
-        waits = messages > in_flight
-        connection = self._connections.get(attached.connection)
-        is_quiet = waits and now_us - since_us >= STUCK_AFTER_S * 1_000_000
-        # Who does not take what has been written is slow, not stuck.
-        if is_quiet and connection and connection.transport.get_write_buffer_size() == 0:
-            full = in_flight >= attached.opening.receive_maximum
+        if now_us - since_us >= STUCK_AFTER_S * SECOND_US and self._could_move(seen):
+            full = in_flight >= seen.in_flight_maximum
             stuck = "unacknowledged" if full else "stalled"
-        client = attached.session.client_identifier
         if stuck and not was_stuck:
             fields = {
-                "client_identifier": client,
+                "client_identifier": seen.name,
                 "reason": stuck,
                 "messages": messages,
                 "in_flight": in_flight,
             }
             log.warning("queue stuck", extra={"fields": fields})
-        return Behind(client, messages, in_flight, mark, since_us, stuck)
+        return Behind(seen.name, messages, in_flight, mark, since_us, stuck)
+
+    def _could_move(self, seen: _Seen) -> bool:
+        """True if there is something to be sent, and somebody who takes bytes. Who does not take
+        what has been written is slow, not stuck."""
+        from_offset, returned = self._dispatch.backlog(seen.queue)
+        if not returned and not self._count(seen, from_offset):
+            return False
+        takers = map(self._connections.get, seen.takers)
+        return any(taker and not taker.transport.get_write_buffer_size() for taker in takers)
+
+    def _count(self, seen: _Seen, from_offset: int) -> int:
+        tables = [item.table() for item in seen.reads]
+        return self._log.count(tables, seen.party, from_offset, self._log.durable_offset())
 
     def _end_round(self) -> None:
         found = self._found.values()
@@ -141,7 +187,7 @@ class Watch:
         self.stuck = Counter(behind.stuck for behind in found if behind.stuck)
         self.busiest = tuple(heapq.nlargest(BUSIEST_MAXIMUM, found, key=lambda it: it.messages))
         self._behind, self._found, self._found_in_flight = self._found, {}, 0
-        self._unseen = self._dispatch.queues()
+        self._unseen = self._dispatch.queues() + self._groups.open_queues()
 
     def _see_refusals(self, now_us: int) -> None:
         refused = self._counts[LOG_FULL]
@@ -150,7 +196,7 @@ class Watch:
                 log.warning("log full: messages are refused until retention makes room")
             self._refused_at_us = now_us
         since_us = self._refused_at_us
-        if since_us is not None and now_us - since_us >= QUIET_AFTER_S * 1_000_000:
+        if since_us is not None and now_us - since_us >= QUIET_AFTER_S * SECOND_US:
             self._refused_at_us = None
             log.info("log takes messages again")
         self._refused = refused

@@ -1,7 +1,8 @@
 """Groups of shared subscriptions: the group owns the backlog, members take from it.
 
 Owns: which groups there are, who subscribes to them, who of those is attached, and the groups'
-control records. Never: chooses who gets a message; the kernel does, each member in its turn.
+control records. Never: chooses who gets a message; the kernel does, as the group's strategy says
+(`selection`).
 
 Invariants:
 1. A group is there while a session subscribes to it, attached or at rest, and for
@@ -13,18 +14,23 @@ Invariants:
 Flow: sessions -> here -> routes, dispatch, outboxes.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
-from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_limit
+from holdfast.broker.dispatch.queue_names import Owner, QueueNames
+from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_age, cut_to_limit
+from holdfast.broker.dispatch.redrives import Redrives, Target
+from holdfast.broker.dispatch.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
-    Loss,
     SharedGroup,
     Table,
     format_group,
@@ -36,10 +42,14 @@ from holdfast.broker.store.tables import (
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.kernel import GROUP_CONNECTION, describe_state, new_state, state_mark
-from holdfast.protocols.mqtt.session import MICROSECONDS, Subscription, shared_of
+from holdfast.protocols.mqtt.session import MICROSECONDS, Session, Subscription, shared_of
 from holdfast.protocols.mqtt.shared import parse_shared
 from holdfast.protocols.mqtt.subscribe import without_past
 
+log = logging.getLogger(__name__)
+
+HELD_KEYS_SHOWN_MAXIMUM = 100
+"""Keys that are shown of one group: those held longest are the ones that somebody looks for."""
 QOS_MAXIMUM = 2
 """A group reads whatever is stored; each member's own maximum decides how it is sent."""
 
@@ -47,12 +57,15 @@ QOS_MAXIMUM = 2
 @dataclass(slots=True)
 class _Group:
     record: SharedGroup
+    strategy: Strategy
     subscribers: set[int] = field(default_factory=set)
     """Parties of all sessions that subscribe to it."""
     attached: dict[int, Subscription] = field(default_factory=dict)
     """Those that are attached, by connection."""
     queue: int | None = None
     """The kernel's queue, while there is one."""
+    owners: list[int] = field(default_factory=list)
+    """Whose keys are whose, by connection, where the strategy is by key."""
 
 
 class Groups:
@@ -65,10 +78,14 @@ class Groups:
         records: ControlRecords,
         losses: Losses,
         parties: Parties,
+        names: QueueNames,
+        redrives: Redrives,
     ) -> None:
         self._records = records
         self._losses = losses
         self._parties = parties
+        self._names = names
+        self._redrives = redrives
         self._log = kernel.log
         self._routes = kernel.routes
         self._dispatch = kernel.dispatch
@@ -78,14 +95,29 @@ class Groups:
         self._by_connection: dict[int, list[_Group]] = {}
         self._emptied: set[str] = set()
         """Groups that are open without a member, or end some time."""
+        self.by_strategy: Counter[str] = Counter()
+        """How many groups have a strategy of which kind."""
+        self.waiting_for_keys = 0
+        """Messages of all groups that waited because of their key at the last sweep."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Holds to these limits whatever rests or is attached from now on."""
+        """Holds to these limits whatever rests or is attached from now on; each group has the
+        strategy that it should have."""
         self._config = config
+        self.by_strategy.clear()
+        for group in self._groups.values():
+            strategy = self._strategy(group.record)
+            self.by_strategy[strategy.kind] += 1
+            if strategy != group.strategy:
+                group.strategy = strategy
+                self._share(group)
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
 
     def subscriptions(self) -> int:
         """How many sessions subscribe to groups, each once for each of its groups."""
@@ -104,11 +136,13 @@ class Groups:
         return party in group.subscribers or len(group.subscribers) < SHARED_MEMBERS_MAXIMUM
 
     def attach(
-        self, connection: int, party: int, subscriptions: Iterable[Subscription], now_us: int
+        self, connection: int, session: Session, subscriptions: Iterable[Subscription], now_us: int
     ) -> None:
         """The attached session takes its turn on these terms, from now on."""
         for subscription in subscriptions:
-            group = self._subscribed(subscription, party, now_us)
+            group = self._subscribed(subscription, session.party, now_us)
+            if session.application and group.record.queue_name is None:
+                self._name(group, now_us)
             if group.queue is None:
                 self._open(group, now_us)
             queue = group.queue
@@ -123,6 +157,7 @@ class Groups:
             if connection not in group.attached:
                 self._by_connection.setdefault(connection, []).append(group)
             group.attached[connection] = subscription
+            self._redrives.join(group.record.party, connection, subscription)
             self._share(group)
 
     def detach(self, connection: int, now_us: int) -> None:
@@ -144,6 +179,7 @@ class Groups:
                 assert connection is not None
                 assert group.queue is not None
                 self._dispatch.leave(group.queue, connection)
+                self._redrives.leave(group.record.party, connection)
                 del group.attached[connection]
                 self._by_connection[connection].remove(group)
                 self._share(group)
@@ -152,11 +188,41 @@ class Groups:
             else:
                 self._empty(group, now_us)
 
+    def party_of(self, name: str) -> int:
+        """The party of a group."""
+        return self._groups[name].record.party
+
+    def open_queues(self) -> list[tuple[int, int, int]]:
+        """Party, queue and GROUP_CONNECTION of each group whose queue is attached."""
+        return [
+            (group.record.party, group.queue, GROUP_CONNECTION)
+            for group in self._groups.values()
+            if group.queue is not None
+        ]
+
+    def watched(
+        self, party: int
+    ) -> tuple[str, int, int, tuple[Subscription, ...], tuple[int, ...]] | None:
+        """Of a group whose queue is attached: name, party, queue, what it reads, and the
+        connections that take from it."""
+        group = self._by_party.get(party)
+        if group is None or group.queue is None:
+            return None
+        record = group.record
+        return record.name, party, group.queue, record.reads, tuple(group.attached)
+
+    def target(self, party: int) -> Target | None:
+        """The group of this party as one whose losses can be driven again."""
+        group = self._by_party.get(party)
+        return None if group is None else Target(party, group.record.reads, {**group.attached})
+
     def recover(self, now_us: int) -> None:
         """Finds the groups on record and the sessions that subscribe to them."""
         view = self._records.refresh()
         for value in view.groups():
-            self._add(parse_group(value))
+            record = self._add(parse_group(value)).record
+            if record.queue_name is not None:
+                self._names.take(record.queue_name, Owner("shared", record.parts.topic_filter))
         for session_value, subscriptions_value in list(view.sharing_sessions()):
             session = parse_session(session_value)
             for subscription in shared_of(parse_subscriptions(subscriptions_value)):
@@ -175,34 +241,101 @@ class Groups:
                 self._end(group, now_us)
             else:
                 self._rest(group, now_us)
+        self.waiting_for_keys = sum(
+            self._dispatch.keys(group.queue, 0)[0]
+            for group in self._groups.values()
+            if group.queue is not None and group.strategy.is_by_key
+        )
 
-    def cursors(self) -> Iterator[dict[str, Any]]:
+    def cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
         """What retention has to keep for groups."""
         for group in self._groups.values():
+            keep_from, maximum = 0, self._config.queue_messages_maximum
+            if group.record.queue_name is not None:
+                keep_from, maximum = self._kept_from(group.record, now_us), UNLIMITED_MESSAGES
             yield {
                 "party": group.record.party,
                 "mark": self._mark(group),
                 "subscriptions": [item.table() for item in group.record.reads],
-                "messages_maximum": self._config.queue_messages_maximum,
+                "keep_from": keep_from,
+                "messages_maximum": maximum,
             }
 
     def names(self) -> list[str]:
         """All groups by name."""
         return sorted(self._groups)
 
+    def record(self, name: str) -> SharedGroup | None:
+        """One group as it is on record."""
+        group = self._groups.get(name)
+        return None if group is None else group.record
+
+    def of_queue(self, queue_name: str) -> list[SharedGroup]:
+        """The groups that read the queue of this name, by their own names."""
+        records = (self._groups[name].record for name in self.names())
+        return [record for record in records if record.queue_name == queue_name]
+
     def describe(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
-        """One group: its name in parts, who is attached, how many sessions subscribe, and how many
-        messages wait and are in flight. `client_of` names the session on a connection."""
+        """One group: its name in parts, its queue's name, its strategy, who is attached, how many
+        sessions subscribe, and how many messages wait and are in flight. `client_of` names the
+        session on a connection."""
         return self._described(self._groups[name], client_of)
 
-    def lose_handed(self, party: int, now_us: int) -> None:
+    def shares(self, name: str, client_of: Callable[[int], str]) -> list[dict[str, Any]]:
+        """What each attached member has been given since it came, and has in flight."""
+        group = self._groups[name]
+        if group.queue is None:
+            return []
+        passed = dict(self._outboxes.shares(group.queue))
+        return [
+            {
+                "client_identifier": client_of(connection),
+                "qos": group.attached[connection].qos,
+                "delivered": given + passed.get(connection, 0),
+                "in_flight": in_flight,
+                "key_slots": group.owners.count(connection) * PART_SLOTS,
+            }
+            for connection, given, in_flight in self._dispatch.members(group.queue)
+            if connection in group.attached
+        ]
+
+    def keys(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
+        """Where the strategy is by key: how many messages wait because of their key, and the keys
+        that members hold, those held longest first."""
+        group = self._groups[name]
+        if group.queue is None:
+            return {"waiting": 0, "held": []}
+        waiting, held = self._dispatch.keys(group.queue, HELD_KEYS_SHOWN_MAXIMUM)
+        return {
+            "waiting": waiting,
+            "held": [
+                {
+                    "key_slot": slot,
+                    "client_identifier": client_of(connection),
+                    "in_flight": in_flight,
+                    "waiting": moving,
+                    "since_us": since_us,
+                    "first_offset": first_offset,
+                }
+                for slot, connection, in_flight, moving, since_us, first_offset in held
+            ],
+        }
+
+    def lose_handed(self, session: Session, now_us: int) -> None:
         """A session at rest ends: what groups had handed to it at QoS 2 nobody else may get
         [MQTT-4.8.2-5]."""
-        state = self._log.delivery_state(party)
-        for flight in describe_state(state)["in_flight"] if state else ():
-            if "group" in flight and flight["phase"] == "published":
-                name, offset = self.name_of(flight["group"]), flight["offset"]
-                self._lose(name, flight["group"], "session_ended", (offset, offset + 1, 1), now_us)
+        state = self._log.delivery_state(session.party)
+        lost = [
+            (flight["group"], "session_ended", flight["offset"], flight["offset"] + 1, 1)
+            for flight in (describe_state(state)["in_flight"] if state else ())
+            if "group" in flight and flight["phase"] == "published"
+        ]
+
+        def name_of(party: int) -> str:
+            # Of what it was handed again the group is its own.
+            return self.name_of(party) or session.client_identifier
+
+        self._losses.note(lost, name_of, now_us)
 
     def _subscribed(self, subscription: Subscription, party: int, now_us: int) -> _Group:
         name = subscription.topic_filter
@@ -233,30 +366,39 @@ class Groups:
         self._records.put_delivery_state(party_key(party), state, now_us)
         return group
 
+    def _name(self, group: _Group, now_us: int) -> None:
+        """An APPLICATION client subscribes to it: its queue has a name from now on, if it can."""
+        name = self._names.of_filter(group.record.parts.topic_filter)
+        if name is None:
+            fields = {"group": group.record.name}
+            log.warning(
+                "shared queue of APPLICATION clients without a name", extra={"fields": fields}
+            )
+        else:
+            self._put(group, replace(group.record, queue_name=name), now_us)
+
     def _add(self, record: SharedGroup) -> _Group:
-        group = _Group(record)
+        group = _Group(record, self._strategy(record))
         self._groups[record.name] = self._by_party[record.party] = group
+        self.by_strategy[group.strategy.kind] += 1
         return group
+
+    def _strategy(self, record: SharedGroup) -> Strategy:
+        parts = parse_shared(record.name)
+        assert parts is not None, "planning lets no other pass"
+        return strategy_for(parts.share_name, self._config)
 
     def _open(self, group: _Group, now_us: int) -> None:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
         record = group.record
         state = self._log.delivery_state(record.party) or b""
         reads = without_past(record.reads, state_mark(state))
-        queue, cut = cut_to_limit(
-            self._log,
-            record.party,
-            QueueAtRest(state, state_mark(state), reads),
-            maximum=self._config.queue_messages_maximum,
-            keep=self._config.queue_keep,
-        )
-        if cut is not None:
-            where = (cut.first_offset, cut.end_offset, cut.count)
-            self._lose(record.name, record.party, "overflow", where, now_us)
+        queue = self._cut(record, QueueAtRest(state, state_mark(state), reads), now_us)
         if queue.subscriptions != record.reads:
             self._put(group, replace(record, reads=queue.subscriptions), now_us)
         group.queue = self._dispatch.open_group(
             party=record.party,
+            owner=record.party,
             state=queue.state,
             subscriptions=[item.table() for item in queue.subscriptions],
             mark=queue.mark,
@@ -275,14 +417,46 @@ class Groups:
                     identifier=None,
                 )
 
+    def _cut(self, record: SharedGroup, queue: QueueAtRest, now_us: int) -> QueueAtRest:
+        """What the group has waiting, within what it may have."""
+        if record.queue_name is None:
+            reason = "overflow"
+            queue, cut = cut_to_limit(
+                self._log,
+                record.party,
+                queue,
+                maximum=self._config.queue_messages_maximum,
+                keep=self._config.queue_keep,
+                now_us=now_us,
+            )
+        else:
+            reason = "retention"
+            oldest = self._kept_from(record, now_us)
+            queue, cut = cut_to_age(self._log, record.party, queue, oldest=oldest)
+        if cut is not None:
+            who = (record.name, record.party)
+            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+        return queue
+
+    def _kept_from(self, record: SharedGroup, now_us: int) -> int:
+        created_at_offset = min(item.from_offset for item in record.reads)
+        named = NamedQueue(record.party, record.reads, created_at_offset)
+        return kept_from(self._log, named, self._config.application_queue_properties, now_us)
+
     def _share(self, group: _Group) -> None:
-        """Messages of QoS 0 are not stored; the outboxes give them to members in turn."""
-        if group.queue is not None:
-            members = [
-                (connection, item.retain_as_published, item.identifier)
-                for connection, item in group.attached.items()
-            ]
-            self._outboxes.share(group.queue, group.record.party, members)
+        """The group has these members now, who share as its strategy says. Messages of QoS 0 are
+        not stored; the outboxes give them out."""
+        if group.queue is None:
+            return
+        by_key = group.strategy.is_by_key
+        group.owners = plan_owners(group.owners, list(group.attached)) if by_key else []
+        selection = group.strategy.compile(group.owners)
+        self._dispatch.select(group.queue, selection)
+        members = [
+            (connection, item.retain_as_published, item.identifier)
+            for connection, item in group.attached.items()
+        ]
+        self._outboxes.share(group.queue, group.record.party, selection, members)
 
     def _rest(self, group: _Group, now_us: int) -> None:
         """Without a member the queue rests, once nobody has messages of it in flight."""
@@ -315,9 +489,12 @@ class Groups:
         record = group.record
         if group.queue is not None:
             self._close(group)
+        self.by_strategy[group.strategy.kind] -= 1
         del self._groups[record.name]
         del self._by_party[record.party]
         self._emptied.discard(record.name)
+        self._names.release(record.queue_name)
+        self._redrives.end(record.party, now_us)
         self._records.put_delivery_state(party_key(record.party), DELIVERY_STATE_REMOVED, now_us)
         self._records.put(Table.GROUPS, record.name.encode(), b"", now_us)
 
@@ -325,7 +502,7 @@ class Groups:
         queue, group.queue = group.queue, None
         assert queue is not None
         self._routes.remove(queue)
-        self._outboxes.share(queue, group.record.party, [])
+        self._outboxes.share(queue, group.record.party, group.strategy.compile([]), [])
         return self._dispatch.close_group(queue)
 
     def _put(self, group: _Group, record: SharedGroup, now_us: int) -> None:
@@ -338,11 +515,12 @@ class Groups:
         return state_mark(self._log.delivery_state(group.record.party) or b"")
 
     def _described(self, group: _Group, client_of: Callable[[int], str]) -> dict[str, Any]:
-        parts = parse_shared(group.record.name)
-        assert parts is not None
+        parts = group.record.parts
         return {
             "name": parts.share_name,
             "topic_filter": parts.topic_filter,
+            "queue_name": group.record.queue_name,
+            "strategy": group.strategy.name,
             "members": sorted(client_of(connection) for connection in group.attached),
             "subscribers": len(group.subscribers),
             "queued": self._queued(group),
@@ -364,19 +542,3 @@ class Groups:
             count += self._log.count(tables, record.party, begin, first)
             begin = after
         return count
-
-    def _lose(
-        self, name: str, party: int, reason: str, where: tuple[int, int, int], now_us: int
-    ) -> None:
-        first_offset, end_offset, count = where
-        self._losses.add(
-            Loss(
-                client_identifier=name,
-                party=party,
-                reason=reason,
-                first_offset=first_offset,
-                end_offset=end_offset,
-                count=count,
-                at_us=now_us,
-            )
-        )

@@ -181,4 +181,5 @@ class Loopback:
             mark=0,
             end_offset=0,
             entries_maximum=1,
+            pack_maximum=0,
         )

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.tables import Loss, Table, format_loss
+from holdfast.broker.store.tables import Loss, Table, format_loss, parse_loss
 from holdfast.core.limits import LEDGER_ROWS_MAXIMUM
+from holdfast.kernel import RangeSet
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,12 @@ MERGED_MAXIMUM = 65_536
 """Ranges that wait to be written; beyond it they are merged over all sessions, by reason."""
 
 UNPROMISED = "slow_reader"
-"""The reason of messages of QoS 0 that were never stored: no progress passes over them."""
+"""The reason of messages that no progress passes over: those of QoS 0, which were never stored, and
+those of sessions that are not kept."""
+
+RANGES_MAXIMUM = 64
+"""Ranges of offsets in one row; beyond it the newest ones are told as one, which then holds what
+was not lost too."""
 
 _Key = tuple[str, int, str]
 """Client identifier, party, reason."""
@@ -50,24 +56,20 @@ class Losses:
         """Rows written since the last sweep, by number: more of the same joins them."""
         self._puts = 0
         self.by_reason: Counter[str] = Counter()
+        self.stand_ins: dict[int, int] = {}
+        """Parties whose losses are those of another party (re-drives)."""
 
     def note(self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int) -> None:
         """Takes what the kernel reported; `name_of` gives the client identifier of a party."""
-        for party, reason, first, end, count in notices:
-            self.add(
-                Loss(
-                    client_identifier=name_of(party),
-                    party=party,
-                    reason=reason,
-                    first_offset=first,
-                    end_offset=end,
-                    count=count,
-                    at_us=now_us,
-                )
-            )
+        for noticed, reason, first, end, count in notices:
+            party = self.stand_ins.get(noticed, noticed)
+            ranges = [(first, end)] if end else []
+            self.add(loss_of(name_of(party), party, reason, ranges, count, now_us))
 
     def add(self, loss: Loss) -> None:
         """Counts a loss and keeps it until the next sweep."""
+        if loss.party in self.stand_ins:
+            loss = replace(loss, party=self.stand_ins[loss.party])
         self.by_reason[loss.reason] += loss.count
         key = (loss.client_identifier, loss.party, loss.reason)
         if key not in self._merged and len(self._merged) >= MERGED_MAXIMUM:
@@ -94,6 +96,20 @@ class Losses:
         self._rows.clear()
         self._puts = 0
 
+    def find(self, number: int) -> Loss | None:
+        """The row of this number; more of the same joins it no more."""
+        value = self._records.get(Table.LOSSES, _row_key(number))
+        if not value:
+            return None
+        loss = parse_loss(value)
+        self._rows.pop((loss.client_identifier, loss.party, loss.reason), None)
+        return loss
+
+    def redriven(self, number: int, loss: Loss, now_us: int) -> None:
+        """The row says from now on that it was driven again."""
+        value = format_loss(replace(loss, redriven_at_us=now_us))
+        self._records.put(Table.LOSSES, _row_key(number), value, now_us)
+
     def trim(self, now_us: int) -> None:
         """Removes the oldest rows beyond the ledger's bound."""
         view = self._records.refresh()
@@ -118,17 +134,38 @@ class Losses:
             number, loss = known[0], _merge(known[1], loss)
         self._rows[key] = number, loss
         self._puts += 1
-        self._records.put(Table.LOSSES, number.to_bytes(8, "big"), format_loss(loss), now_us)
+        self._records.put(Table.LOSSES, _row_key(number), format_loss(loss), now_us)
+
+
+def loss_of(
+    client_identifier: str,
+    party: int,
+    reason: str,
+    ranges: Iterable[tuple[int, int]],
+    count: int,
+    now_us: int,
+) -> Loss:
+    """A loss of `count` messages in these ranges of offsets; none for what was never stored."""
+    spans = RangeSet(list(ranges)).ranges()
+    if len(spans) > RANGES_MAXIMUM:
+        spans[RANGES_MAXIMUM - 1 :] = [(spans[RANGES_MAXIMUM - 1][0], spans[-1][1])]
+    return Loss(
+        client_identifier=client_identifier,
+        party=party,
+        reason=reason,
+        first_offset=spans[0][0] if spans else 0,
+        end_offset=spans[-1][1] if spans else 0,
+        count=count,
+        at_us=now_us,
+        ranges=tuple(spans) if len(spans) > 1 else (),
+    )
 
 
 def _merge(first: Loss, second: Loss) -> Loss:
-    stored = [loss for loss in (first, second) if loss.end_offset]
-    return Loss(
-        client_identifier=first.client_identifier,
-        party=first.party,
-        reason=first.reason,
-        first_offset=min((loss.first_offset for loss in stored), default=0),
-        end_offset=max((loss.end_offset for loss in stored), default=0),
-        count=first.count + second.count,
-        at_us=second.at_us,
-    )
+    ranges, count = (*first.spans, *second.spans), first.count + second.count
+    who = (first.client_identifier, first.party, first.reason)
+    return loss_of(*who, ranges, count, second.at_us)
+
+
+def _row_key(number: int) -> bytes:
+    return number.to_bytes(8, "big")

@@ -15,20 +15,31 @@ Flow: admission -> open -> (durable) -> attach -> ... -> close.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.dispatch.groups import Groups
-from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
-from holdfast.broker.dispatch.queues import Cut, cut_to_limit, queue_at_rest
+from holdfast.broker.dispatch.queue_names import Owner, QueueNames
+from holdfast.broker.dispatch.queues import (
+    Cut,
+    OldestKept,
+    QueueAtRest,
+    cut_to_age,
+    cut_to_limit,
+    left_behind,
+    queue_at_rest,
+)
+from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.queue_retention import NamedQueue, kept_from
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
-    Loss,
     Table,
     format_session,
     format_subscriptions,
@@ -40,6 +51,7 @@ from holdfast.broker.store.tables import (
     party_key,
     will_key,
 )
+from holdfast.broker.store.view import View
 from holdfast.core.config import Config
 from holdfast.kernel import TRANSIENT_PARTY, received
 from holdfast.protocols.mqtt.handshake import Opening
@@ -90,6 +102,8 @@ class Sessions:
         wills: Wills,
         parties: Parties,
         groups: Groups,
+        names: QueueNames,
+        redrives: Redrives,
     ) -> None:
         self._records = records
         self._log = kernel.log
@@ -103,6 +117,9 @@ class Sessions:
         self._by_party: dict[int, Attached] = {}
         self._parties = parties
         self._groups = groups
+        self._names = names
+        self._redrives = redrives
+        self._oldest = OldestKept(kernel.log)
         self._recorded = records.refresh().session_count()
         self.expired = 0
         """How many sessions have been cleared away because their time was over."""
@@ -138,12 +155,12 @@ class Sessions:
             return attached.session.client_identifier
         return self._groups.name_of(party) or self._records.refresh().client_of(party)
 
-    def owner(self, client_identifier: str) -> str | None:
-        """Whose session this client identifier has; `None` if it has none, or one that was opened
-        without a credential."""
+    def owner(self, client_identifier: str, now_us: int) -> str | None:
+        """Whose session this client identifier has; `None` if it has none that a client could come
+        back to, or one that was opened without a credential."""
         attached = self._by_client.get(client_identifier)
         session = self._known(client_identifier) if attached is None else attached.session
-        return None if session is None else session.user_name
+        return None if session is None or session.expired(now_us) else session.user_name
 
     def open(self, opening: Opening, identity: Identity, connection: int, now_us: int) -> Opened:
         """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
@@ -162,6 +179,7 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, identity, now_us)
+        session = self._named(session)
         subscriptions = () if known is None else self._subscriptions_of(session)
         attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
@@ -180,15 +198,8 @@ class Sessions:
         own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
         queue = queue_at_rest(self._log, session, own)
         if is_durable(session):
-            queue, cut = cut_to_limit(
-                self._log,
-                session.party,
-                queue,
-                maximum=self._config.queue_messages_maximum,
-                keep=self._config.queue_keep,
-            )
-            if cut is not None:
-                self._lose(session, cut, now_us)
+            cut = self._cut_device if session.bounded else self._cut_named
+            queue = cut(session, queue, now_us)
             if queue.subscriptions != own:
                 self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
@@ -200,11 +211,15 @@ class Sessions:
             mark=queue.mark,
             end_offset=self._log.end_offset(),
             entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
+            pack_maximum=(
+                self._config.application_pack_messages_maximum if session.application else 0
+            ),
         )
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
         )
-        self._groups.attach(attached.connection, session.party, shared, now_us)
+        self._groups.attach(attached.connection, session, shared, now_us)
+        self._redrives.join(session.party, attached.connection, None)
         return received(queue.state) if queue.state else b""
 
     def resubscribe(
@@ -248,6 +263,7 @@ class Sessions:
             not_released = self._inbox.received(attached.connection)
             state = self._dispatch.detach(attached.connection, not_released)
             self._groups.detach(attached.connection, now_us)
+            self._redrives.detach(attached.connection, now_us)
             if is_durable(session):
                 self._records.put_delivery_state(party_key(session.party), state, now_us)
         if waits_for_restart(session, ending):
@@ -256,6 +272,7 @@ class Sessions:
         will_due_at_us = plan_will(session, ending, now_us)
         if not is_durable(session):
             self._leave_groups(session, attached.subscriptions, now_us)
+            self._redrives.end(session.party, now_us)
             if session.will is not None and will_due_at_us is not None:
                 self._wills.owe(DueWill(session.will, None, will_due_at_us))
             return
@@ -269,13 +286,16 @@ class Sessions:
     def end(self, session: Session, now_us: int) -> None:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
         published now: it does not outlive its session."""
-        if session.will is not None and session.will_due_at_us is not None:
-            client, due_at_us = session.client_identifier, session.will_due_at_us
-            value = format_will(session.will)
-            self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
-            self._wills.owe(DueWill(session.will, client, due_at_us))
-        self._groups.lose_handed(session.party, now_us)
-        self._leave_groups(session, self._subscriptions_of(session), now_us)
+        self._owe_apart(session, now_us)
+        self._names.release(session.queue_name)
+        subscriptions = self._subscriptions_of(session)
+        queue = queue_at_rest(self._log, session, own_of(subscriptions))
+        left = left_behind(self._log, session, queue, now_us)
+        if left is not None:
+            self._lose(session, "session_ended", left, now_us)
+        self._groups.lose_handed(session, now_us)
+        self._leave_groups(session, subscriptions, now_us)
+        self._redrives.end(session.party, now_us)
         key = session.client_identifier.encode()
         if self._records.get(Table.SUBSCRIPTIONS, key):
             self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
@@ -287,7 +307,9 @@ class Sessions:
     def recover(self, now_us: int) -> int:
         """Sessions that were connected when the broker ended, which ended their connections;
         returns how many. Their expiry and Will Delay count from now. Wills of sessions that had
-        ended before are published now."""
+        ended before are published by the first sweep."""
+        for name, client in self._records.refresh().named_queues():
+            self._names.take(name, Owner("application", client))
         count = 0
         last = ""
         while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):
@@ -297,23 +319,25 @@ class Sessions:
                 self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
                 last = session.client_identifier
             count += len(values)
-        for key, value in self._records.refresh().wills_of_ended():
-            self._wills.owe(DueWill(parse_will(value), *parse_will_key(key)))
         return count
 
     def sweep(self, now_us: int) -> None:
-        """Wills that are due and sessions that have expired."""
-        view = self._records.refresh()
-        for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
-            self._publish_if_due(parse_session(value), now_us)
-        for value in view.expired(now_us, SWEEP_SESSIONS_MAXIMUM):
+        """Wills that are due: those of sessions that have expired among them."""
+        self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
+
+    def clear_expired(self, expired_by_us: int, now_us: int) -> bool:
+        """Removes what sessions have that had expired by then, as much as fits a sweep; returns
+        whether that was all."""
+        values = self._records.refresh().expired(expired_by_us, SWEEP_SESSIONS_MAXIMUM)
+        for value in values:
             # The view may be behind: its client may have come back in the meantime.
             known = self._known(parse_session(value).client_identifier)
-            if known is not None and known.expired(now_us):
+            if known is not None and known.expired(expired_by_us):
                 self.end(known, now_us)
                 self.expired += 1
                 fields = {"client_identifier": known.client_identifier}
                 log.info("session expired", extra={"fields": fields})
+        return len(values) < SWEEP_SESSIONS_MAXIMUM
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -333,14 +357,47 @@ class Sessions:
         """The session of a client as it is on record; none if it ends with its connection."""
         return self._known(client_identifier)
 
+    def target(self, client_identifier: str) -> Target | None:
+        """The session of a client as one whose losses can be driven again."""
+        attached = self._by_client.get(client_identifier)
+        if attached is not None:
+            takes = attached.queue is not None
+            takers: dict[int, Subscription | None] = {attached.connection: None} if takes else {}
+            return Target(attached.session.party, own_of(attached.subscriptions), takers)
+        session = self._known(client_identifier)
+        if session is None:
+            return None
+        return Target(session.party, own_of(self._subscriptions_of(session)), {})
+
     def all_attached(self) -> list[Attached]:
         """Every attached session."""
         return list(self._by_client.values())
+
+    def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
+        """Those that are due, as far as a view that may be behind tells of them."""
+        for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
+            session = self._known(parse_session(value).client_identifier)
+            if session is not None and session.will is not None:
+                due_at_us = session.will_due_at_us
+                if due_at_us is not None and due_at_us <= now_us:
+                    yield DueWill(session.will, session.client_identifier, due_at_us)
+        for key, value in view.wills_of_ended(SWEEP_SESSIONS_MAXIMUM):
+            if self._records.get(Table.WILLS, key):
+                yield DueWill(parse_will(value), *parse_will_key(key))
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
         due_at_us = session.will_due_at_us
         if session.will is not None and due_at_us is not None and due_at_us <= now_us:
             self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
+
+    def _owe_apart(self, session: Session, now_us: int) -> None:
+        """The session's record is about to forget its Will, which gets a record of its own until it
+        is in the log."""
+        if session.will is not None and session.will_due_at_us is not None:
+            client, due_at_us = session.client_identifier, session.will_due_at_us
+            value = format_will(session.will)
+            self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
+            self._wills.owe(DueWill(session.will, client, due_at_us))
 
     def _known(self, client: str) -> Session | None:
         if not self._recorded:
@@ -364,14 +421,23 @@ class Sessions:
             connected=True,
             user_name=identity.user_name,
             will=opening.will,
+            client_type=identity.client_type,
         )
 
     def _resumed(
         self, known: Session, opening: Opening, identity: Identity, now_us: int
     ) -> Session:
+        if known.client_type != identity.client_type:
+            fields = {
+                "client_identifier": known.client_identifier,
+                "was": known.client_type,
+                "is": identity.client_type,
+            }
+            log.warning("client type changed", extra={"fields": fields})
         # A Will whose time came before this connection is published; one that was still to come is
         # not [MQTT-3.1.3-9].
-        self._publish_if_due(known, now_us)
+        if known.will_due_at_us is not None and known.will_due_at_us <= now_us:
+            self._owe_apart(known, now_us)
         return replace(
             known,
             protocol_version=opening.protocol_version,
@@ -381,7 +447,18 @@ class Sessions:
             expires_at_us=None,
             will=opening.will,
             will_due_at_us=None,
+            client_type=identity.client_type,
         )
+
+    def _named(self, session: Session) -> Session:
+        """The session with the name of its queue, if it has one of its own (S0.6 to S0.13)."""
+        name = session.queue_name
+        if not session.application:
+            self._names.release(name)
+            name = None
+        elif name is None:
+            name = self._names.of_client(session.client_identifier)
+        return session if name == session.queue_name else replace(session, queue_name=name)
 
     def _regroup(
         self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
@@ -393,7 +470,7 @@ class Sessions:
         gone = [item.topic_filter for item in before if item.topic_filter not in stays]
         self._groups.leave(attached.connection, party, gone, now_us)
         new = [item for item in now if item not in before]
-        self._groups.attach(attached.connection, party, new, now_us)
+        self._groups.attach(attached.connection, attached.session, new, now_us)
 
     def _leave_groups(
         self, session: Session, subscriptions: tuple[Subscription, ...], now_us: int
@@ -405,18 +482,33 @@ class Sessions:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, format_session(session), now_us)
 
-    def _lose(self, session: Session, cut: Cut, now_us: int) -> None:
-        self._losses.add(
-            Loss(
-                client_identifier=session.client_identifier,
-                party=session.party,
-                reason="overflow",
-                first_offset=cut.first_offset,
-                end_offset=cut.end_offset,
-                count=cut.count,
-                at_us=now_us,
-            )
+    def _cut_named(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
+        """What a queue with a name has waiting, within the age and the bytes that it keeps."""
+        named = NamedQueue(session.party, queue.subscriptions, session.created_at_offset)
+        oldest = kept_from(self._log, named, self._config.application_queue_properties, now_us)
+        queue, gone = cut_to_age(self._log, session.party, queue, oldest=oldest)
+        if gone is not None:
+            self._lose(session, "retention", gone, now_us)
+        return queue
+
+    def _cut_device(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
+        """What a device has waiting, within the age and the number that it may have."""
+        config, party = self._config, session.party
+        oldest = self._oldest.offset(config.queue_ttl_s, now_us)
+        queue, stale = cut_to_age(self._log, party, queue, oldest=oldest)
+        if stale is not None:
+            self._lose(session, "ttl", stale, now_us)
+        maximum, keep = config.queue_messages_maximum, config.queue_keep
+        queue, beyond = cut_to_limit(
+            *(self._log, party, queue), maximum=maximum, keep=keep, now_us=now_us
         )
+        if beyond is not None:
+            self._lose(session, "overflow", beyond, now_us)
+        return queue
+
+    def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
+        who = (session.client_identifier, session.party)
+        self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
 
 
 def is_durable(session: Session) -> bool:

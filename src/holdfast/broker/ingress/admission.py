@@ -21,16 +21,17 @@ from typing import Final, NamedTuple
 
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.rates import SECOND_US, Rate
-from holdfast.broker.dispatch.sessions import Opened, Sessions
+from holdfast.broker.dispatch.sessions import Attached, Opened, Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.ingress.permissions import Permissions
+from holdfast.broker.ingress.writing import messages_per_write
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.route.system_topics import is_system_topic
 from holdfast.broker.store.durability import Waiting
 from holdfast.core.config import Config
-from holdfast.kernel import encode_packet
+from holdfast.kernel import encode_packet, key_slot
 from holdfast.protocols.mqtt.handshake import (
     ASSIGNED_ENTROPY_BYTES,
     Offer,
@@ -43,6 +44,7 @@ from holdfast.protocols.mqtt.handshake import (
 )
 from holdfast.protocols.mqtt.packets import Connect
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+from holdfast.protocols.mqtt.session import Session
 
 log = logging.getLogger(__name__)
 CONNECTED: Final = FrequentEvent(log, "client connected")
@@ -98,10 +100,13 @@ class Admission:
         self.reconfigure(ground.config)
 
     def reconfigure(self, config: Config) -> None:
-        """Grants this to clients that connect from now on."""
+        """Grants this to clients that connect from now on; all are written to by it."""
+        self._config = config
         self._offer = Offer.of(config)
         self._rate = Rate(config.connections_per_second)
         self._delay_us = config.login_delay_s * SECOND_US
+        for attached in self._sessions.all_attached():
+            self._limit_writes(attached)
 
     def connect(self, connection: Connection, connect: Connect, now_us: int) -> None:
         """Takes a CONNECT: whoever sends it shows who it is, and the session is opened."""
@@ -164,14 +169,14 @@ class Admission:
             else:
                 self.refuse(connection, refusal, opening.protocol_version, now_us, who)
             return
-        terms = self._terms(opening, identity)
+        terms = self._terms(opening, identity, now_us)
         if isinstance(terms, Refusal):
             who = _Who(opening.client_identifier, identity.user_name)
             self.refuse(connection, terms, opening.protocol_version, now_us, who)
         else:
             self._open(connection, terms, identity, now_us)
 
-    def _terms(self, opening: Opening, identity: Identity) -> Opening | Refusal:
+    def _terms(self, opening: Opening, identity: Identity, now_us: int) -> Opening | Refusal:
         """The opening as this identity may have it."""
         if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
@@ -185,7 +190,7 @@ class Admission:
             identity, client_identifier, will.topic_name
         ):
             return NOT_AUTHORIZED
-        owner = self._sessions.owner(client_identifier)
+        owner = self._sessions.owner(client_identifier, now_us)
         if owner in (None, identity.user_name):
             return opening
         if self._access.is_known(owner):
@@ -256,6 +261,7 @@ class Admission:
             topic_alias_maximum=opening.topic_alias_maximum,
             party=party,
         )
+        self._limit_writes(attached)
         fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
         version = opening.protocol_version
         self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))
@@ -269,14 +275,30 @@ class Admission:
             maximum_packet_size_bytes=self._offer.maximum_packet_size_bytes,
             topic_alias_maximum=self._offer.topic_alias_maximum if version == 5 else 0,
             received=received,
+            key_slot=key_slot(opening.client_identifier.encode()),
         )
         self._permissions.admit(attached, now_us)
         # What it has sent since then waits here until now.
         self._inbox.unread(handle, arrival.connection.opened_at_us, now_us)
         self._inbox.release(handle)
         self._counts["connections_accepted"] += 1
+        self._warn_of(attached.session)
         if CONNECTED.is_due(now_us):
             _tell(arrival)
+
+    def _warn_of(self, session: Session) -> None:
+        """An APPLICATION client that is not delivered to as one is told of, whatever else."""
+        fields = {"client_identifier": session.client_identifier}
+        if session.unkept_application:
+            self._counts["applications_not_persistent"] += 1
+            log.warning("APPLICATION client without a persistent session", extra={"fields": fields})
+        elif session.nameless_application:
+            self._counts["applications_without_queue"] += 1
+            log.warning("APPLICATION client without a queue of its own", extra={"fields": fields})
+
+    def _limit_writes(self, attached: Attached) -> None:
+        messages = messages_per_write(self._config, attached.session)
+        self._outboxes.limit_writes(attached.connection, messages)
 
 
 def _tell(arrival: _Arrival) -> None:
@@ -290,5 +312,6 @@ def _tell(arrival: _Arrival) -> None:
         "session_present": arrival.opened.session_present,
         "clean_start": opening.clean_start,
         "keep_alive_s": opening.keep_alive_s,
+        "client_type": arrival.opened.attached.session.client_type,
     }
     CONNECTED.write(fields)

@@ -34,8 +34,6 @@ UNCOMMITTED_BYTES_MAXIMUM = 67_108_864
 that writes 200 MB a second, and the memory for it."""
 STALL_US = 100_000
 """A turn that takes longer has kept clients waiting: the disk was slow, or the machine."""
-WRITE_AHEAD_BYTES = 262_144
-"""What a transport takes before it says stop; the rest waits in the outbox, where it is counted."""
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
@@ -172,8 +170,12 @@ class Connections:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Takes this many connections from now on; those that are there stay."""
+        """Takes this many connections from now on; those that are there stay, and are paused and
+        resumed by the new marks."""
         self._connections_maximum = connections_possible(config, self._open_files)
+        self._write_buffer_bytes = config.write_buffer_high_bytes, config.write_buffer_low_bytes
+        for connection in self._by_handle.values():
+            connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
 
     def make(self, transport_name: str = "tcp") -> Connection:
         """A protocol for a socket that was accepted."""
@@ -201,7 +203,7 @@ class Connections:
             self._next_handle += 1
         connection.opened_at_us = self._now_us()
         connection.peer = _peer_of(connection.transport)
-        connection.transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+        connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = 0
         self._inbox.open(connection.handle)

@@ -16,6 +16,7 @@ from collections import deque
 from typing import Final
 
 from holdfast.broker.access.access import Access, Identity
+from holdfast.broker.dispatch.redrives import Redrives
 from holdfast.broker.dispatch.sessions import Attached, Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
@@ -42,12 +43,14 @@ class Permissions:
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
+        redrives: Redrives,
     ) -> None:
         kernel = ground.kernel
         self._access = access
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
+        self._redrives = redrives
         self._subscriptions = Subscriptions(kernel)
         self._inbox: Inbox = kernel.inbox
         self._end_offset = kernel.log.end_offset
@@ -69,6 +72,11 @@ class Permissions:
         if self._access.restricts:
             self._grant(attached)
             self._end_subscriptions(attached, now_us)
+
+    def admit_redrive(self, attached: Attached) -> None:
+        """A re-drive for the attached session has begun: it gets no more of that than it may."""
+        if self._access.restricts and attached.queue is not None:
+            self._grant(attached)
 
     def renew(self, user_name: str | None) -> None:
         """Something about a user has changed, or about everybody."""
@@ -134,12 +142,14 @@ class Permissions:
     def _grant(self, attached: Attached) -> None:
         assert attached.queue is not None, "a queue is attached before it is granted anything"
         identity, client_identifier = attached.identity, attached.session.client_identifier
+        receive = self._access.receive_table(identity, client_identifier)
         self._subscriptions.grant(
             attached.queue,
             attached.connection,
             self._access.publish_table(identity, client_identifier),
-            self._access.receive_table(identity, client_identifier),
+            receive,
         )
+        self._redrives.grant(attached.session.party, receive)
 
     def _limit(self, attached: Attached) -> None:
         identity: Identity = attached.identity

@@ -27,8 +27,9 @@ BEHIND_RECORDS_MAXIMUM = 16_384
 @dataclass(slots=True)
 class _Ahead:
     value: bytes
-    outstanding: int
-    """How many records of this key the view has not applied."""
+    number: int
+    """The number of its record. What the log has of the key before it may still come: older
+    records, and copies that retention has made of them."""
 
 
 class ControlRecords:
@@ -58,9 +59,7 @@ class ControlRecords:
         """Appends a record, an empty `value` removing the key; returns the log position at which it
         is durable. It has survived nothing before that."""
         position = self._log.append_control(table, key, value, now_us)
-        ahead = self._ahead.get((table, key))
-        outstanding = 1 if ahead is None else ahead.outstanding + 1
-        self._ahead[table, key] = _Ahead(value, outstanding)
+        self._ahead[table, key] = _Ahead(value, self._log.next_control_number() - 1)
         if len(self._ahead) >= BEHIND_RECORDS_MAXIMUM:
             self.refresh()
         return position
@@ -98,16 +97,13 @@ class ControlRecords:
         count = 0
         while records := self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM):
             self._view.apply(records)
-            for _number, table, key, _value in records:
-                self._forget(table, key)
+            for number, table, key, _value in records:
+                self._forget(number, table, key)
             self._applied = records[-1][0]
             count += len(records)
         return count
 
-    def _forget(self, table: int, key: bytes) -> None:
+    def _forget(self, number: int, table: int, key: bytes) -> None:
         ahead = self._ahead.get((table, key))
-        if ahead is None:
-            return
-        ahead.outstanding -= 1
-        if ahead.outstanding == 0:
+        if ahead is not None and ahead.number <= number:
             del self._ahead[table, key]

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.session import Session, Subscription
+from holdfast.protocols.mqtt.shared import ShareName, parse_shared
 
 
 class Table(IntEnum):
@@ -38,6 +39,8 @@ class Table(IntEnum):
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
     Will: until that is in the log as a message."""
+    REDRIVES = 9
+    """Party of the re-drive (u32, little-endian) to `Redrive`."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -57,6 +60,32 @@ class Loss:
     end_offset: int
     count: int
     at_us: int
+    ranges: tuple[tuple[int, int], ...] = ()
+    """The ranges within that one, where they are several."""
+    redriven_at_us: int | None = None
+    """When it was driven again, if it was."""
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of offsets that were lost."""
+        if not self.end_offset:
+            return ()
+        return self.ranges or ((self.first_offset, self.end_offset),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """A loss that is delivered again, until that is done."""
+
+    loss: int
+    """The number of its row in the ledger."""
+    party: int
+    """The number of its own queue."""
+    target: int
+    """Whom it stands in for: the party of a session or a group."""
+    reads: tuple[Subscription, ...]
+    """What it delivers, on the terms of each; from the first offset to the last."""
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +98,16 @@ class SharedGroup:
     """What its queue matches: one filter, without the offsets that were cut off."""
     ends_at_us: int | None = None
     """When it ends if nobody subscribes to it again; `None` while somebody does."""
+    queue_name: str | None = None
+    """The name of its queue, from the first APPLICATION client that subscribes to it until it
+    ends."""
+
+    @property
+    def parts(self) -> ShareName:
+        """Its name in parts."""
+        parts = parse_shared(self.name)
+        assert parts is not None, "planning lets no other pass"
+        return parts
 
 
 def party_key(party: int) -> bytes:
@@ -138,7 +177,20 @@ def format_loss(loss: Loss) -> bytes:
 
 def parse_loss(value: bytes) -> Loss:
     """The inverse of `format_loss`."""
-    return Loss(**_parse(value))
+    fields = _parse(value)
+    ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
+    return Loss(**{**fields, "ranges": ranges})
+
+
+def format_redrive(redrive: Redrive) -> bytes:
+    """The value of a row in REDRIVES."""
+    return _format(asdict(redrive))
+
+
+def parse_redrive(value: bytes) -> Redrive:
+    """The inverse of `format_redrive`."""
+    fields = _parse(value)
+    return Redrive(**{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])})
 
 
 def _will(fields: dict[str, Any]) -> Will:

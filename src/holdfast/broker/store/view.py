@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -25,12 +25,14 @@ CREATE TABLE sessions (
     party INTEGER GENERATED ALWAYS AS (json_extract(value, '$.party')) VIRTUAL,
     connected INTEGER GENERATED ALWAYS AS (json_extract(value, '$.connected')) VIRTUAL,
     expires_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.expires_at_us')) VIRTUAL,
-    will_due_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.will_due_at_us')) VIRTUAL
+    will_due_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.will_due_at_us')) VIRTUAL,
+    queue_name TEXT GENERATED ALWAYS AS (json_extract(value, '$.queue_name')) VIRTUAL
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX sessions_by_party ON sessions (party);
 CREATE INDEX sessions_connected ON sessions (key) WHERE connected;
 CREATE INDEX sessions_by_expiry ON sessions (expires_at_us) WHERE expires_at_us IS NOT NULL;
 CREATE INDEX sessions_by_will ON sessions (will_due_at_us) WHERE will_due_at_us IS NOT NULL;
+CREATE INDEX sessions_by_queue ON sessions (queue_name) WHERE queue_name IS NOT NULL;
 CREATE TABLE subscriptions (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -54,6 +56,9 @@ CREATE TABLE groups (
 CREATE TABLE wills (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE redrives (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -64,6 +69,7 @@ _NAMES = {
     Table.RULES: "rules",
     Table.GROUPS: "groups",
     Table.WILLS: "wills",
+    Table.REDRIVES: "redrives",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
@@ -170,6 +176,11 @@ class View:
         row = self._database.execute(query, (party,)).fetchone()
         return "" if row is None else row[0].decode()
 
+    def named_queues(self) -> list[tuple[str, str]]:
+        """Name and client identifier of the sessions whose queue has a name."""
+        query = "SELECT queue_name, key FROM sessions WHERE queue_name IS NOT NULL"
+        return [(name, key.decode()) for name, key in self._database.execute(query)]
+
     def session_count(self) -> int:
         """How many sessions are recorded."""
         return self._one("SELECT count(*) FROM sessions")
@@ -202,9 +213,10 @@ class View:
             limit,
         )
 
-    def wills_of_ended(self) -> list[tuple[bytes, bytes]]:
+    def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
-        rows = self._database.execute("SELECT key, value FROM wills ORDER BY key").fetchall()
+        query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
+        rows = self._database.execute(query, (limit,)).fetchall()
         return [(key, value.encode()) for key, value in rows]
 
     def loss_count(self) -> int:

@@ -10,11 +10,15 @@ Invariants:
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.shared import is_shared
 
+ClientType = Literal["DEVICE", "APPLICATION"]
+"""What a client is: a DEVICE, of which there are many and each gets little; or an APPLICATION, a
+service that takes high-rate streams and has a queue with a name of its own."""
+CLIENT_TYPES: Final = ("DEVICE", "APPLICATION")
 IN_FORCE: Final = 2**64 - 1
 """`until_offset` of a subscription that has not ended: larger than any offset."""
 SESSION_EXPIRY_NEVER: Final = 0xFFFFFFFF
@@ -85,11 +89,38 @@ class Session:
     """Whose session it is; `None`: it was opened without a credential."""
     will_due_at_us: int | None = None
     """When the Will of a session at rest is published, if it still has one."""
+    client_type: ClientType = "DEVICE"
+    """What its client was when it last connected."""
+    queue_name: str | None = None
+    """The name of its queue, if it has one of its own."""
 
     @property
     def persistent(self) -> bool:
         """True if it outlives its connection."""
         return self.expiry_s != 0
+
+    @property
+    def application(self) -> bool:
+        """True if it is delivered to as an APPLICATION is: its type alone does not do (S0.87)."""
+        return self.client_type == "APPLICATION" and self.persistent
+
+    @property
+    def unkept_application(self) -> bool:
+        """True if it is an APPLICATION client's and ends with its connection: then it has no queue
+        of its own, and what is published while its client is away is lost to it (S2.37)."""
+        return self.client_type == "APPLICATION" and not self.persistent
+
+    @property
+    def nameless_application(self) -> bool:
+        """True if it is an APPLICATION client's that may not have a queue of its own, for its
+        identifier can be no name: it is queued for as for a DEVICE client (S0.13)."""
+        return self.application and self.queue_name is None
+
+    @property
+    def bounded(self) -> bool:
+        """True if what waits for it is limited in number and age, as it is for every client without
+        a queue of its own."""
+        return self.queue_name is None
 
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""

@@ -1,0 +1,62 @@
+"""How much a queue with a name keeps, and what its absent client loses by that (acceptance S2.53).
+
+Owns: where such a queue begins. Never: removes a message; the log does, for all queues together.
+
+Invariant: a queue begins at its creation, or whole segments of its own later. A client that is
+connected gets all that was waiting for it while the log has it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.topic_properties import UNLIMITED, TopicProperties
+from holdfast.kernel import Log
+from holdfast.protocols.mqtt.session import Subscription
+
+MILLISECOND_US = 1_000
+UNLIMITED_MESSAGES = 2**63
+"""A queue with a name is limited by age and bytes, not by a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueue:
+    """What such a queue is made of."""
+
+    party: int
+    subscriptions: Sequence[Subscription]
+    created_at_offset: int
+
+
+def kept_from(log: Log, queue: NamedQueue, properties: TopicProperties, now_us: int) -> int:
+    """The first offset that the queue keeps."""
+    begin, end = queue.created_at_offset, log.durable_offset()
+    aged_until = begin
+    if properties.retention_ms != UNLIMITED:
+        aged_until = log.offset_at(max(now_us - properties.retention_ms * MILLISECOND_US, 0))
+    # Most logs are small and young, and then nothing has to be weighed.
+    large = 0 <= properties.retention_bytes < log.statistics()["bytes"]
+    tables = [item.table() for item in queue.subscriptions if item.qos > 0]
+    if not tables or (aged_until <= begin and not large):
+        return begin
+    drop = properties.plan_drop(
+        log.weigh(tables, queue.party, begin, end),
+        log.weigh(tables, queue.party, begin, max(aged_until, begin)),
+    )
+    return _offset_after(log, tables, queue.party, begin, end, drop) if drop else begin
+
+
+def _offset_after(
+    log: Log, tables: list[dict[str, Any]], party: int, begin: int, end: int, drop: int
+) -> int:
+    """The offset before which the oldest messages have `drop` bytes."""
+    low, high = begin, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        # Only what lies between is weighed, so that all steps together cost two looks at all of it.
+        passed = log.weigh(tables, party, low, middle)
+        if passed < drop:
+            low, drop = middle, drop - passed
+        else:
+            high = middle
+    return high

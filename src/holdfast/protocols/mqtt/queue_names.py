@@ -1,0 +1,57 @@
+"""How the queues of APPLICATION clients are named (acceptance S0.10 to S0.13, S0.74 to S0.80).
+
+Owns: the rules, and the order in which names are tried. Never: knows which names are taken.
+
+Invariants:
+1. A name is made of its owner alone, so that an operator can work it out.
+2. Two owners are never tried under the same names in the same order: whoever finds the first one
+   taken has another to fall back to.
+"""
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Final
+
+EVERYTHING: Final = "tbmq.msg.all"
+"""The log itself: whatever was stored."""
+PERSISTED: Final = "tbmq.msg.persisted"
+"""What is kept for persistent DEVICE clients, all of them together."""
+APPLICATION_PREFIX: Final = "tbmq.msg.app."
+SHARED_PREFIX: Final = "tbmq.msg.app.shared."
+CONSUMER_GROUP_PREFIX: Final = "application-shared-msg-consumer-group-"
+_PLAIN_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]+").fullmatch
+_PLAIN_FILTER: Final = re.compile(r"[A-Za-z0-9/+#]+").fullmatch
+_WRITTEN: Final = str.maketrans({"/": ".", "+": "slw", "#": "mlw"})
+"""`slw`: single-level wildcard; `mlw`: multi-level wildcard."""
+
+
+def client_queue_names(client_identifier: str, *, hashed: bool) -> Iterator[str]:
+    """The names for a client's queue, to be tried in this order. None at all, if its identifier has
+    other characters than letters and digits and names may not be `hashed`."""
+    written = client_identifier if _PLAIN_IDENTIFIER(client_identifier) else None
+    return _names(APPLICATION_PREFIX, written, client_identifier, hashed=hashed)
+
+
+def shared_queue_names(topic_filter: str, *, hashed: bool) -> Iterator[str]:
+    """The same for the queue of the shared subscriptions to a filter; `topic_filter` is without
+    `$share` and the share name."""
+    written = topic_filter.translate(_WRITTEN) if _PLAIN_FILTER(topic_filter) else None
+    return _names(SHARED_PREFIX, written, topic_filter, hashed=hashed)
+
+
+def consumer_group(share_name: str, queue_name: str) -> str:
+    """The name of the group that reads a shared queue under this share name."""
+    return f"{CONSUMER_GROUP_PREFIX}{share_name}-{queue_name}"
+
+
+def _names(prefix: str, written: str | None, owner: str, *, hashed: bool) -> Iterator[str]:
+    if written is not None:
+        yield prefix + written
+    elif not hashed:
+        return
+    digest = owner
+    while True:
+        # Again, should somebody have named himself by another's hash.
+        digest = sha256(digest.encode()).hexdigest()
+        yield prefix + digest
