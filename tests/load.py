@@ -43,8 +43,15 @@ SUBSCRIBERS: dict[str, tuple[ClientOptions, int]] = {
     "slow-2": (ClientOptions(receive_maximum=5, answer_after_s=0.001), 2),
     "away-2": (ClientOptions(receive_maximum=1_000), 2),
     "away-1": (ClientOptions(protocol_version=4), 1),
+    "online-app-2": (ClientOptions(receive_maximum=300), 2),
+    "passing-app-2": (ClientOptions(receive_maximum=300), 2),
+    "slow-app-1": (ClientOptions(protocol_version=4, answer_after_s=0.001), 1),
+    "away-app-2": (ClientOptions(receive_maximum=1_000), 2),
 }
 """Name, how it behaves, and the QoS it subscribes with. The first part of the name is its habit."""
+
+APPLICATIONS = "*-app-*"
+"""Those of them that a broker may be told are APPLICATION clients."""
 
 
 class Load:

@@ -15,6 +15,8 @@ HOST = "127.0.0.1"
 START_WITHIN_S = 120.0
 STOP_WITHIN_S = 120.0
 ASK_EVERY_S = 0.01
+STARTED = "\ndata in "
+"""Of the lines that it begins with."""
 
 
 PORTS = range(10_000, 32_000)
@@ -56,13 +58,16 @@ class BrokerProcess:
         chosen = {"host": HOST, "http_port": "off", **settings}
         self._settings = {f"HOLDFAST_{name.upper()}": str(chosen[name]) for name in chosen}
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts_said = 0
 
     def start(self) -> float:
         """Starts it; returns after how many seconds it took connections."""
         began = system.monotonic_s()
         self.launch()
         self.wait_ready()
-        return system.monotonic_s() - began
+        took_s = system.monotonic_s() - began
+        self.wait_administered()
+        return took_s
 
     def launch(self) -> None:
         """Starts it and does not wait."""
@@ -75,6 +80,7 @@ class BrokerProcess:
         ]
         with self.log_file.open("ab") as log:
             environment = {**system.environment(), **self._settings}
+            self._starts_said = self._said(STARTED)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:
@@ -90,6 +96,10 @@ class BrokerProcess:
         self.kill()
         raise AssertionError(f"the broker takes no connections:\n{self.log()}")
 
+    def wait_administered(self) -> None:
+        """Waits until it says what it listens on: HTTP and the control socket come after MQTT."""
+        self.wait_logged(STARTED, self._starts_said + 1)
+
     def send(self, number: signal.Signals) -> None:
         """Sends it a signal, and does not wait."""
         assert self._process is not None
@@ -104,13 +114,12 @@ class BrokerProcess:
     def wait_logged(self, words: str, times: int = 1) -> None:
         """Waits until it has written this so many times."""
         began = system.monotonic_s()
-        while self.log_file.read_text(errors="replace").count(words) < times:
+        while self._said(words) < times:
             assert system.monotonic_s() - began < START_WITHIN_S, f"no {words!r} in:\n{self.log()}"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 assert self._process is not None
                 self._process.wait(ASK_EVERY_S)
-                written = self.log_file.read_text(errors="replace").count(words)
-                assert written >= times, f"it ended without {words!r}:\n{self.log()}"
+                assert self._said(words) >= times, f"it ended without {words!r}:\n{self.log()}"
 
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""
@@ -133,6 +142,9 @@ class BrokerProcess:
     def log(self) -> str:
         """The last of what it wrote."""
         return self.log_file.read_text(errors="replace")[-4_000:]
+
+    def _said(self, words: str) -> int:
+        return self.log_file.read_text(errors="replace").count(words)
 
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None

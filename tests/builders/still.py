@@ -106,6 +106,10 @@ class Wire(asyncio.Transport):
         del self.written[:used]
         return Counter(packet.kind for packet in found)
 
+    def drop(self) -> None:
+        """The peer is gone, without a word."""
+        self._connection.connection_lost(None)
+
     def stop_reading(self) -> None:
         """The socket takes nothing more."""
         self._connection.pause_writing()

@@ -178,6 +178,15 @@ class VirtualBroker:
         self.loop.call_later(seconds, passed.set_result, None)
         self.loop.run_until_complete(passed)
 
+    def server(self) -> Server:
+        """The broker of this life, for who looks at what it holds."""
+        assert isinstance(self._machine.life, Server)
+        return self._machine.life
+
+    def set_clock(self, seconds: float) -> None:
+        """Somebody sets the machine's clock, by so much."""
+        self._machine.set_clock(seconds)
+
     def take_turns(self, count: int) -> None:
         """Lets `count` iterations of its loop pass."""
 

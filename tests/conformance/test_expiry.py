@@ -136,3 +136,46 @@ def test_older_readers_get_what_has_not_expired(
     again.connect(name, kept=True)
     again.message(name, b"long")
     again.quiet()
+
+
+@pytest.mark.proves("MQTT5-4.4.0-1")
+@pytest.mark.accepts("S0.60")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_sent_is_completed_and_what_was_not_is_dropped_once_it_has_expired(
+    own_broker: VirtualBroker, own_peer: Join, name: str, qos: int
+) -> None:
+    reader, publisher = own_peer(), own_peer()
+    reader.connect(name, kept=True, items=[("receive_maximum", 1)])
+    reader.subscribe(name, qos)
+    publisher.connect(f"{name}p")
+    for payload in (b"sent", b"not sent"):
+        publisher.publish(name, payload, qos=qos, items=lasting(5))
+    first = reader.expect("publish", payload=b"sent", dup=False)
+    own_broker.pass_time(1)
+    reader.drop()
+    own_broker.pass_time(20)
+    again = own_peer()
+    again.connect(name, kept=True)
+    found = again.message(name, b"sent")
+    assert (found.packet_identifier, found.dup) == (first.packet_identifier, True)
+    assert found.property("message_expiry_interval") == 1, "none would be for ever"
+    again.quiet()
+
+
+@pytest.mark.accepts("S0.60")
+def test_what_a_member_gives_back_has_expired_for_the_others(
+    own_broker: VirtualBroker, own_peer: Join, name: str
+) -> None:
+    members = [own_peer(), own_peer()]
+    for number, member in enumerate(members):
+        member.connect(f"{name}{number}", items=[("receive_maximum", 1)])
+        member.subscribe(f"$share/g/{name}", 1)
+    publisher = own_peer()
+    publisher.connect(f"{name}p")
+    for payload in (b"1", b"2"):
+        publisher.publish(name, payload, qos=1, items=lasting(5))
+    held = [member.expect("publish") for member in members]
+    own_broker.pass_time(10)
+    members[0].drop()
+    members[1].acknowledge("puback", held[1].packet_identifier)
+    members[1].quiet()

@@ -11,6 +11,7 @@ owed more than a queue holds, and the settings differ from leg to leg.
 import asyncio
 import shutil
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
@@ -25,11 +26,22 @@ from holdfast.testing.checkers import (
     check_sessions_are_kept,
     check_windows_are_kept,
 )
-from holdfast.testing.history import Acknowledged, Received, RetainedRead
+from holdfast.testing.history import (
+    Acknowledged,
+    Applied,
+    LifeEnded,
+    Received,
+    RetainedRead,
+)
+from holdfast.testing.packs import (
+    check_packs_are_kept,
+    check_repeats_are_marked,
+    check_transmissions_are_bounded,
+)
 from tests.crash.newcomers import Newcomers
 from tests.crash.report import Report
-from tests.crash.sharing import Sharing
-from tests.load import Load, Pace
+from tests.crash.sharing import KEYED, Sharing
+from tests.load import APPLICATIONS, SUBSCRIBERS, Load, Pace
 from tests.process import HOST, BrokerProcess
 
 LIVES_S = ((0.05, 1.0), (0.05, 1.0), (0.05, 1.0), (1.0, 2.5))
@@ -60,6 +72,9 @@ QUESTIONS = {
     "beyond a window": check_windows_are_kept,
     "stale retained": check_retained_is_the_last,
     "sessions lost or broken": check_sessions_are_kept,
+    "beyond a pack": check_packs_are_kept,
+    "sent too often": check_transmissions_are_bounded,
+    "repeated without DUP or under another identifier": check_repeats_are_marked,
 }
 
 SWARM: dict[str, tuple[object, ...]] = {
@@ -67,6 +82,7 @@ SWARM: dict[str, tuple[object, ...]] = {
     "checkpoint_bytes": ("1MiB", "256MiB"),
     "cache_bytes": ("1MiB", "64MiB"),
     "receive_maximum": (5, 1_000),
+    "application_pack_messages_maximum": (20, 200),
 }
 """Settings that a leg draws: small ones seal segments and write checkpoints within it."""
 
@@ -76,8 +92,18 @@ def draw_settings(random: Random) -> dict[str, object]:
     return {
         "queue_messages_maximum": QUEUE_MESSAGES_MAXIMUM,
         "maximum_packet_size_bytes": "64KiB",
+        "application_client_identifiers": APPLICATIONS,
+        # Nothing is given up: whatever is lacking in the end was lost.
+        "application_retries": 0,
+        "shared_strategies": KEYED,
         **{name: random.choice(values) for name, values in SWARM.items()},
     }
+
+
+def _applied(pack_maximum: int) -> Applied:
+    """How APPLICATION clients are delivered to, as the questions are told."""
+    names = (name for name in SUBSCRIBERS if fnmatch(name, APPLICATIONS))
+    return Applied(frozenset(names), pack_maximum, 0, 1, None)
 
 
 def _leave_as_it_is(_data_directory: Path) -> None:
@@ -135,6 +161,7 @@ class Leg:
         self._broker = BrokerProcess(directory, **settings)
         self._load = Load(HOST, self._broker.port, Random(random.getrandbits(63)), pace)
         self._sharing = Sharing(HOST, self._broker.port, Random(random.getrandbits(63)))
+        self._load.history.add(_applied(int(str(settings["application_pack_messages_maximum"]))))
         self._newcomers = Newcomers(HOST, self._broker.port, self._load.history)
 
     async def run(self, rounds: int) -> None:
@@ -167,6 +194,9 @@ class Leg:
     async def _kill(self) -> None:
         self._report.kills += 1
         await asyncio.to_thread(self._broker.kill)
+        # What it had sent is still on its way to clients, and is of this life.
+        await asyncio.gather(*(each.lost.wait() for each in self._load.subscribers.values()))
+        self._load.history.add(LifeEnded())
         self._meanwhile(self._broker.data_directory)
 
     async def _recover(self) -> float:

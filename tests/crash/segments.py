@@ -11,6 +11,8 @@ from pathlib import Path
 HEADER_BYTES = 96
 RECORD_HEADER = struct.Struct("<IIBBHIQQQII")
 MESSAGE, CONTROL, TOPIC, MARKER = 1, 2, 3, 4
+KEY, PROPERTIES, EXPIRY, PACKET_IDENTIFIER = 1 << 3, 1 << 4, 1 << 5, 1 << 6
+"""Flags of a record."""
 TRAILER_BYTES = 108
 TRAILER_MAGIC = b"HFFOOTER"
 
@@ -49,12 +51,37 @@ class SegmentFile:
 def read(path: Path) -> SegmentFile:
     """The records of a whole file."""
     data = path.read_bytes()
-    sealed = data[-TRAILER_BYTES:].startswith(TRAILER_MAGIC)
     (base_position,) = struct.unpack_from("<Q", data, 44)
-    end = len(data)
-    if sealed:
-        _version, _number, end = struct.unpack_from("<III", data, len(data) - TRAILER_BYTES + 8)
-    return SegmentFile(path, tuple(_records(data, end)), sealed, base_position)
+    return SegmentFile(path, tuple(records(data)), is_sealed(data), base_position)
+
+
+def is_sealed(data: bytes) -> bool:
+    """True if a whole file ends with a footer."""
+    return data[-TRAILER_BYTES:].startswith(TRAILER_MAGIC)
+
+
+def records(data: bytes) -> Iterator[Placed]:
+    """The records of a whole file, up to the first whose size is damaged."""
+    return _records(data, records_end(data))
+
+
+def records_end(data: bytes) -> int:
+    """Where the records of a file end, as its footer says if it has one."""
+    if not is_sealed(data):
+        return len(data)
+    return int(struct.unpack_from("<I", data, len(data) - TRAILER_BYTES + 16)[0])
+
+
+def topic_and_payload(data: bytes, record: Placed) -> tuple[int, bytes]:
+    """Of a message its topic's number and its payload; of a topic's record its number and name."""
+    fields = RECORD_HEADER.unpack_from(data, record.start)
+    flags, topic, at = fields[3], fields[5], record.start + RECORD_HEADER.size
+    if flags & KEY:
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    if flags & PROPERTIES:
+        at += 4 + int.from_bytes(data[at : at + 4], "little")
+    at += 8 * bool(flags & EXPIRY) + 2 * bool(flags & PACKET_IDENTIFIER)
+    return topic, data[at : record.end]
 
 
 def _records(data: bytes, end: int) -> Iterator[Placed]:

@@ -13,7 +13,16 @@ from random import Random
 
 from holdfast.testing.checkers import check_sessions_are_kept, check_windows_are_kept
 from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Acknowledged, Event, History, Message, Received
+from holdfast.testing.groups import check_keyed_groups_keep_order
+from holdfast.testing.history import (
+    Acknowledged,
+    Event,
+    History,
+    Keyed,
+    Message,
+    Received,
+    Subscribing,
+)
 
 AGAIN_AFTER_S = 0.02
 STAYS_S = 0.5
@@ -22,8 +31,12 @@ STAYS_S = 0.5
 GROUPS: dict[str, tuple[str, ...]] = {
     "busy": ("stays", "passes", "slow"),
     "loose": ("passes", "passes"),
+    "keyed": ("stays", "passes", "slow"),
 }
 """Name, and the habit of each member; of a loose group at times nobody is there."""
+
+KEYED = "keyed=key:topic"
+"""As a setting: this group shares by topic."""
 
 HABITS = {
     "stays": ClientOptions(receive_maximum=20),
@@ -49,6 +62,8 @@ class Sharing:
         self._progress = asyncio.Event()
         self._history = History(watch=self._watch)
         self._by_member: dict[str, _Group] = {}
+        self._keyed = History([Keyed()])
+        """What the members of the group that shares by key asked for and saw."""
         self._groups = [self._group(name, GROUPS[name]) for name in GROUPS]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -65,6 +80,10 @@ class Sharing:
         if isinstance(event, Received):
             self._by_member[event.subscriber].got[event.message] += 1
             self._progress.set()
+        if isinstance(event, Received | Subscribing):
+            name = self._by_member[event.subscriber].name
+            if KEYED.startswith(f"{name}="):
+                self._keyed.add(event)
 
     async def begin(self) -> None:
         """Every member is subscribed, and comes and goes from now on as is its habit."""
@@ -130,6 +149,7 @@ class Sharing:
                 for message, count in group.got.items()
                 if message.qos == 2 and count > 1
             ]
+        found["reordered in a group by key"] = check_keyed_groups_keep_order(self._keyed)
         found["groups' sessions or windows"] = [
             *check_sessions_are_kept(self._history),
             *check_windows_are_kept(self._history),

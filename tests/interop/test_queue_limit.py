@@ -81,7 +81,8 @@ def test_what_was_acknowledged_out_of_order_does_not_count(
     with Wire(broker.port) as wire:
         wire.connect("away")
         got = [wire.receive("publish")["payload"] for _ in range(LIMIT)]
-        everything = [early[0], *late, *last]
-        assert got == (everything[-LIMIT:] if keep == "newest" else everything[:LIMIT])
+        # What was in flight comes again in any case [MQTT-4.4.0-1].
+        in_flight, room = [early[0], *late], LIMIT - 61
+        assert got == in_flight + (last[-room:] if keep == "newest" else last[:room])
         wire.ping()
     publisher.close()

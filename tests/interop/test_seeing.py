@@ -133,7 +133,9 @@ def test_the_log_says_who_came_and_why_he_went(broker: Seen) -> None:
     eventually(lambda: "reason=client_disconnected" in broker.log(), "the line")
     connected = [line for line in broker.log().splitlines() if '"a\\nb"' in line]
     assert len(connected) == 2
-    assert "transport=tcp protocol_version=5 session_present=False" in connected[0]
+    assert (
+        "transport=tcp protocol_version=5 client_type=DEVICE session_present=False" in connected[0]
+    )
     assert "connected_s=" in connected[1]
 
 
@@ -191,7 +193,7 @@ def test_top_shows_a_frame(broker: Seen) -> None:
         wire.send("pingreq")
         for identifier in range(1, 4):
             wire.publish("slow/1", b"x", qos=1, identifier=identifier)
-        eventually(lambda: bool(broker.get("/v1/queues")["queues"]), "a queue")
+        eventually(lambda: bool(broker.get("/v1/backlog/longest")["queues"]), "a queue")
         for options in (
             ("--broker", f"http://{HOST}:{broker.http_port}"),
             ("--data-dir", str(broker.data_directory)),

@@ -1,4 +1,4 @@
-"""Key slots, their owners and rounds equal their twins."""
+"""Key slots and their owners equal their twins."""
 
 import pytest
 from hypothesis import given
@@ -27,8 +27,7 @@ def test_hash_equals_published_vectors(key: bytes, hashed: int) -> None:
 def test_the_order_key_hashes_to_its_slot() -> None:
     assert kernel.murmur3_32(b"Order-3459134") == 3_112_179_635
     assert kernel.key_slot(b"Order-3459134") == 6_067
-    owners = kernel.Owners()
-    owners.set([(0, 16_384, 3), (16_384, 65_536, 2)])
+    owners = kernel.Selection("topic", [(0, 16_384, 3), (16_384, 65_536, 2)])
     assert owners.owner(kernel.key_slot(b"Order-3459134")) == 3
 
 
@@ -37,38 +36,19 @@ def test_the_order_key_hashes_to_its_slot() -> None:
     asked=st.lists(st.integers(0, 65_535), min_size=1),
 )
 def test_owners_equal_a_list_of_slots(ranges: list[tuple[int, int, int]], asked: list[int]) -> None:
-    compiled, twin = kernel.Owners(), model.Owners()
-    for table in ([(100, 200, 7), (0, 100, 8)], ranges):
-        try:
-            twin.set(table)
-        except ValueError:
-            with pytest.raises(ValueError, match="key slots"):
-                compiled.set(table)
-        else:
-            compiled.set(table)
-        edges = [slot for start, end, _ in table for slot in (start - 1, start, end - 1, end)]
-        for slot in asked + [edge for edge in edges if 0 <= edge < model.KEY_SLOTS]:
-            assert compiled.owner(slot) == twin.owner(slot)
+    twin = model.Owners()
+    try:
+        twin.set(ranges)
+    except ValueError:
+        with pytest.raises(ValueError, match="key slots"):
+            kernel.Selection("publisher", ranges)
+        return
+    compiled = kernel.Selection("publisher", ranges)
+    edges = [slot for start, end, _ in ranges for slot in (start - 1, start, end - 1, end)]
+    for slot in asked + [edge for edge in edges if 0 <= edge < model.KEY_SLOTS]:
+        assert compiled.owner(slot) == twin.owner(slot)
 
 
-def test_each_holder_with_room_has_its_turn() -> None:
-    holders = kernel.Round()
-    assert holders.next([]) is None
-    for holder in (1, 2, 3, 2):
-        holders.join(holder)
-    assert [holders.next([]) for _ in range(6)] == [1, 2, 3, 1, 2, 3]
-    assert [holders.next([2]) for _ in range(4)] == [1, 3, 1, 3]
-    assert holders.next([1, 2, 3]) is None
-    assert holders.next([]) == 1
-
-
-def test_a_round_keeps_its_order_when_one_leaves() -> None:
-    holders = kernel.Round()
-    for holder in (1, 2, 3, 4):
-        holders.join(holder)
-    assert [holders.next([]), holders.next([])] == [1, 2]
-    holders.leave(1)
-    holders.leave(9)
-    assert [holders.next([]) for _ in range(4)] == [3, 4, 2, 3]
-    holders.leave(4)
-    assert [holders.next([]) for _ in range(3)] == [2, 3, 2]
+def test_a_way_to_choose_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="by luck is no way to choose"):
+        kernel.Selection("by luck")  # type: ignore[arg-type]

@@ -5,16 +5,27 @@ anything.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.broker.server import Server
-from holdfast.broker.store.tables import Table, parse_loss, parse_session, parse_subscriptions
+from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_session, parse_subscriptions
 from holdfast.kernel import LIMITS, describe_state
 from holdfast.protocols.mqtt.session import (
     Session,
     Subscription,
 )
-from holdfast.testing.history import Event, Held, History, Ledger, Mark, Opened, Recovered, Sent
+from holdfast.testing.history import (
+    Event,
+    GivenUp,
+    Held,
+    History,
+    Ledger,
+    Mark,
+    Opened,
+    Recovered,
+    Sent,
+)
+from holdfast.testing.packs import GIVE_UPS
 
 LASTING_S = 86_400
 
@@ -37,6 +48,19 @@ def retained_topics(*histories: History) -> set[str]:
         for event in history.events
         if isinstance(event, Sent) and event.message.retain
     }
+
+
+def tell_give_ups(server: Server, note: Callable[[Event], None]) -> None:
+    """Notes whenever the broker gives up what an APPLICATION client has not acknowledged."""
+    losses = server.stages.losses
+    add = losses.add
+
+    def add_and_tell(loss: Loss) -> None:
+        if loss.reason in GIVE_UPS:
+            note(GivenUp(loss.client_identifier))
+        add(loss)
+
+    losses.add = add_and_tell  # type: ignore[method-assign]
 
 
 def recovered(server: Server, topics: set[str]) -> Recovered:

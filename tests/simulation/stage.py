@@ -9,10 +9,11 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any, Protocol
 
-from holdfast.testing.checkers import check_nothing_acknowledged_is_lost
 from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
+from holdfast.testing.expectations import Expectations
 from holdfast.testing.groups import check_groups_give_each_message_to_one
 from holdfast.testing.history import History
+from holdfast.testing.ledger import lacking
 from holdfast.testing.loop import VirtualLoop
 
 AGAIN_AFTER_S = 0.5
@@ -20,6 +21,8 @@ LEAVES_WITHIN_S = 10.0
 IDLE_WITHIN_S = 1_000.0
 NO_PROGRESS_S = 90.0
 """Without a message for so long nothing more comes: longer than any answer is waited for."""
+
+LOOKS_EVERY_S = 5.0
 
 KEEP_ALIVE_S = 5
 
@@ -112,14 +115,17 @@ class Stage:
                 await client.idle.wait()
         quiet_s, seen = 0.0, -1
         while self._is_lacking() and quiet_s < NO_PROGRESS_S:
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(LOOKS_EVERY_S)
             received = sum(client.received_count for client in self.clients)
-            quiet_s = quiet_s + 2.0 if received == seen else 0.0
+            quiet_s = quiet_s + LOOKS_EVERY_S if received == seen else 0.0
             seen = received
 
     def _is_lacking(self) -> bool:
-        checks = (check_nothing_acknowledged_is_lost, check_groups_give_each_message_to_one)
-        return any(check(self.history) for check in checks)
+        """What was given up or cut off is lacking too, and never comes."""
+        if check_groups_give_each_message_to_one(self.history):
+            return True
+        expectations = Expectations(self.history)
+        return any(lacking(expectations, name) for name in expectations.subscribers())
 
     async def close(self) -> None:
         """Ends all clients."""

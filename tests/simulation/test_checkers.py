@@ -21,20 +21,29 @@ from holdfast.testing.checkers import (
     judge,
 )
 from holdfast.testing.expectations import filter_matches
-from holdfast.testing.groups import check_groups_give_each_message_to_one
+from holdfast.testing.groups import (
+    check_groups_give_each_message_to_one,
+    check_keyed_groups_keep_order,
+)
 from holdfast.testing.history import (
     Acknowledged,
+    Answered,
+    Applied,
     Broken,
     Closed,
     Connecting,
+    Damaged,
     Displaced,
     Event,
+    GivenUp,
     Held,
     History,
+    Keyed,
     Ledger,
     Mark,
     Message,
     Opened,
+    QueueLimited,
     Received,
     Recovered,
     Refused,
@@ -43,20 +52,31 @@ from holdfast.testing.history import (
     SessionLost,
     Subscribed,
     Subscribing,
+    Transmitted,
     Unsubscribed,
     Unsubscribing,
     Window,
     parse_payload,
 )
-from holdfast.testing.ledger import check_every_loss_is_in_the_ledger
+from holdfast.testing.ledger import (
+    check_every_loss_is_in_the_ledger,
+    check_queues_overflow_only_when_full,
+)
 from holdfast.testing.lifetimes import (
     check_messages_expire,
     check_sessions_expire,
     check_wills_are_published_when_due,
 )
+from holdfast.testing.packs import (
+    check_packs_are_kept,
+    check_repeats_are_marked,
+    check_transmissions_are_bounded,
+    check_what_is_given_up_is_in_the_ledger,
+)
 from holdfast.testing.twin import check_recovery_equals_the_twin
 
 ONE, TWO, THREE = (Message("p", "a/b", number, qos=2, retain=True) for number in (1, 2, 3))
+FOUR = Message("p", "a/b", 4, qos=2)
 
 
 def _received(message: Message, qos: int = 2, *, dup: bool = False) -> Received:
@@ -80,7 +100,7 @@ GOOD: list[Event] = [
     Refused(THREE, 0x97),
 ]
 
-FOUR = Message("p", "a/b", 4, qos=2)
+BRIEF = Message("p", "a/b", 9, qos=2, expiry_s=5)
 LIGHT = Message("p", "a/b", 5, qos=0)
 GROUP = "$share/g/a/#"
 SHARED: list[Event] = [Subscribing("s", GROUP), Subscribed("s", GROUP, 2), *GOOD[1:2]]
@@ -88,7 +108,43 @@ SHARED += [Acknowledged(ONE)]
 TOLD: list[Event] = [Opened("s", present=False), Subscribing("s", "a/#"), *GOOD[:2]]
 TOLD += [Acknowledged(ONE)]
 
+LIVE = Opened("s", present=False)
+OLD = Opened("s", present=False, protocol_version=4)
+AGAIN = Opened("s", present=True)
+
+
+def _applied(*, transmissions: int = 4, reason: str | None = "retries_used_up") -> Applied:
+    """Packs of two."""
+    return Applied(frozenset({"s"}), 2, transmissions, 1, reason)
+
+
+def _sent(message: Message, identifier: int, *, dup: bool = False) -> Transmitted:
+    return Transmitted("s", message, identifier, dup)
+
+
+PACK: list[Event] = [_applied(), LIVE, _sent(ONE, 1), _sent(TWO, 2)]
+OWED: list[Event] = [Subscribing("s", "a/#"), Subscribed("s", "a/#", 2), Sent(ONE), Sent(TWO)]
+OVERFLOW: list[Event] = [QueueLimited(1), *OWED]
+
 PLANTED: list[tuple[Checker, list[Event]]] = [
+    (check_packs_are_kept, [*PACK, _sent(THREE, 3)]),
+    (check_packs_are_kept, [*PACK, Answered("s", ONE), _sent(THREE, 3), _sent(FOUR, 4)]),
+    (check_transmissions_are_bounded, [LIVE, _sent(ONE, 1), _sent(ONE, 1, dup=True)]),
+    (check_transmissions_are_bounded, [*PACK, _sent(ONE, 1, dup=True)]),
+    (
+        check_transmissions_are_bounded,
+        [_applied(), OLD, _sent(ONE, 1), *[_sent(ONE, 1, dup=True)] * 4],
+    ),
+    (check_repeats_are_marked, [LIVE, _sent(ONE, 1), AGAIN, _sent(ONE, 1)]),
+    (check_repeats_are_marked, [LIVE, _sent(ONE, 1), AGAIN, _sent(ONE, 2, dup=True)]),
+    (check_what_is_given_up_is_in_the_ledger, [*PACK, Answered("s", ONE), GivenUp("s")]),
+    (
+        check_what_is_given_up_is_in_the_ledger,
+        [*PACK, Answered("s", ONE), Ledger("s", "skipped", 1)],
+    ),
+    (check_what_is_given_up_is_in_the_ledger, [LIVE, Ledger("s", "skipped", 1)]),
+    (check_queues_overflow_only_when_full, [*OVERFLOW, Ledger("s", "overflow", 2)]),
+    (check_queues_overflow_only_when_full, [*OWED, Ledger("s", "overflow", 1)]),
     (check_nothing_acknowledged_is_lost, [e for e in GOOD if e != _received(TWO)]),
     (check_nothing_is_invented, [*GOOD, _received(Message("p", "a/b", 4, qos=2))]),
     (check_qos_2_never_twice, [*GOOD, _received(TWO, dup=True)]),
@@ -110,8 +166,14 @@ PLANTED: list[tuple[Checker, list[Event]]] = [
     (check_the_broker_holds_a_bounded_amount, [*GOOD, Held("things", 3, 2)]),
     (check_groups_give_each_message_to_one, [*SHARED, _received(ONE), _received(ONE)]),
     (check_groups_give_each_message_to_one, SHARED),
+    (
+        check_keyed_groups_keep_order,
+        [Keyed(), *SHARED, Subscribing("t", GROUP), _received(TWO, 1), _received(ONE, 1)],
+    ),
     (check_every_loss_is_in_the_ledger, [*GOOD[:2], Acknowledged(ONE)]),
     (check_every_loss_is_in_the_ledger, [*GOOD, Ledger("s", "expired", 1)]),
+    (check_every_loss_is_in_the_ledger, [*GOOD, Sent(BRIEF), Ledger("s", "too_large", 1)]),
+    (check_every_loss_is_in_the_ledger, [*GOOD, Ledger("s", "session_ended", 1)]),
     (check_recovery_equals_the_twin, [*TOLD, Recovered({}, {}, frozenset({"a/b"}))]),
     (check_recovery_equals_the_twin, [*TOLD, Recovered({"s": {}}, {"s": 1}, frozenset({"a/b"}))]),
     (
@@ -212,6 +274,32 @@ def test_a_fault_planted_in_time_is_found(checker: Checker, timed: Timed) -> Non
 def test_a_recovery_that_equals_the_twin_passes() -> None:
     found = Recovered({"s": {"a/#": 2}}, {"s": 1}, frozenset({"a/b"}))
     assert not check_recovery_equals_the_twin(History([*TOLD, found]))
+
+
+PATIENT: list[list[Event]] = [
+    [*PACK, *[Answered("s", item) for item in (ONE, TWO)], _sent(THREE, 3), Answered("s", THREE)],
+    [*PACK, GivenUp("s"), _sent(THREE, 3), Ledger("s", "retries_used_up", 3)],
+    [_applied(), OLD, _sent(ONE, 1), *[_sent(ONE, 1, dup=True)] * 3, Answered("s", ONE)],
+    [_applied(transmissions=0, reason=None), OLD, *[_sent(ONE, 1, dup=True)] * 9, AGAIN],
+    [*OVERFLOW, Ledger("s", "overflow", 1)],
+]
+
+
+@pytest.mark.parametrize("events", PATIENT)
+def test_an_application_that_is_delivered_to_as_it_should_be_passes(events: list[Event]) -> None:
+    history = History(events)
+    assert not check_packs_are_kept(history)
+    assert not check_transmissions_are_bounded(history)
+    assert not check_repeats_are_marked(history)
+    assert not check_queues_overflow_only_when_full(history)
+    if events[-1] != AGAIN:
+        assert not check_what_is_given_up_is_in_the_ledger(history)
+
+
+def test_what_the_disk_has_damaged_is_owed_to_nobody() -> None:
+    lost = [*OWED, Acknowledged(ONE), Damaged(ONE)]
+    assert not check_nothing_acknowledged_is_lost(History(lost))
+    assert not check_every_loss_is_in_the_ledger(History(lost))
 
 
 def test_every_checker_has_a_planted_fault() -> None:

@@ -8,15 +8,19 @@ import pytest
 
 from holdfast.broker.dispatch import sessions
 from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.dispatch.packs import Packs
+from holdfast.broker.dispatch.selection import Strategy
 from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.tables import Table
+from holdfast.broker.store.tables import Loss, Table
+from holdfast.kernel import Selection
 from holdfast.protocols.mqtt.session import Session
 from holdfast.protocols.mqtt.will import Ending
 from holdfast.testing.clients import Client
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import SimulationFailedError
+from holdfast.testing.packs import GIVE_UPS
 from tests.simulation import whole
 from tests.simulation.whole import Plan
 
@@ -36,6 +40,8 @@ FOUND = {
     "a crash keeps the progress over a message too large, and forgets the loss": 7,
     "a crash keeps the progress over an expired message, and forgets the loss": 9,
     "an alias is told in a repeated message": 1006,
+    "a copy that retention made hides the newest control record": 822413747,
+    "a full disk forgets what was deleted since the checkpoint": 3090764722,
 }
 """Seeds by which a fault was found."""
 
@@ -64,7 +70,7 @@ def test_a_broker_that_acknowledges_before_the_disk_has_it_is_found(
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_refuses_publishers_and_loses_nothing() -> None:
-    outcome, _ = whole.run(2, Hardships(small_disk_bytes=whole.SMALL_DISK_BYTES), Plan())
+    outcome, _ = whole.run(7, Hardships(small_disk_bytes=whole.SMALL_DISK_BYTES), Plan())
     assert outcome.refused > 0, "the disk was not full"
 
 
@@ -120,7 +126,45 @@ def _let_members_swallow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Client, "_note_message", swallow)
 
 
-PLANTED: list[tuple[Patch, str, str]] = [
+def _open_no_packs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Session, "application", property(lambda _session: False))
+
+
+def _send_again_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Packs, "_reason_to_give_up", lambda _packs, _rounds: None)
+
+
+def _give_up_without_a_word(patch: pytest.MonkeyPatch) -> None:
+    add = Losses.add
+
+    def forgetful(losses: Losses, loss: Loss) -> None:
+        if loss.reason not in GIVE_UPS:
+            add(losses, loss)
+
+    patch.setattr(Losses, "add", forgetful)
+
+
+def _hide_dup(patch: pytest.MonkeyPatch) -> None:
+    """A repeat that says that it is none."""
+    note = Client._note_transmission
+
+    def hide(self: Client, fields: dict[str, Any], identifier: int) -> None:
+        note(self, fields | {"dup": False}, identifier)
+
+    patch.setattr(Client, "_note_transmission", hide)
+
+
+def _keep_less_than_may_be_kept(patch: pytest.MonkeyPatch) -> None:
+    cut = sessions.cut_to_limit
+    patch.setattr(sessions, "cut_to_limit", lambda *a, **k: cut(*a, **k | {"maximum": 0}))
+
+
+def _share_keys_in_turns(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Strategy, "compile", lambda _strategy, _owners: Selection("turns"))
+
+
+IMPATIENT = whole.Packs(maximum=3, timeout_s=1, retries=1)
+PLANTED: list[tuple[Patch, str | Plan, str]] = [
     (_publish_wills_twice, "mortals", r"was published \d+ times"),
     (_take_every_end_for_abnormal, "mortals", r"after DISCONNECT|before it was due|came back"),
     (_keep_sessions_for_ever, "mortals", r"check_sessions_expire|sessions of mortal"),
@@ -128,19 +172,26 @@ PLANTED: list[tuple[Patch, str, str]] = [
     (_write_no_losses, "talk", "check_every_loss_is_in_the_ledger"),
     (_forget_what_is_retained, "notices", "check_retained_is_the_last"),
     (_let_members_swallow, "work", "check_groups_give_each_message_to_one"),
+    (_open_no_packs, Plan(0, ("services",), IMPATIENT), "check_packs_are_kept"),
+    (_send_again_for_ever, Plan(0, ("services",), IMPATIENT), "check_transmissions_are_bounded"),
+    (_give_up_without_a_word, Plan(0, ("services",), IMPATIENT), "check_what_is_given_up"),
+    (_hide_dup, Plan(0, ("services",), IMPATIENT), "check_repeats_are_marked"),
+    (_keep_less_than_may_be_kept, "talk", "check_queues_overflow_only_when_full"),
+    (_share_keys_in_turns, Plan(0, ("work",), strategy="key:topic"), "check_keyed_groups"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("plant", "part", "found"), PLANTED)
 def test_a_broker_with_a_planted_fault_is_found(
-    monkeypatch: pytest.MonkeyPatch, plant: Patch, part: str, found: str
+    monkeypatch: pytest.MonkeyPatch, plant: Patch, part: str | Plan, found: str
 ) -> None:
     plant(monkeypatch)
+    plan = part if isinstance(part, Plan) else Plan(0, (part,))
     with pytest.raises(SimulationFailedError, match=found):
-        _run_a_few(part)
+        _run_a_few(plan)
 
 
-def _run_a_few(part: str) -> None:
+def _run_a_few(plan: Plan) -> None:
     for seed in range(1, 6):
-        whole.run(seed, Hardships(power_cut_after_s=20.0), Plan(0, (part,)))
+        whole.run(seed, Hardships(power_cut_after_s=20.0), plan)

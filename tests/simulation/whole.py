@@ -8,23 +8,36 @@ Never: judges by itself; `holdfast.testing.checkers` does.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
+from typing import Any, Literal
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.server import Server
 from holdfast.core.config import Config
 from holdfast.testing.checkers import judge
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import Event, LifeEnded, Mark, RetainedRead
+from holdfast.testing.history import (
+    Applied,
+    Damaged,
+    Event,
+    Keyed,
+    LifeEnded,
+    Mark,
+    QueueLimited,
+    RetainedRead,
+)
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
 from tests.simulation import inside
+from tests.simulation.damage import flip_a_bit
 from tests.simulation.parts.mortals import Mortals
 from tests.simulation.parts.notices import Notices
+from tests.simulation.parts.services import Services
 from tests.simulation.parts.talk import Talk
 from tests.simulation.parts.work import Work
 from tests.simulation.stage import Part, Stage
@@ -42,11 +55,15 @@ PARTS: dict[str, Callable[[Stage], Part]] = {
     "talk": Talk,
     "notices": Notices,
     "work": Work,
+    "services": Services,
 }
 """What else may go on; each is left out of about half of the runs."""
 
 SEGMENT_BYTES = 64 * 1024
 """Small, so that a run seals many segments, writes checkpoints and can fill a disk."""
+
+STRATEGIES = ("round_robin", "least_in_flight", "sticky", "key:topic", "key:client")
+"""How groups share; the seed draws one of these."""
 
 PACE = Pace(
     burst_messages_maximum=12,
@@ -66,7 +83,12 @@ CONFIG = Config(
     segment_bytes=SEGMENT_BYTES,
     checkpoint_bytes=4 * SEGMENT_BYTES,
     reserve_bytes=4 * SEGMENT_BYTES,
+    # A run lasts minutes, and what has expired is to be gone at its end.
+    session_expiry_cron="*/10 * * ? * *",
 )
+
+QUEUE_MAXIMUM = CONFIG.queue_messages_maximum
+"""More than any run puts into a queue."""
 
 SMALL_DISK_BYTES = 8 * SEGMENT_BYTES
 
@@ -77,15 +99,65 @@ logging.getLogger("holdfast").propagate = False
 
 
 @dataclass(frozen=True, slots=True)
+class Packs:
+    """How APPLICATION clients are delivered to."""
+
+    maximum: int = 200
+    timeout_s: int = 20
+    strategy: Literal["RETRY_ALL", "SKIP_ALL"] = "RETRY_ALL"
+    retries: int = 3
+    resends_live: bool = False
+    clients: tuple[str, ...] = ("service-*",)
+
+    def settings(self) -> dict[str, Any]:
+        """As the broker is told."""
+        return {
+            "application_client_identifiers": self.clients,
+            "application_pack_messages_maximum": self.maximum,
+            "application_pack_timeout_s": self.timeout_s,
+            "application_strategy": self.strategy,
+            "application_retries": self.retries,
+            "resend_on_live_connection": self.resends_live,
+        }
+
+    def applied(self, clients: Iterable[str]) -> Applied:
+        """As the checkers are told."""
+        skips = self.strategy == "SKIP_ALL"
+        gives_up = skips or self.retries > 0
+        most = 1 if skips else 1 + self.retries if self.retries else 0
+        names = (name for name in clients if any(fnmatch(name, own) for own in self.clients))
+        return Applied(
+            frozenset(names),
+            self.maximum,
+            most,
+            most if self.resends_live else 1,
+            ("skipped" if skips else "retries_used_up") if gives_up else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What goes on in a run."""
 
     messages: int = 600
     parts: tuple[str, ...] = ()
+    packs: Packs = Packs()
+    queue_maximum: int = QUEUE_MAXIMUM
+    strategy: str = "round_robin"
+
+    def config(self) -> Config:
+        """The broker's settings."""
+        return replace(
+            CONFIG,
+            queue_messages_maximum=self.queue_maximum,
+            shared_strategy=self.strategy,
+            **self.packs.settings(),
+        )
 
     def describe(self) -> str:
         """For people."""
-        return ", ".join((f"{self.messages} messages of the load", *self.parts))
+        shown = f"queues of {self.queue_maximum}, groups by {self.strategy}, {self.packs}"
+        return ", ".join((f"{self.messages} messages of the load", *self.parts, shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +176,22 @@ class Outcome:
 def draw_plan(random: Random) -> Plan:
     """What goes on, drawn; something always does."""
     parts = tuple(name for name in PARTS if random.random() < 0.5)
-    return Plan(random.choice(MESSAGES) if parts else max(MESSAGES), parts)
+    packs = Packs(
+        maximum=random.choice((1, 3, 10, 200)),
+        timeout_s=random.choice((1, 5, 20)),
+        strategy=random.choice(("RETRY_ALL", "RETRY_ALL", "SKIP_ALL")),
+        retries=random.choice((0, 1, 3)),
+        resends_live=random.random() < 0.3,
+        clients=random.choice((("service-*",), ("service-*", "listener-*"))),
+    )
+    strategy = random.choice(STRATEGIES)
+    # The load expects that nothing of it is cut off.
+    if parts and random.random() < 0.2:
+        # What retention takes while it is in flight cannot be sent again on a live connection.
+        packs = replace(packs, resends_live=False)
+        return Plan(0, parts, packs, random.choice((3, 20)), strategy)
+    messages = random.choice(MESSAGES) if parts else max(MESSAGES)
+    return Plan(messages, parts, packs, strategy=strategy)
 
 
 def run(
@@ -133,9 +220,14 @@ class _Run:
     async def run(self) -> Outcome:
         loop, machine, load, stage = self._loop, self._machine, self._load, self._stage
         loop.note(self._plan.describe())
+        self._note(self._plan.packs.applied(client.name for client in stage.clients))
+        if self._plan.queue_maximum < QUEUE_MAXIMUM:
+            self._note(QueueLimited(self._plan.queue_maximum))
+        if self._plan.strategy.startswith("key:"):
+            self._note(Keyed())
         machine.start()
         watch = loop.create_task(self._watch())
-        faults = loop.create_task(_faults(loop, machine))
+        faults = loop.create_task(_faults(loop, machine, self._note))
         begun = [loop.create_task(part.begin()) for part in self._parts]
         if self._plan.messages:
             load.allow(self._plan.messages)
@@ -196,7 +288,8 @@ class _Run:
         self._stage.history.add(event)
 
     def _begin(self, world: SimulatedWorld) -> Server:
-        server = assemble(CONFIG, world)
+        server = assemble(self._plan.config(), world)
+        inside.tell_give_ups(server, self._stage.history.add)
         topics = inside.retained_topics(self._load.history, self._stage.history)
         self._note(inside.recovered(server, topics))
         return server
@@ -211,13 +304,15 @@ class _Run:
                     history.add(event)
 
 
-async def _faults(loop: VirtualLoop, machine: BrokerMachine) -> None:
+async def _faults(loop: VirtualLoop, machine: BrokerMachine, note: Callable[[Event], None]) -> None:
     """What happens to the machine, each kind at its own times."""
     async with asyncio.TaskGroup() as group:
         if mean_s := loop.hardships.power_cut_after_s:
             group.create_task(_power_cuts(loop, machine, mean_s))
         if mean_s := loop.hardships.failed_sync_after_s:
             group.create_task(_failed_syncs(loop, machine, mean_s))
+        if mean_s := loop.hardships.bit_flip_after_s:
+            group.create_task(_bit_flips(loop, machine, mean_s, note))
 
 
 async def _power_cuts(loop: VirtualLoop, machine: BrokerMachine, mean_s: float) -> None:
@@ -236,6 +331,16 @@ async def _failed_syncs(loop: VirtualLoop, machine: BrokerMachine, mean_s: float
         await asyncio.sleep(loop.random.expovariate(1 / mean_s))
         loop.note("the next sync fails")
         machine.disk.fail_next_sync()
+
+
+async def _bit_flips(
+    loop: VirtualLoop, machine: BrokerMachine, mean_s: float, note: Callable[[Event], None]
+) -> None:
+    while True:
+        await asyncio.sleep(loop.random.expovariate(1 / mean_s))
+        message = flip_a_bit(machine.disk, loop.random)
+        if message is not None:
+            note(Damaged(message))
 
 
 async def _read_retained(load: Load) -> None:

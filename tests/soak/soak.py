@@ -15,7 +15,7 @@ from random import Random
 from holdfast import system
 from tests.process import HOST, BrokerProcess, free_port
 from tests.soak.churn import Churn
-from tests.soak.residents import PARTIES, Residents
+from tests.soak.residents import APPLICATIONS, PARTIES, Residents
 from tests.soak.samples import (
     MIB,
     QUANTITIES,
@@ -40,7 +40,11 @@ SETTINGS: dict[str, object] = {
     "retention_bytes": "24MiB",
     "cache_bytes": "8MiB",
     "session_ttl_s": "20s",
+    "session_expiry_cron": "*/2 * * ? * *",
     "shared_group_expiry_s": "3s",
+    "application_client_identifiers": APPLICATIONS,
+    "application_pack_messages_maximum": 20,
+    "application_retries": 0,
 }
 """Small, so that within a minute everything has come round several times; but a session outlives
 the absence of a resident on a machine that is busy."""

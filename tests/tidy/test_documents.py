@@ -60,6 +60,16 @@ def test_each_command_that_a_document_names_is_a_target() -> None:
     assert not unknown
 
 
+def test_tests_that_a_page_names_exist() -> None:
+    absent = [
+        f"{name(page)}: {file}::{test}"
+        for page in documents()
+        for file, test in re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", page.read_text())
+        if not (ROOT / file).exists() or f"def {test}(" not in (ROOT / file).read_text()
+    ]
+    assert not absent
+
+
 def test_the_readme_names_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme

@@ -40,8 +40,6 @@ class Mortals:
         return self._stage.client(f"mortal-{number}", options)
 
     async def begin(self) -> None:
-        if self._stage.hardships.small_disk_bytes:
-            return  # A full disk refuses Wills too, and their record is gone then.
         await self._stage.subscribe(self._watcher, "wills/#", 1)
         self._stage.start(self._stage.stay(self._watcher))
         for client in self._mortals:
@@ -61,7 +59,11 @@ class Mortals:
         while not stage.calm:
             lives += 1
             client.will_delay_s = delay_s
-            client.will = Message(client.name, f"wills/{client.name}", lives, random.randint(1, 2))
+            topic = f"wills/{client.name}"
+            if stage.hardships.clock_step_after_s:
+                # Those that wait for room come in the order of their times, which go back.
+                topic += f"/{lives}"
+            client.will = Message(client.name, topic, lives, random.randint(1, 2))
             if client.lost.is_set():
                 if not await stage.try_to_connect(client):
                     continue

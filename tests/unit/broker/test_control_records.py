@@ -56,6 +56,13 @@ class ViewMachine(RuleBasedStateMachine):
     def put(self, key: bytes, value: bytes) -> None:
         self.records.put(Table.SUBSCRIPTIONS, key, value, 0)
 
+    @rule(key=KEYS)
+    def retain(self, key: bytes) -> None:
+        """Retention writes what is in force anew, out of a segment that goes."""
+        own = [record for record in self.log.records if record[1] == key]
+        if own:
+            self.log.records.append(own[-1])
+
     @rule()
     def progress(self) -> None:
         self.records.put_delivery_state(b"\1\0\0\0", b"state", 0)
@@ -150,3 +157,15 @@ def test_a_view_of_this_schema_is_kept(tmp_path: Path) -> None:
     again = View(path)
     assert again.applied() == 7
     assert again.get(Table.SUBSCRIPTIONS, b"a") == b"[]"
+
+
+def test_a_copy_that_retention_made_does_not_hide_what_was_put_after_it() -> None:
+    log = FakeLog()
+    records = ControlRecords(log, View(":memory:"))
+    records.recover(log.next_control_number())
+    records.put(Table.SUBSCRIPTIONS, b"a", b"old", 0)
+    log.records.append(log.records[-1])
+    log.durable = len(log.records)
+    records.put(Table.SUBSCRIPTIONS, b"a", b"new", 0)
+    records.refresh()
+    assert records.get(Table.SUBSCRIPTIONS, b"a") == b"new"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.broker.dispatch.losses import ROWS_PER_SWEEP_MAXIMUM, Losses
+from holdfast.broker.dispatch.losses import RANGES_MAXIMUM, ROWS_PER_SWEEP_MAXIMUM, Losses
 from holdfast.broker.store.tables import parse_loss
 
 Notice = tuple[int, str, int, int, int]
@@ -23,6 +23,9 @@ class Records:
     def put(self, _table: int, key: bytes, value: bytes, _now_us: int) -> int:
         self.rows[key] = value
         return 0
+
+    def get(self, _table: int, key: bytes) -> bytes:
+        return self.rows.get(key, b"")
 
     def counts(self) -> list[int]:
         return [parse_loss(value).count for value in self.rows.values()]
@@ -68,3 +71,54 @@ def test_not_more_rows_go_ahead_than_one_sweep_may_write() -> None:
     assert len(records.rows) == ROWS_PER_SWEEP_MAXIMUM
     losses.write(2)
     assert len(records.rows) == ROWS_PER_SWEEP_MAXIMUM + 10
+
+
+def test_a_row_tells_each_range_that_was_lost() -> None:
+    losses, records = _losses()
+    _note(losses, (1, "refused", 5, 6, 1), (1, "refused", 9, 12, 3), (1, "refused", 6, 7, 1))
+    losses.write_ahead(1)
+    (value,) = records.rows.values()
+    loss = parse_loss(value)
+    assert (loss.first_offset, loss.end_offset, loss.count) == (5, 12, 5)
+    assert loss.spans == loss.ranges == ((5, 7), (9, 12))
+
+
+def test_a_row_has_so_many_ranges_and_the_newest_are_told_as_one() -> None:
+    losses, records = _losses()
+    count = RANGES_MAXIMUM + 10
+    _note(losses, *((1, "refused", 3 * place, 3 * place + 1, 1) for place in range(count)))
+    losses.write_ahead(1)
+    (value,) = records.rows.values()
+    loss = parse_loss(value)
+    assert (len(loss.spans), loss.count) == (RANGES_MAXIMUM, count)
+    assert loss.spans[-2:] == (
+        (3 * (RANGES_MAXIMUM - 2), 3 * (RANGES_MAXIMUM - 2) + 1),
+        (3 * (RANGES_MAXIMUM - 1), 3 * (count - 1) + 1),
+    )
+
+
+def test_what_stands_in_for_another_loses_for_it() -> None:
+    losses, records = _losses()
+    losses.stand_ins[7] = 1
+    _note(losses, (7, "too_large", 5, 6, 1))
+    losses.write_ahead(1)
+    (value,) = records.rows.values()
+    assert (parse_loss(value).party, parse_loss(value).client_identifier) == (1, "client-1")
+
+
+def test_a_row_that_is_driven_again_is_not_added_to() -> None:
+    losses, records = _losses()
+    _note(losses, (1, "refused", 5, 6, 1))
+    losses.write_ahead(1)
+    loss = losses.find(1)
+    assert loss is not None
+    losses.redriven(1, loss, 9)
+    _note(losses, (1, "refused", 8, 9, 1))
+    losses.write_ahead(2)
+    rows = [parse_loss(value) for value in records.rows.values()]
+    assert [(row.spans, row.redriven_at_us) for row in rows] == [
+        (((5, 6),), 9),
+        (((8, 9),), None),
+    ]
+    assert losses.find(2) == rows[1]
+    assert losses.find(3) is None

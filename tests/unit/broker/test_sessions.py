@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
+from holdfast.broker.dispatch import sessions
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.core.config import Config
 from holdfast.kernel import Log
@@ -86,7 +87,7 @@ def test_who_came_back_while_the_disk_was_slow_is_not_cleared_away(directory: Pa
         later_us = NOW_US + 2 * SECOND_US
         bench.sessions.open(replace(OPENING, expiry_s=3_600), Identity(user_name=None), 2, later_us)
         # The view still has the session that expired; what came after it is not durable yet.
-        bench.sessions.sweep(later_us)
+        assert bench.sessions.clear_expired(later_us, later_us)
         bench.commit()
         assert bench.server._records.refresh().session_count() == 1
         assert bench.sessions.recorded() == 1
@@ -102,10 +103,34 @@ def test_what_expired_is_cleared_away_once(directory: Path) -> None:
         assert bench.sessions.recorded() == 3
         bench.commit()
         for _ in range(2):
-            bench.sessions.sweep(NOW_US + 2 * SECOND_US)
+            assert bench.sessions.clear_expired(NOW_US + 2 * SECOND_US, NOW_US + 2 * SECOND_US)
             assert bench.sessions.recorded() == 0
         bench.commit()
         assert bench.server._records.refresh().session_count() == 0
+
+    asyncio.run(run())
+
+
+def test_many_sessions_are_cleared_away_in_several_sweeps(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "SWEEP_SESSIONS_MAXIMUM", 2)
+
+    async def run() -> None:
+        bench = Bench(directory)
+        for number in range(5):
+            bench.pass_by(replace(OPENING, client_identifier=f"c{number}"), number + 1)
+        late = replace(OPENING, client_identifier="late", expiry_s=4)
+        bench.pass_by(late, 9)
+        bench.commit()
+        by_us = NOW_US + 2 * SECOND_US
+        finished = []
+        for second in range(3):
+            finished.append(bench.sessions.clear_expired(by_us, by_us + second * SECOND_US))
+            bench.commit()
+        assert finished == [False, False, True]
+        # What expired after the run had begun waits for the next one.
+        assert bench.sessions.recorded() == 1
 
     asyncio.run(run())
 

@@ -41,9 +41,12 @@ def test_a_start_without_any_setting_is_reachable_from_this_machine_only() -> No
     assert settings.durability == "fsync"
 
 
-@pytest.mark.accepts("S2.41", "S2.43", "S2.47")
+@pytest.mark.accepts("S2.39", "S2.40", "S2.41", "S2.43", "S2.47", "S2.48")
 def test_the_defaults_of_sessions() -> None:
     settings = load().config
+    assert settings.session_expiry_cron == "0 0 * ? * *"
+    assert settings.session_expiry_zone == "UTC"
+    assert settings.queue_ttl_s == 604_800
     assert settings.session_expiry_maximum_s == 604_800
     assert settings.session_ttl_s == 604_800
     assert settings.queue_messages_maximum == 10_000
@@ -79,16 +82,46 @@ def test_later_sources_win_and_each_value_knows_its_own() -> None:
             "7",
             7,
         ),
+        ("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_TTL", "queue_ttl_s", "60", 60),
+        ("MQTT_CLIENT_SESSION_EXPIRY_CRON", "session_expiry_cron", '"5 4 * * 7"', "5 4 * * 7"),
+        ("MQTT_CLIENT_SESSION_EXPIRY_ZONE", "session_expiry_zone", '"Asia/Tokyo"', "Asia/Tokyo"),
+        ("MQTT_PERSISTENT_MSG_WRITE_AND_FLUSH", "device_write_and_flush", "false", False),
+        ("MQTT_PERSISTENT_BUFFERED_MSG_COUNT", "device_flush_messages", "9", 9),
+        ("MQTT_APP_MSG_WRITE_AND_FLUSH", "application_write_and_flush", "true", True),
+        ("MQTT_APP_BUFFERED_MSG_COUNT", "application_flush_messages", "9", 9),
     ],
 )
 def test_names_of_the_acceptance_list_are_taken(
-    name: str, key: str, written: str, value: int
+    name: str, key: str, written: str, value: int | str
 ) -> None:
-    from_environment = load(environment={name: written})
+    from_environment = load(environment={name: written.strip('"')})
     from_file = load(f"{name} = {written}")
     assert getattr(from_environment.config, key) == getattr(from_file.config, key) == value
     assert from_environment.origins[key] == name
     assert from_file.origins[key] == f"holdfast.toml ({name})"
+
+
+ALIASES = sorted(alias for row in config.SETTINGS.values() for alias in row.aliases)
+
+
+@pytest.mark.accepts("S2.55")
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_wrong_value_is_refused_with_the_name_it_was_given_by(alias: str) -> None:
+    (key,) = [key for key, row in config.SETTINGS.items() if alias in row.aliases]
+    words = refusal(environment={alias: "wrong!"})
+    assert words.startswith(f"{alias}: {key}: expected ")
+
+
+@pytest.mark.accepts("S2.39", "S2.40")
+def test_a_wrong_schedule_is_refused_with_the_name_of_its_key() -> None:
+    in_environment = {"MQTT_CLIENT_SESSION_EXPIRY_CRON": "0 0 25 ? * *"}
+    assert refusal(environment=in_environment).startswith(
+        "MQTT_CLIENT_SESSION_EXPIRY_CRON: session_expiry_cron: expected a cron expression"
+    )
+    assert refusal("session_expiry_zone = 'Europe/Atlantis'").startswith(
+        "holdfast.toml: session_expiry_zone: expected a time zone such as"
+    )
+    assert '"../etc/passwd" is not known' in refusal("session_expiry_zone = '../etc/passwd'")
 
 
 def test_our_own_name_wins_over_the_other_one() -> None:

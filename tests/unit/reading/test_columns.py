@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.reading.columns import PROPERTIES, SCHEMA, record_batch
+from holdfast.reading.log import COLUMNS
 
 
 def kernel_columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -69,3 +70,7 @@ def test_payloads_are_not_copied() -> None:
     columns = kernel_columns([row(0), row(1)])
     value = record_batch(columns)["value"]
     assert value.buffers()[2].address == pa.py_buffer(columns["value"][2]).address
+
+
+def test_the_names_told_without_arrow_are_the_schema_s() -> None:
+    assert tuple(SCHEMA.names) == COLUMNS

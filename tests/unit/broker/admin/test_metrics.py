@@ -32,7 +32,9 @@ KERNEL = {
 def snapshot(**given: Any) -> Snapshot:
     numbers: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
     numbers |= {name: dict.fromkeys(keys, 0) for name, keys in KERNEL.items()}
-    numbers |= {name: {} for name in ("counts", "losses", "accepted", "stuck")}
+    numbers |= {
+        name: {} for name in ("counts", "losses", "accepted", "stuck", "groups_by_strategy")
+    }
     numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
     numbers |= {"publishes_received_by_qos": (0, 0, 0)}
     return Snapshot(**numbers | given)

@@ -26,6 +26,8 @@ class Broker:
 
     def __init__(self, clients: int = 1) -> None:
         self.mark, self.in_flight, self.waiting_bytes = 0, 1, 0
+        self.read: int | None = None
+        """Everything below has been sent; by default as much as is in flight."""
         self.clients = clients
         self.counted = 0
         self.counts: Counter[str] = Counter()
@@ -35,6 +37,10 @@ class Broker:
             dispatch=SimpleNamespace(
                 mark=lambda _queue: self.mark,
                 in_flight=lambda _queue: self.in_flight,
+                backlog=lambda _queue: (
+                    self.mark + self.in_flight if self.read is None else self.read,
+                    0,
+                ),
                 queues=lambda: [(number, number, number) for number in range(clients)],
             ),
         )
@@ -43,7 +49,14 @@ class Broker:
             transport=SimpleNamespace(get_write_buffer_size=lambda: self.waiting_bytes)
         )
         connections = SimpleNamespace(get=lambda _handle: connection)
-        self.watch = Watch(kernel, cast(Any, sessions), cast(Any, connections), self.counts)
+        groups = SimpleNamespace(open_queues=list)
+        self.watch = Watch(
+            kernel,
+            cast(Any, sessions),
+            cast(Any, groups),
+            cast(Any, connections),
+            self.counts,
+        )
 
     def look(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -104,6 +117,13 @@ def test_a_client_that_does_not_read_its_socket_is_slow_and_not_stuck() -> None:
 def test_a_client_with_everything_in_flight_has_no_backlog() -> None:
     broker = Broker()
     broker.mark, broker.in_flight = END - 1, 1
+    broker.look(60)
+    assert broker.watch.stuck == {}
+
+
+def test_what_is_acknowledged_behind_a_gap_does_not_wait() -> None:
+    broker = Broker()
+    broker.read = END
     broker.look(60)
     assert broker.watch.stuck == {}
 
