@@ -160,6 +160,10 @@ bench-micro: ## Count the instructions of the kernel's hot path, beside those on
 	@tools/prerequisites rust
 	$(PYTHON) -m bench.micro
 
+.PHONY: bench-profile
+bench-profile: setup ## Write docs/performance.md: the time of a loaded broker by stage (needs perf)
+	$(BIN)/python -m bench.profile --write
+
 .PHONY: bench-recovery
 bench-recovery: setup ## Measure a start after kill -9 with 10 GB of log and 1 000 sessions
 	$(BIN)/python -m bench.recovery

@@ -49,7 +49,13 @@ def main() -> int:
     build_generator()
     result = _run(options, rows, brokers)
     print(f"\n{table.as_text(result)}\n")
-    if options.quick or len(rows) < len(ROWS):
+    if options.again:
+        whole = newest()
+        if whole is None:
+            print("There is no result yet in bench/results.", file=sys.stderr)
+            return 1
+        result = whole.with_rows_of(result)
+    elif options.quick or len(rows) < len(ROWS):
         result.write(PARTIAL)
         return 0
     result.write(DIRECTORY / result.file_name)
@@ -69,6 +75,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--without-holdfast", action="store_true", help="measure the peer alone")
     parser.add_argument("--quick", action="store_true", help="one short repetition")
+    parser.add_argument(
+        "--again", action="store_true", help="put the rows into the newest result, which says so"
+    )
     parser.add_argument("--render", action="store_true", help="render the newest result again")
     parser.add_argument("--durability", choices=("fsync", "os", "memory"), default="fsync")
     parser.add_argument(

@@ -1,5 +1,6 @@
 """Broker processes: started on a port of their own for one measurement, and stopped."""
 
+import json
 import os
 import resource
 import signal
@@ -15,6 +16,9 @@ from bench.macro.machine import ROOT
 from bench.macro.rows import Row
 
 START_SECONDS = 60
+REST_SECONDS = 0.3
+"""A broker that has used no processor time for so long has nothing of its start left to do."""
+REST_WITHIN_SECONDS = 5
 STOP_SECONDS = 15
 LOG_CHARACTERS = 400
 
@@ -51,7 +55,9 @@ class Broker(ABC):
             )
         try:
             self._wait_until_it_listens(process, port, log)
-            yield self.worker(process.pid), port
+            worker = self.worker(process.pid)
+            _wait_until_it_rests(worker)
+            yield worker, port
             if process.poll() is not None:
                 raise BrokerError(f"{self.name} ended: {_tail(log)}")
         finally:
@@ -95,7 +101,8 @@ class Holdfast(Broker):
     def command(self, row: Row, port: int, directory: Path) -> list[str]:
         """Settings of the row go into a file; everything else is an option."""
         settings = directory / "holdfast.toml"
-        lines = [f"{name} = {value}\n" for name, value in row.holdfast_settings.items()]
+        given = row.holdfast_settings
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
         settings.write_text("".join(lines))
         return [
             str(self._program), "serve",
@@ -262,6 +269,26 @@ def allow_many_connections() -> None:
     """Let this process and its children open as many files as the system permits."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _wait_until_it_rests(process: int) -> None:
+    deadline = time.monotonic() + REST_WITHIN_SECONDS
+    used = processor_ticks(process)
+    while time.monotonic() < deadline:
+        time.sleep(REST_SECONDS)
+        before, used = used, processor_ticks(process)
+        # One tick is a hundredth of a second: a timer's work.
+        if used - before <= 1:
+            return
+
+
+def processor_ticks(process: int) -> int:
+    """User and system time of a process, in ticks; 0 if it has gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
 
 
 def peak_resident_kib(process: int) -> int:

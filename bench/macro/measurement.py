@@ -54,7 +54,7 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
         fdatasync_us = machine.quiet_fdatasync_us(directory)
         try:
             with broker.serve(row, directory) as (process, port):
-                raw = _generate(row, process, port, timing)
+                raw = generate(row, process, port, timing)
                 peak_kib = peak_resident_kib(process)
         except BrokerError as error:
             return Measurement(row.name, broker.name, repetition, {}, str(error))
@@ -62,7 +62,8 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
     return Measurement(row.name, broker.name, repetition, figures)
 
 
-def _generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, float]:
+def generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, float]:
+    """One run of the generator against a broker: what it counted. Raises `BrokerError`."""
     deadline = timing.warm_up_seconds + timing.seconds + ALLOWANCE_SECONDS
     command = [
         str(GENERATOR), *row.arguments,

@@ -1,5 +1,7 @@
 """`docs/benchmarks.md` and its picture, made from a result."""
 
+from collections.abc import Mapping
+
 from bench.macro import picture, table
 from bench.macro.machine import ROOT
 from bench.macro.results import Result
@@ -18,7 +20,7 @@ Machine: {processor}, {cores} cores, {memory_gib} GiB, {kernel}, Python {python}
 Each figure is the median of {repetitions} repetitions of {seconds:g} s after {warm_up_seconds:g} s
 of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 
-{table}
+{again}{table}
 {recovery}
 ## How to read it
 
@@ -37,9 +39,8 @@ of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 - Other subscriptions are wildcard filters that begin as the topics of the load do, or could, and
   match none of them.
 - Latency is from writing a message to reading it, at a fixed rate whatever comes back.
-- Of 200 000 messages for an absent subscriber Holdfast keeps the newest 65 535, the most that one
-  session may be set to keep, and the loss ledger names the rest; Mosquitto is set to keep all. What
-  was not kept shows below the table as lost.
+- Subscribers with a backlog, and those of the rows that say so, are APPLICATION clients, which are
+  sent packs of 200 messages and keep whatever the log keeps; Mosquitto is set to keep all.
 """
 
 
@@ -64,6 +65,12 @@ def _recovery() -> str:
     return RECOVERY.format(**fields)
 
 
+def _again(rows: Mapping[str, str]) -> str:
+    """Which rows are of another commit than the rest."""
+    told = ", ".join(f"{row} at {commit}" for row, commit in rows.items())
+    return f"Measured again since: {told}.\n\n" if rows else ""
+
+
 def render(result: Result) -> None:
     """Write the page and, where there is a peer to compare with, the picture."""
     PAGE.parent.mkdir(exist_ok=True)
@@ -81,6 +88,6 @@ def render(result: Result) -> None:
         table=table.as_markdown(result),
         recovery=_recovery(),
         **result.machine,
-        **result.options,
+        **{**result.options, "again": _again(result.options.get("again", {}))},
     )
     PAGE.write_text(text)

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,14 @@ class Result:
             raise ValueError(f"{path} has another format than {FORMAT}")
         measurements = [Measurement(**measurement) for measurement in fields.pop("measurements")]
         return cls(measurements=measurements, **fields)
+
+    def with_rows_of(self, other: "Result") -> "Result":
+        """This result with the rows of another in place of its own; it says of which commit."""
+        rows = {measurement.row for measurement in other.measurements}
+        kept = [measurement for measurement in self.measurements if measurement.row not in rows]
+        again = self.options.get("again", {}) | dict.fromkeys(sorted(rows), other.commit)
+        options = self.options | {"again": again}
+        return replace(self, options=options, measurements=[*kept, *other.measurements])
 
     @property
     def file_name(self) -> str:

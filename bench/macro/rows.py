@@ -6,6 +6,9 @@ PAIRS_WINDOW_QOS_0 = "100"
 PAIRS_WINDOW = "20"
 KIB = 1_024
 
+APPLICATIONS: dict[str, int | str] = {"application_client_identifiers": "subscriber*,returning*"}
+"""Makes the generator's subscribers APPLICATION clients."""
+
 REFERENCE = "mosquitto"
 """The peer that every load is compared with, where it can carry it."""
 EVERYBODY = (REFERENCE, "nats", "rabbitmq", "amqtt")
@@ -53,7 +56,7 @@ class Row:
     name: str
     arguments: tuple[str, ...]
     lines: tuple[Line, ...]
-    holdfast_settings: dict[str, int] = field(default_factory=dict)
+    holdfast_settings: dict[str, int | str] = field(default_factory=dict)
     peers: tuple[str, ...] = (REFERENCE,)
 
 
@@ -126,6 +129,22 @@ def beside(name: str, title: str, option: str, count: int, *targets: Target) -> 
     )
 
 
+def backlog(name: str, messages: int, title: str, *targets: Target) -> Row:
+    """An APPLICATION client that is away while messages come, and returns."""
+    return Row(
+        name,
+        ("backlog", "--messages", str(messages), "--qos", "1", "--window", "1000"),
+        (
+            Line(f"{title}: take-in", "take_in_per_second", "k/s", 1e-3, targets[:1]),
+            Line("- drain", "drain_per_second", "k/s", 1e-3, targets[1:]),
+            Line("- came", "received", "k", 1e-3),
+            Line("- memory when taken in", "resident_mib_taken_in", "MiB", 1, (), True),
+        ),
+        APPLICATIONS,
+        peers=NO_SLOW_ONE if messages < 1_000_000 else (REFERENCE,),
+    )
+
+
 def payload(size: int) -> Row:
     """How the cost of a message grows with what is in it."""
     return Row(
@@ -186,7 +205,27 @@ ROWS = (
     Row(
         "shared",
         ("shared", "--publishers", "10", "--subscribers", "4", "--qos", "1", "--window", "20"),
-        (throughput("shared: 10 to a group of 4, QoS 1"),),
+        (throughput("shared: 10 to a group of 4, QoS 1", Target(at_least=12)),),
+    ),
+    Row(
+        "shared-100",
+        ("shared", "--publishers", "100", "--subscribers", "4", "--qos", "1", "--window", "20"),
+        (throughput("shared: 100 to a group of 4, QoS 1"),),
+    ),
+    Row(
+        "application-fan-in",
+        ("fanin", "--publishers", "100", "--qos", "1", "--window", "20"),
+        (
+            throughput("100 publishers to 1 persistent APPLICATION client, QoS 1"),
+            Line("- memory after it", "resident_mib_after", "MiB", 1, (), True),
+        ),
+        APPLICATIONS,
+    ),
+    Row(
+        "application-shared",
+        ("shared", "--publishers", "10", "--subscribers", "4", "--qos", "1", "--window", "20"),
+        (throughput("shared: 10 to a group of 4 APPLICATION clients, QoS 1"),),
+        APPLICATIONS,
     ),
     latency(1_000),
     latency(10_000),
@@ -235,21 +274,13 @@ ROWS = (
         ),
         peers=(),
     ),
-    Row(
-        "backlog",
-        ("backlog", "--messages", "200000", "--qos", "1", "--window", "1000"),
-        (
-            Line(
-                "200 000 for an absent subscriber: take-in", "take_in_per_second", "k/s", 1e-3,
-                (Target(at_least=6),),
-            ),
-            Line("- drain", "drain_per_second", "k/s", 1e-3, (Target(at_least=3),)),
-            Line("- came", "received", "k", 1e-3),
-            Line("- memory when taken in", "resident_mib_taken_in", "MiB", 1, (), True),
-        ),
-        # The most that one session may be set to keep.
-        {"queue_messages_maximum": 65_535},
-        peers=NO_SLOW_ONE,
+    backlog(
+        "backlog", 200_000, "200 000 for an absent subscriber",
+        Target(at_least=6), Target(at_least=3),
+    ),
+    backlog(
+        "application-backlog", 1_000_000, "1 000 000 for an absent APPLICATION client",
+        Target(at_least=6), Target(at_least=3),
     ),
     Row(
         "connect",

@@ -176,7 +176,7 @@ fn pace(fleet: &Fleet, options: &Options) -> Pace {
 }
 
 fn join(fleet: &mut Fleet, options: &Options, cast: &Cast) -> Result<(), LoadError> {
-    let persistent = options.scenario == Scenario::FanIn;
+    let persistent = matches!(options.scenario, Scenario::FanIn | Scenario::Shared);
     add_subscribers(fleet, "subscriber", cast.subscribers, persistent, |index| cast.heard(index))?;
     fleet.subscribe(|index| cast.topic_filter(index))?;
     fleet.drive("subscribers join", |fleet| fleet.subscribers.iter().all(|subscriber| subscriber.subscribed))?;

@@ -1,0 +1,1 @@
+"""Where a microsecond goes: the broker under load, sampled, its time divided by stage."""
