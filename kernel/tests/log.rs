@@ -16,7 +16,7 @@ use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
 use holdfast_kernel::flow::{Fate, Scan};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Log, Options};
+use holdfast_kernel::store::{Commit, Log, Options};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
@@ -30,6 +30,7 @@ enum Step {
     Append(Vec<(usize, u8, bool, usize)>),
     Control(u8, usize),
     Party(u32, u64),
+    Begin,
     Commit,
     Checkpoint,
     StopAfter(u64),
@@ -45,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => proptest::collection::vec(message, 1..20).prop_map(Step::Append),
         2 => (0_u8..5, 0_usize..60).prop_map(|(key, size)| Step::Control(key, size)),
         1 => (1_u32..4, 0_u64..100).prop_map(|(party, mark)| Step::Party(party, mark)),
+        2 => Just(Step::Begin),
         6 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
         1 => (0_u64..12).prop_map(Step::StopAfter),
@@ -98,10 +100,12 @@ impl Model {
         }
     }
 
-    fn committed(&mut self) {
-        self.durable = self.messages.len();
-        self.durable_controls = self.controls.len();
-        self.durable_parties = self.parties.len();
+    fn ends(&self) -> [usize; 3] {
+        [self.messages.len(), self.controls.len(), self.parties.len()]
+    }
+
+    fn committed(&mut self, ends: [usize; 3]) {
+        [self.durable, self.durable_controls, self.durable_parties] = ends;
     }
 
     /// What was not durable may be gone, from some point on.
@@ -122,7 +126,7 @@ impl Model {
         }
         self.recovered_parties(log);
         assert_eq!(log.durable_offset(), log.end_offset());
-        self.committed();
+        self.committed(self.ends());
     }
 
     fn recovered_parties(&mut self, log: &Log) {
@@ -188,8 +192,18 @@ fn run(seed: u64, steps: Vec<Step>) {
     let mut model = Model::default();
     let mut now = 2_000;
     let mut stopped = false;
+    let mut flight: Option<(Commit, [usize; 3])> = None;
     for step in steps {
         now += 1_000;
+        // What a commit that is on its way lets happen meanwhile; everything else waits for its end.
+        let passing = matches!(step, Step::Append(_) | Step::Control(..) | Step::Party(..) | Step::StopAfter(_));
+        if let Some((commit, ends)) = flight.take_if(|_| !passing) {
+            let ended = commit.run();
+            match log.finish_commit(commit, ended) {
+                Ok(()) => model.committed(ends),
+                Err(error) => assert!(stopped, "{error}"),
+            }
+        }
         match step {
             Step::Append(messages) => {
                 model.append(&mut log, &messages, Timestamp(now));
@@ -207,8 +221,9 @@ fn run(seed: u64, steps: Vec<Step>) {
                     model.parties.push((party, value));
                 }
             }
+            Step::Begin => flight = log.begin_commit().ok().flatten().map(|commit| (commit, model.ends())),
             Step::Commit => match log.commit() {
-                Ok(_) => model.committed(),
+                Ok(_) => model.committed(model.ends()),
                 Err(error) => assert!(stopped || error == Error::Poisoned, "{error}"),
             },
             Step::FailSync => {
@@ -273,15 +288,15 @@ fn a_segment_that_is_begun_while_the_next_file_is_made_lies_before_it() {
             count += 1;
         }
     };
-    put(&mut log, 1);
+    // The log rolls twice: the second time while the commit, which makes a file for that, is on its way.
+    put(&mut log, 20);
     let commit = log.begin_commit().unwrap().unwrap();
-    // The log rolls while the commit, which makes a file for that, is on its way.
     put(&mut log, 20);
     let ended = commit.run();
     log.finish_commit(commit, ended).unwrap();
     put(&mut log, 20);
     log.commit().unwrap();
-    let all: Vec<u64> = (0..41).collect();
+    let all: Vec<u64> = (0..60).collect();
     let found = |log: &mut Log| scan_all(log, "a", 0, 7).into_iter().map(|(offset, _)| offset).collect::<Vec<u64>>();
     assert_eq!(found(&mut log), all);
     assert!(all.iter().all(|offset| log.locate(Offset(*offset)).unwrap().is_some()));

@@ -6,7 +6,7 @@
 //! 3. A record lies in one segment; a segment that is full is sealed by the commit that holds its last records.
 
 use super::archive::{Indexed, Segment};
-use super::commit::Work;
+use super::commit::{Work, PREPARED};
 use super::dictionary::Topic;
 use super::encoding::{narrow, wide};
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
@@ -232,20 +232,25 @@ impl Log {
     }
 
     /// The file of the next segment: the one that was prepared, or one made here and now. On a disk that is full it
-    /// grows as it is written, because acknowledgements and control records still have to go on.
+    /// grows as it is written, because acknowledgements and control records still have to go on. Either has its number
+    /// only from here on, so that numbers grow with the offsets, whichever file was made first.
     fn next_file(&mut self) -> Result<(u32, Arc<dyn DiskFile>)> {
-        if let Some(prepared) = self.prepared.take() {
-            return Ok(prepared);
-        }
         let number = self.next_number;
         let name = header::segment_name(SegmentKind::Log, number);
-        let file = match self.disk.create(&name, u64::from(self.options.segment_bytes)) {
-            Err(Error::Disk { full: true, .. }) => {
-                self.space_is_low = true;
-                self.disk.create(&name, 0)?
+        let file = match &self.prepared {
+            Some(prepared) => {
+                self.disk.rename(PREPARED, &name)?;
+                Arc::clone(prepared)
             }
-            other => other?,
+            None => match self.disk.create(&name, u64::from(self.options.segment_bytes)) {
+                Err(Error::Disk { full: true, .. }) => {
+                    self.space_is_low = true;
+                    self.disk.create(&name, 0)?
+                }
+                other => other?,
+            },
         };
+        self.prepared = None;
         self.next_number = number.saturating_add(1);
         self.sync_directory = true;
         Ok((number, file))

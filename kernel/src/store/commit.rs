@@ -12,7 +12,6 @@ use super::archive::Indexed;
 use super::checkpoint;
 use super::encoding::wide;
 use super::footer::{self, Trailer};
-use super::header::{self, SegmentKind};
 use super::index::SegmentIndex;
 use super::log::{Durability, Log};
 use super::record::{self, Record, MARKER_BYTES};
@@ -21,6 +20,9 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
 use std::sync::Arc;
+
+/// A file set aside for a later segment, which gets its name and number when it is begun.
+pub(super) const PREPARED: &str = "segment.partial";
 
 /// Where a commit ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,8 @@ pub struct Commit {
     sync: bool,
     sync_directory: bool,
     marker: (Arc<dyn DiskFile>, u64, Vec<u8>),
-    prepare: Option<(u32, u64)>,
+    /// The size of the next segment's file, if there is none yet.
+    prepare: Option<u64>,
     checkpoint: Option<(u64, Vec<u8>)>,
     checkpoint_position: LogPosition,
 }
@@ -78,7 +81,7 @@ pub struct Commit {
 pub struct Ended {
     result: Result<()>,
     sealed: Vec<(u32, Trailer)>,
-    prepared: Option<Result<(u32, Arc<dyn DiskFile>)>>,
+    prepared: Option<Result<Arc<dyn DiskFile>>>,
     checkpointed: Option<Result<()>>,
     free_bytes: Option<u64>,
 }
@@ -95,7 +98,7 @@ impl Commit {
             drop(file.write_at(*position, bytes));
             ended.checkpointed =
                 self.checkpoint.as_ref().map(|(number, bytes)| checkpoint::write(self.disk.as_ref(), *number, bytes));
-            ended.prepared = self.prepare.map(|(number, size)| prepare(self.disk.as_ref(), number, size));
+            ended.prepared = self.prepare.map(|size| self.disk.create(PREPARED, size));
         }
         ended.free_bytes = self.disk.free_bytes().ok();
         ended
@@ -135,13 +138,6 @@ impl Commit {
     }
 }
 
-/// Makes the file of a later segment, so that the roll does not have to wait for it.
-fn prepare(disk: &dyn Disk, number: u32, size: u64) -> Result<(u32, Arc<dyn DiskFile>)> {
-    let file = disk.create(&header::segment_name(SegmentKind::Log, number), size)?;
-    disk.sync_directory()?;
-    Ok((number, file))
-}
-
 impl Log {
     /// Freezes what has gathered; `None` if there is nothing or a commit is on its way already.
     pub fn begin_commit(&mut self) -> Result<Option<Commit>> {
@@ -164,10 +160,7 @@ impl Log {
         self.next_marker = marker;
         self.group_started = false;
         self.in_flight = true;
-        let prepare = self.prepared.is_none().then_some((self.next_number, u64::from(self.options.segment_bytes)));
-        if prepare.is_some() {
-            self.next_number = self.next_number.saturating_add(1);
-        }
+        let prepare = self.prepared.is_none().then_some(u64::from(self.options.segment_bytes));
         let checkpoint = self.pending_checkpoint.take().map(|bytes| (self.checkpoint_number, bytes));
         Ok(Some(Commit {
             disk: Arc::clone(&self.disk),

@@ -98,7 +98,7 @@ pub struct Log {
     pub(super) next_marker: Record<'static>,
     pub(super) sync_directory: bool,
     pub(super) next_number: u32,
-    pub(super) prepared: Option<(u32, Arc<dyn DiskFile>)>,
+    pub(super) prepared: Option<Arc<dyn DiskFile>>,
     pub(super) space_is_low: bool,
     pub(super) space_checked_at: u64,
     pub(super) pending_checkpoint: Option<Vec<u8>>,

@@ -183,7 +183,7 @@ impl LogReader {
         // It may be gone since it was listed; the next refresh knows.
         let Ok(file) = self.archive.disk.open(name, false) else { return Ok(()) };
         let header = header::decode(&identity::read_all(self.archive.disk.as_ref(), name, 96)?, name)?;
-        // Without a header it was prepared and is not used yet, or it is damaged, which `verify` tells.
+        // Without a header it has just been begun, or it is damaged, which `verify` tells.
         let Some(header) = header.filter(|header| header.kind == kind && header.epoch == self.epoch) else {
             return Ok(());
         };

@@ -264,9 +264,9 @@ impl Log {
         Ok(false)
     }
 
-    /// Files of the last group, which was torn, and one that was prepared and not used yet.
+    /// Files of the last group, which was torn. The newest goes first: what a crash leaves of them is torn again.
     fn remove_torn(&mut self, files: VecDeque<(u32, String)>, recovery: &mut Recovery) -> Result<()> {
-        for (_, name) in files {
+        for (_, name) in files.into_iter().rev() {
             let pages = Pages::read(self.disk.open(&name, false)?.as_ref(), None, self.archive.salt)?;
             recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end()));
             self.disk.remove(&name)?;
@@ -423,7 +423,8 @@ impl Log {
         if torn {
             recovery.trimmed_bytes =
                 recovery.trimmed_bytes.saturating_add(u64::from(pages.used_end().saturating_sub(position)));
-            for later in self.archive.segments.split_off(place.saturating_add(1)) {
+            // The newest goes first: a removal that is cut short leaves no hole.
+            for later in self.archive.segments.split_off(place.saturating_add(1)).into_iter().rev() {
                 recovery.trimmed_bytes = recovery.trimmed_bytes.saturating_add(later.file.size()?);
                 self.disk.remove(&later.name)?;
             }
