@@ -100,6 +100,21 @@ impl Model {
         }
     }
 
+    fn append_control(&mut self, log: &mut Log, key: u8, size: usize, now: Timestamp) {
+        let (number, value) = (log.next_control_number(), vec![key; size]);
+        if log.append_control(5, &[key], &value, now).is_ok() {
+            self.controls.push((number, key, value));
+        }
+    }
+
+    fn append_state(&mut self, log: &mut Log, party: u32, mark: u64, now: Timestamp) {
+        let mut value = Vec::new();
+        State::new(Offset(mark)).encode(&mut value);
+        if log.append_control(0, &party.to_le_bytes(), &value, now).is_ok() {
+            self.parties.push((party, value));
+        }
+    }
+
     fn ends(&self) -> [usize; 3] {
         [self.messages.len(), self.controls.len(), self.parties.len()]
     }
@@ -208,19 +223,8 @@ fn run(seed: u64, steps: Vec<Step>) {
             Step::Append(messages) => {
                 model.append(&mut log, &messages, Timestamp(now));
             }
-            Step::Control(key, size) => {
-                let (number, value) = (log.next_control_number(), vec![key; size]);
-                if log.append_control(5, &[key], &value, Timestamp(now)).is_ok() {
-                    model.controls.push((number, key, value));
-                }
-            }
-            Step::Party(party, mark) => {
-                let mut value = Vec::new();
-                holdfast_kernel::flow::state::State::new(Offset(mark)).encode(&mut value);
-                if log.append_control(0, &party.to_le_bytes(), &value, Timestamp(now)).is_ok() {
-                    model.parties.push((party, value));
-                }
-            }
+            Step::Control(key, size) => model.append_control(&mut log, key, size, Timestamp(now)),
+            Step::Party(party, mark) => model.append_state(&mut log, party, mark, Timestamp(now)),
             Step::Begin => flight = log.begin_commit().ok().flatten().map(|commit| (commit, model.ends())),
             Step::Commit => match log.commit() {
                 Ok(_) => model.committed(model.ends()),
@@ -228,9 +232,9 @@ fn run(seed: u64, steps: Vec<Step>) {
             },
             Step::FailSync => {
                 // Something has to be synced, or the fault would meet the next opening.
-                let number = log.next_control_number();
-                if log.append_control(5, &[9], b"", Timestamp(now)).is_ok() {
-                    model.controls.push((number, 9, Vec::new()));
+                let controls = model.controls.len();
+                model.append_control(&mut log, 9, 0, Timestamp(now));
+                if model.controls.len() > controls {
                     disk.fail_next_sync();
                     assert!(log.commit().is_err());
                 }

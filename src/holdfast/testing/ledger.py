@@ -22,6 +22,9 @@ HONEST: dict[str, Callable[[Expectations, str, Message], bool]] = {
 SESSION_ENDED = "session_ended"
 """What a session leaves behind nobody is owed any more, so it excuses nothing that is lacking."""
 
+NOT_IN_THE_LOG = "retention"
+"""Removed by retention, or damaged."""
+
 
 def lacking(expectations: Expectations, subscriber: str) -> int:
     """How many messages it is owed and has not got, for whatever reason."""
@@ -47,19 +50,23 @@ def check_every_loss_is_in_the_ledger(history: History) -> list[str]:
         told = ledger[subscriber].total() - ledger[subscriber][SESSION_ENDED]
         if missing > told:
             violations.append(f"{subscriber} lacks {missing} messages, the ledger tells of {told}")
-    sent = expectations.sent()
     for subscriber in expectations.subscribers():
-        for reason, count in ledger[subscriber].items():
-            if reason == SESSION_ENDED:
-                may_be = subscriber in expectations.may_have_ended
-            else:
-                honest = HONEST.get(reason, Expectations.may_be_lost)
-                may_be = any(honest(expectations, subscriber, message) for message in sent)
-            if count and not may_be:
-                violations.append(
-                    f"the ledger tells of {count} losses of {subscriber}, without reason: {reason}"
-                )
+        violations += [
+            f"the ledger tells of {count} losses of {subscriber}, without reason: {reason}"
+            for reason, count in ledger[subscriber].items()
+            if count and not _is_honest(expectations, subscriber, reason)
+        ]
     return violations
+
+
+def _is_honest(expectations: Expectations, subscriber: str, reason: str) -> bool:
+    if reason == SESSION_ENDED:
+        return subscriber in expectations.may_have_ended
+    if reason == NOT_IN_THE_LOG and expectations.damaged:
+        # Nobody can say of a damaged record whose it was, so everybody is told of it.
+        return True
+    honest = HONEST.get(reason, Expectations.may_be_lost)
+    return any(honest(expectations, subscriber, message) for message in expectations.sent())
 
 
 def check_queues_overflow_only_when_full(history: History) -> list[str]:
