@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
+mod dispatch_support;
+
+use dispatch_support::{publish, stored};
 use holdfast_kernel::dispatch::window::Window;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, NoticeKind, Outgoing, Packet, Publish, Span,
-    Stored, Target, Terms,
+    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, NoticeKind, Outgoing, Packet, Publish,
+    Stored, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits;
@@ -30,33 +33,9 @@ fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usiz
     dispatch.attach(SUBSCRIBER, attachment).unwrap()
 }
 
-fn publish(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
-    Publish {
-        connection: Connection(0),
-        publisher: Party(1),
-        key_slot: KeySlot(0),
-        packet_identifier: 1,
-        qos: 1,
-        retain: false,
-        topic: Span::default(),
-        properties: Span::default(),
-        payload: Span::default(),
-        expiry_interval_s: None,
-        fate: Fate::Accepted,
-        targets: Some(Arc::from([Target {
-            queue,
-            connection: SUBSCRIBER,
-            terms: Terms { qos: 1, ..Terms::default() },
-            own: None,
-        }])),
-        stored: Some(Stored {
-            offset: Offset(offset),
-            location: Location { segment: 0, position: offset as u32 },
-            size_bytes: 100,
-            expires_at: expires_at.map(Timestamp),
-            durable_at: LogPosition(offset + 1),
-        }),
-    }
+fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
+    let expires_at = expires_at.map(Timestamp);
+    publish(1, Some((queue, SUBSCRIBER)), Stored { expires_at, ..stored(offset, offset + 1) })
 }
 
 fn admit(dispatch: &mut Dispatch, publishes: Vec<Publish>) {
@@ -85,7 +64,7 @@ fn acknowledge(dispatch: &mut Dispatch, kind: AcknowledgementKind, packet_identi
 fn what_the_log_refused_is_counted_message_by_message() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    let refused = Publish { fate: Fate::Refused(0x97), stored: None, ..publish(queue, 0, None) };
+    let refused = Publish { fate: Fate::Refused(0x97), stored: None, ..published(queue, 0, None) };
     dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0));
     assert_eq!(dispatch.counters().refused, 3);
     assert_eq!(dispatch.take_refused().len(), 1);
@@ -96,7 +75,7 @@ fn what_the_log_refused_is_counted_message_by_message() {
 fn nothing_is_answered_or_sent_before_it_is_durable() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![publish(queue, 0, None)]);
+    admit(&mut dispatch, vec![published(queue, 0, None)]);
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
     dispatch.allot(&mut outgoing, Timestamp(1));
@@ -109,7 +88,7 @@ fn nothing_is_answered_or_sent_before_it_is_durable() {
 fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![publish(queue, 0, Some(50)), publish(queue, 1, None), publish(queue, 2, Some(50))]);
+    admit(&mut dispatch, vec![published(queue, 0, Some(50)), published(queue, 1, None), published(queue, 2, Some(50))]);
     let sent = allotted(&mut dispatch, 3, 50);
     assert_eq!(sent.iter().map(|delivery| delivery.packet_identifier).collect::<Vec<_>>(), [1]);
     let notices = dispatch.take_notices();
@@ -123,7 +102,7 @@ fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
 fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![publish(queue, 0, None), publish(queue, 1, None), publish(queue, 2, Some(50))]);
+    admit(&mut dispatch, vec![published(queue, 0, None), published(queue, 1, None), published(queue, 2, Some(50))]);
     assert_eq!(allotted(&mut dispatch, 3, 50).len(), 2);
     let mut remembered = State::default();
     for (_, value) in dispatch.take_progress() {
@@ -141,7 +120,7 @@ fn a_transient_queue_that_is_full_skips_and_says_what() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 10);
     dispatch.set_writable(SUBSCRIBER, false);
-    admit(&mut dispatch, (0..25).map(|offset| publish(queue, offset, None)).collect());
+    admit(&mut dispatch, (0..25).map(|offset| published(queue, offset, None)).collect());
     assert!(allotted(&mut dispatch, 25, 1).is_empty());
     let notices = dispatch.take_notices();
     assert_eq!(notices.len(), 1);
@@ -157,7 +136,7 @@ fn a_durable_queue_that_is_full_reads_the_log_again() {
     let queue = attach(&mut dispatch, State::default(), 0, 0);
     dispatch.set_writable(SUBSCRIBER, false);
     let total = limits::QUEUE_ENTRIES_MAXIMUM as u64 + 7;
-    admit(&mut dispatch, (0..total).map(|offset| publish(queue, offset, None)).collect());
+    admit(&mut dispatch, (0..total).map(|offset| published(queue, offset, None)).collect());
     assert!(allotted(&mut dispatch, total, 1).is_empty());
     assert!(dispatch.take_notices().is_empty());
     dispatch.set_writable(SUBSCRIBER, true);
@@ -174,7 +153,7 @@ fn a_durable_queue_that_is_full_reads_the_log_again() {
 fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    let mut own = publish(queue, 0, None);
+    let mut own = published(queue, 0, None);
     own.connection = SUBSCRIBER;
     admit(&mut dispatch, vec![own]);
     dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
@@ -189,7 +168,7 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     let mut dispatch = Dispatch::default();
     let owed = vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }];
     let queue = attach(&mut dispatch, State { owed, ..State::new(Offset(10)) }, 10, 0);
-    admit(&mut dispatch, vec![publish(queue, 10, None)]);
+    admit(&mut dispatch, vec![published(queue, 10, None)]);
     let feed = |dispatch: &mut Dispatch| {
         let mut scans = dispatch.hungry(Offset(11));
         for scan in &mut scans {

@@ -5,14 +5,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
+mod dispatch_support;
 mod group_model;
 
-use group_model::{attach_publisher, by_key, key_of, least_loaded, location, publish, reads, stay, turns, Member};
+use dispatch_support::{found, publish, reads, stored};
+use group_model::{attach_publisher, by_key, key_of, least_loaded, stay, turns, Member};
 use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Stored, Terms,
+    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Publish, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::selection::Selection;
@@ -144,14 +146,9 @@ impl World {
         let mut arrivals = Arrivals::default();
         for _ in 0..count {
             self.log.push(Record::Message { qos });
-            let stored = Stored {
-                offset: Offset(self.published),
-                location: location(self.published),
-                size_bytes: 100,
-                expires_at: None,
-                durable_at: LogPosition(self.log.len() as u64),
-            };
-            arrivals.publishes.push(publish(qos, self.group, stored));
+            let target = self.group.map(|group| (group, Connection::GROUP));
+            let message = publish(qos, target, stored(self.published, self.log.len() as u64));
+            arrivals.publishes.push(Publish { key_slot: KeySlot(key_of(self.published)), ..message });
             self.published += 1;
         }
         self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
@@ -515,17 +512,7 @@ impl World {
 
     fn found(&self, offset: u64) -> Found {
         let (_, _, qos) = self.messages().nth(offset as usize).unwrap();
-        Found {
-            offset: Offset(offset),
-            count: 1,
-            location: location(offset),
-            size_bytes: 100,
-            qos,
-            retain: false,
-            expires_at: None,
-            key_slot: KeySlot(key_of(offset)),
-            terms: Terms { qos: 2, ..Terms::default() },
-        }
+        found(offset, qos, key_of(offset), Terms { qos: 2, ..Terms::default() })
     }
 }
 

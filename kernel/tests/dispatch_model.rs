@@ -4,16 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
+mod dispatch_support;
+
+use dispatch_support::{found, publish, reads, stored};
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Phase, State};
-use holdfast_kernel::flow::{
-    terms, Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, Outgoing, Packet, Publish, Span,
-    Stored, Subscription, Target, Terms,
-};
-use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Timestamp};
+use holdfast_kernel::flow::{terms, Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Outgoing, Packet};
+use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Timestamp};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 const SUBSCRIBER: Connection = Connection(1);
 const PARTY: Party = Party(7);
@@ -121,33 +120,9 @@ impl World {
         let mut arrivals = Arrivals::default();
         for _ in 0..count {
             self.log.push(Record::Message { qos });
-            let target = Target {
-                queue: self.dispatch.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default(),
-                connection: SUBSCRIBER,
-                terms: Terms { qos: 2, ..Terms::default() },
-                own: None,
-            };
-            arrivals.publishes.push(Publish {
-                connection: Connection(0),
-                publisher: Party(1),
-                key_slot: KeySlot(0),
-                packet_identifier: 1,
-                qos,
-                retain: false,
-                topic: Span::default(),
-                properties: Span::default(),
-                payload: Span::default(),
-                expiry_interval_s: None,
-                fate: Fate::Accepted,
-                targets: self.attached.then(|| Arc::from([target])),
-                stored: Some(Stored {
-                    offset: Offset(self.publish_total),
-                    location: location(self.publish_total),
-                    size_bytes: 100,
-                    expires_at: None,
-                    durable_at: LogPosition(self.log.len() as u64),
-                }),
-            });
+            let queue = self.dispatch.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default();
+            let target = self.attached.then_some((queue, SUBSCRIBER));
+            arrivals.publishes.push(publish(qos, target, stored(self.publish_total, self.log.len() as u64)));
             self.publish_total += 1;
         }
         self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
@@ -170,7 +145,7 @@ impl World {
         let attachment = Attachment {
             party: PARTY,
             state,
-            subscriptions: subscriptions(),
+            subscriptions: reads(),
             receive_maximum: u16::from(receive_maximum),
             end: Offset(self.publish_total),
             entries_maximum: 0,
@@ -212,7 +187,7 @@ impl World {
                     break;
                 }
                 let terms = terms(&scan.subscriptions, b"a", Offset(offset), Party(1), PARTY).unwrap();
-                scan.found.push(found(offset, qos, terms));
+                scan.found.push(found(offset, qos, 0, terms));
                 scan.reached = Offset(offset + 1);
             }
         }
@@ -408,36 +383,6 @@ impl Pack {
     fn published(&self) -> BTreeSet<u64> {
         let published = self.pending.iter().filter(|(identifier, _)| !self.received.contains(identifier));
         published.map(|(_, offset)| *offset).collect()
-    }
-}
-
-fn subscriptions() -> Arc<[Subscription]> {
-    Arc::from([Subscription {
-        filter: b"#".to_vec(),
-        qos: 2,
-        no_local: false,
-        retain_as_published: false,
-        identifier: None,
-        from: Offset(0),
-        until: Offset(u64::MAX),
-    }])
-}
-
-fn location(offset: u64) -> Location {
-    Location { segment: 0, position: offset as u32 }
-}
-
-fn found(offset: u64, qos: u8, terms: Terms) -> Found {
-    Found {
-        offset: Offset(offset),
-        count: 1,
-        location: location(offset),
-        size_bytes: 100,
-        qos,
-        retain: false,
-        expires_at: None,
-        key_slot: KeySlot(0),
-        terms,
     }
 }
 

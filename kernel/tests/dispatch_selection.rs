@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
+mod dispatch_support;
+
+use dispatch_support::{found, publish, reads, stored};
 use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, NoticeKind, Outgoing, Packet, Publish, Span, Stored,
-    Subscription, Target, Terms,
+    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Publish, Stored, Subscription,
+    Terms,
 };
-use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::KEYS_WAITING_MAXIMUM;
 use holdfast_kernel::selection::{key_slot, Key, Owners, Selection};
 use std::collections::VecDeque;
@@ -54,7 +57,7 @@ impl World {
         for key in keys {
             let offset = self.keys.len() as u64;
             self.keys.push(*key);
-            arrivals.publishes.push(publish(self.group, offset, *key, None));
+            arrivals.publishes.push(published(self.group, offset, *key, None));
         }
         self.dispatch.admit(&arrivals, LogPosition(0));
         self.turn()
@@ -104,17 +107,7 @@ impl World {
     }
 
     fn found(&self, offset: u64) -> Found {
-        Found {
-            offset: Offset(offset),
-            count: 1,
-            location: location(offset),
-            size_bytes: 100,
-            qos: 1,
-            retain: false,
-            expires_at: None,
-            key_slot: KeySlot(self.keys[offset as usize]),
-            terms: terms(),
-        }
+        found(offset, 1, self.keys[offset as usize], Terms { qos: 2, ..Terms::default() })
     }
 }
 
@@ -130,53 +123,14 @@ fn attachment(connection: Connection, subscriptions: Arc<[Subscription]>, receiv
     }
 }
 
+fn published(group: Queue, offset: u64, key: u16, expires_at: Option<u64>) -> Publish {
+    let expires_at = expires_at.map(Timestamp);
+    let message = publish(1, Some((group, Connection::GROUP)), Stored { expires_at, ..stored(offset, offset) });
+    Publish { key_slot: KeySlot(key), ..message }
+}
+
 fn group_of(party: Party) -> GroupAttachment {
     GroupAttachment { party, owner: party, state: State::default(), subscriptions: reads(), end: Offset(0) }
-}
-
-fn reads() -> Arc<[Subscription]> {
-    Arc::from([Subscription {
-        filter: b"#".to_vec(),
-        qos: 2,
-        no_local: false,
-        retain_as_published: true,
-        identifier: None,
-        from: Offset(0),
-        until: Offset(u64::MAX),
-    }])
-}
-
-fn publish(group: Queue, offset: u64, key: u16, expires_at: Option<u64>) -> Publish {
-    let target = Target { queue: group, connection: Connection::GROUP, terms: terms(), own: None };
-    Publish {
-        connection: Connection(0),
-        publisher: Party(1),
-        key_slot: KeySlot(key),
-        packet_identifier: 1,
-        qos: 1,
-        retain: false,
-        topic: Span::default(),
-        properties: Span::default(),
-        payload: Span::default(),
-        expiry_interval_s: None,
-        fate: Fate::Accepted,
-        targets: Some(Arc::from([target])),
-        stored: Some(Stored {
-            offset: Offset(offset),
-            location: location(offset),
-            size_bytes: 100,
-            expires_at: expires_at.map(Timestamp),
-            durable_at: LogPosition(offset),
-        }),
-    }
-}
-
-fn terms() -> Terms {
-    Terms { qos: 2, ..Terms::default() }
-}
-
-fn location(offset: u64) -> Location {
-    Location { segment: 0, position: offset as u32 }
 }
 
 /// Slots 0 to 99 and 100 to 199 with their owners.
@@ -321,7 +275,7 @@ fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Ve
     for (number, party) in (0..).zip([Party(50), Party(51)]) {
         let group = dispatch.open_group(group_of(party));
         dispatch.join(group, A, Terms { qos: 1, ..Terms::default() }).unwrap();
-        let publishes = (number * 10..number * 10 + 10).map(|offset| publish(group, offset, 0, expires_at)).collect();
+        let publishes = (number * 10..number * 10 + 10).map(|offset| published(group, offset, 0, expires_at)).collect();
         dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30));
     }
     for end in [10, 20] {

@@ -460,6 +460,10 @@ impl Session {
     fn has_room(&self) -> bool {
         self.is_writable && self.window.has_room()
     }
+
+    fn membership_of(&mut self, party: Party) -> Option<&mut Membership> {
+        self.memberships.iter_mut().find(|membership| membership.party == party)
+    }
 }
 
 fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16>) -> State {

@@ -12,7 +12,6 @@
 //!
 //! Flow: allotment gives, admission finishes, the caller asks now and then what is overdue.
 
-use super::members::Membership;
 use super::window::Window;
 use super::{no_session, slot, Dispatch, Session};
 use crate::error::Result;
@@ -254,10 +253,6 @@ impl Session {
             Source::Retained => None,
             Source::Group(party) => self.membership_of(party)?.pack.as_mut(),
         }
-    }
-
-    fn membership_of(&mut self, party: Party) -> Option<&mut Membership> {
-        self.memberships.iter_mut().find(|membership| membership.party == party)
     }
 
     /// What is in flight from there and not given up, in the order in which it was sent.

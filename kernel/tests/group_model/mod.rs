@@ -3,8 +3,8 @@
 
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
-use holdfast_kernel::flow::{AcknowledgementKind, Fate, Publish, Span, Stored, Subscription, Target, Terms};
-use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue};
+use holdfast_kernel::flow::AcknowledgementKind;
+use holdfast_kernel::ids::{Connection, Offset, Party};
 use holdfast_kernel::selection::{Key, Owners, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,42 +89,6 @@ pub fn attach_publisher(dispatch: &mut Dispatch) {
         pack_maximum: 0,
     };
     dispatch.attach(Connection(0), attachment).unwrap();
-}
-
-pub fn publish(qos: u8, group: Option<Queue>, stored: Stored) -> Publish {
-    let terms = Terms { qos: 2, ..Terms::default() };
-    let target = |queue| Target { queue, connection: Connection::GROUP, terms, own: None };
-    Publish {
-        connection: Connection(0),
-        publisher: Party(1),
-        key_slot: KeySlot(key_of(stored.offset.0)),
-        packet_identifier: 1,
-        qos,
-        retain: false,
-        topic: Span::default(),
-        properties: Span::default(),
-        payload: Span::default(),
-        expiry_interval_s: None,
-        fate: Fate::Accepted,
-        targets: group.map(|queue| Arc::from([target(queue)])),
-        stored: Some(stored),
-    }
-}
-
-pub fn reads() -> Arc<[Subscription]> {
-    Arc::from([Subscription {
-        filter: b"#".to_vec(),
-        qos: 2,
-        no_local: false,
-        retain_as_published: true,
-        identifier: None,
-        from: Offset(0),
-        until: Offset(u64::MAX),
-    }])
-}
-
-pub fn location(offset: u64) -> Location {
-    Location { segment: 0, position: offset as u32 }
 }
 
 /// Messages have few keys, in no order.
