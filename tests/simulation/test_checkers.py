@@ -318,6 +318,12 @@ def test_a_repeated_delivery_at_qos_1_does_not_break_the_order() -> None:
     assert not check_order_is_kept(History(events))
 
 
+def test_a_damaged_record_of_a_message_that_was_sent_twice_does_not_break_the_order() -> None:
+    events: list[Event] = [_received(TWO, 1), _received(ONE, 1)]
+    assert check_order_is_kept(History(events))
+    assert not check_order_is_kept(History([Damaged(ONE), *events]))
+
+
 @pytest.mark.parametrize(
     ("topic_filter", "topic", "matches"),
     [

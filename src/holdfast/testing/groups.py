@@ -104,11 +104,14 @@ def check_keyed_groups_keep_order(history: History) -> list[str]:
     groups: dict[str, set[str]] = defaultdict(set)
     seen: set[tuple[str, Message]] = set()
     newest: dict[tuple[str, str, str, int], int] = {}
+    damaged: set[Message] = set()
     for event in history.events:
         match event:
             case Subscribing(member, name) if name.startswith(SHARED):
                 groups[name].add(member)
-            case Received(member, message, 1):
+            case Damaged(message):
+                damaged.add(message)
+            case Received(member, message, 1) if message not in damaged:
                 for name in [name for name, members in groups.items() if member in members]:
                     if (name, message) in seen or not filter_matches(unshared(name), message.topic):
                         continue
