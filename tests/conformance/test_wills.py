@@ -256,6 +256,29 @@ def test_a_will_outlives_the_broker(
     watcher.quiet()
 
 
+@pytest.mark.parametrize("delay_s", [0, 100])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_will_that_was_planned_does_not_wait_for_a_clock_that_was_set_back(
+    own_broker: VirtualBroker, own_peer: Join, name: str, delay_s: int, comes_back: bool
+) -> None:
+    watching(own_peer, name, kept=True)
+    client = own_peer()
+    client.connect(name, will=delayed(name, delay_s), items=expiring(2 * NEVER_S), clean=False)
+    own_broker.cut_power(synced=True)
+    own_broker.begin()
+    # It is on record when the Will is due, and nobody has published it yet.
+    own_broker.cut_power(synced=True)
+    own_broker.set_clock(-NEVER_S)
+    own_broker.begin()
+    watcher = own_peer()
+    watcher.connect(f"{name}w", kept=True)
+    own_broker.pass_time(delay_s)
+    if comes_back:
+        own_peer().connect(name, clean=False)
+    own_broker.settle()
+    watcher.message(name, b"gone")
+
+
 @pytest.mark.parametrize("moment", range(24))
 def test_the_will_of_a_session_that_ends_is_never_lost(
     own_broker: VirtualBroker, own_peer: Join, name: str, moment: int

@@ -307,7 +307,7 @@ class Sessions:
     def recover(self, now_us: int) -> int:
         """Sessions that were connected when the broker ended, which ended their connections;
         returns how many. Their expiry and Will Delay count from now. Wills of sessions that had
-        ended before are published by the first sweep."""
+        ended before are published by the first sweep, and none waits longer than its delay."""
         for name, client in self._records.refresh().named_queues():
             self._names.take(name, Owner("application", client))
         count = 0
@@ -319,6 +319,7 @@ class Sessions:
                 self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
                 last = session.client_identifier
             count += len(values)
+        self._plan_wills_anew(now_us)
         return count
 
     def sweep(self, now_us: int) -> None:
@@ -384,6 +385,21 @@ class Sessions:
         for key, value in view.wills_of_ended(SWEEP_SESSIONS_MAXIMUM):
             if self._records.get(Table.WILLS, key):
                 yield DueWill(parse_will(value), *parse_will_key(key))
+
+    def _plan_wills_anew(self, now_us: int) -> None:
+        """A Will that is due later than its delay from now was planned by a clock that has been set
+        back since; its delay counts from now."""
+        last = ""
+        while values := self._records.refresh().wills_to_come(
+            now_us, last.encode(), SWEEP_SESSIONS_MAXIMUM
+        ):
+            for value in values:
+                session = parse_session(value)
+                planned_us = session.will_due_at_us
+                latest_us = plan_will(session, Ending.ABNORMAL, now_us)
+                if latest_us is not None and planned_us is not None and planned_us > latest_us:
+                    self._put(replace(session, will_due_at_us=latest_us), now_us)
+                last = session.client_identifier
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
         due_at_us = session.will_due_at_us

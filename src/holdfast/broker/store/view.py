@@ -213,6 +213,15 @@ class View:
             limit,
         )
 
+    def wills_to_come(self, now_us: int, after: bytes, limit: int) -> list[bytes]:
+        """Sessions whose Will is due later than now, in the order of their keys."""
+        return self._values(
+            "SELECT value FROM sessions WHERE will_due_at_us > ? AND key > ? ORDER BY key LIMIT ?",
+            now_us,
+            after,
+            limit,
+        )
+
     def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
         query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
