@@ -5,7 +5,7 @@ Owns: what a group is owed. Never: asks the broker.
 
 from collections import Counter, defaultdict
 
-from holdfast.testing.expectations import SHARED, filter_matches, unshared
+from holdfast.testing.expectations import SHARED, Expectations, filter_matches, unshared
 from holdfast.testing.history import (
     Acknowledged,
     Damaged,
@@ -104,14 +104,12 @@ def check_keyed_groups_keep_order(history: History) -> list[str]:
     groups: dict[str, set[str]] = defaultdict(set)
     seen: set[tuple[str, Message]] = set()
     newest: dict[tuple[str, str, str, int], int] = {}
-    damaged: set[Message] = set()
+    expectations = Expectations(history)
     for event in history.events:
         match event:
             case Subscribing(member, name) if name.startswith(SHARED):
                 groups[name].add(member)
-            case Damaged(message):
-                damaged.add(message)
-            case Received(member, message, 1) if message not in damaged:
+            case Received(member, message, 1) if not expectations.may_come_late(message):
                 for name in [name for name, members in groups.items() if member in members]:
                     if (name, message) in seen or not filter_matches(unshared(name), message.topic):
                         continue
