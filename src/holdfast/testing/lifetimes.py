@@ -17,6 +17,7 @@ from holdfast.testing.history import (
     Closed,
     Connecting,
     History,
+    Ledger,
     LifeEnded,
     Message,
     Opened,
@@ -32,6 +33,8 @@ SETTLES_S = 5.0
 
 DRIFT = 0.06
 """Clocks of runs are wrong by less than this part."""
+
+NEVER_PUBLISHED = "was never published"
 
 
 @dataclass(slots=True)
@@ -101,12 +104,30 @@ def check_wills_are_published_when_due(history: History) -> list[str]:
     DISCONNECT or where its client came back in time?"""
     lives = _Lives(history)
     violations = []
+    unseen = []
     for connection in _connections(history):
         if connection.terms.will is not None:
             fault = _fault_of_will(connection, lives)
+            found = unseen if fault == NEVER_PUBLISHED else violations
             if fault:
-                violations.append(f"the Will {connection.terms.will} {fault}")
-    return violations
+                found.append(f"the Will {connection.terms.will} {fault}")
+    # Whoever watches may have lost as many as the ledger says.
+    return violations + (unseen if len(unseen) > _lost_by_watchers(history) else [])
+
+
+def _lost_by_watchers(history: History) -> int:
+    """The losses, by the ledger, of those who subscribe to Wills."""
+    wills = {connection.terms.will for connection in _connections(history)}
+    watchers = {
+        event.subscriber
+        for event in history.events
+        if isinstance(event, Received) and event.message in wills
+    }
+    return sum(
+        event.count
+        for event in history.events
+        if isinstance(event, Ledger) and event.subscriber in watchers
+    )
 
 
 def _fault_of_will(connection: _Connection, lives: _Lives) -> str:
@@ -127,7 +148,7 @@ def _fault_of_will(connection: _Connection, lives: _Lives) -> str:
     if received and _is_cancelled(connection, lives):
         return "was published although its client came back in time"
     if not received and not closed.leaving and _is_owed(connection, lives):
-        return "was never published"
+        return NEVER_PUBLISHED
     return ""
 
 
