@@ -103,8 +103,8 @@ def check_wills_are_published_when_due(history: History) -> list[str]:
     """Was each Will published once, when it was due and not before, and never after a normal
     DISCONNECT or where its client came back in time?"""
     lives = _Lives(history)
-    violations = []
-    unseen = []
+    violations: list[str] = []
+    unseen: list[str] = []
     for connection in _connections(history):
         if connection.terms.will is not None:
             fault = _fault_of_will(connection, lives)
