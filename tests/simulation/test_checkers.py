@@ -329,6 +329,24 @@ def test_a_message_whose_first_record_is_of_no_use_does_not_break_the_order() ->
     assert not check_order_is_kept(History([_received(two, 1), _received(expiring, 1)]))
 
 
+def test_who_may_have_begun_anew_unheard_is_owed_nothing_from_before() -> None:
+    def events(connects: int) -> History:
+        back = [Connecting("s")] * connects + [Opened("s", present=True, expiry_s=15)]
+        begun = [Connecting("s"), Opened("s", present=False, expiry_s=15)]
+        return History([*begun, Subscribed("s", "a/b", 1), Sent(ONE), Acknowledged(ONE), *back])
+
+    assert check_every_loss_is_in_the_ledger(events(1))
+    assert not check_every_loss_is_in_the_ledger(events(2))
+
+
+def test_retention_owes_nothing_to_a_session_that_ends_with_its_connection() -> None:
+    told = [Sent(ONE), Ledger("s", "retention", 1)]
+    for expiry_s, is_honest in ((86_400, False), (0, True)):
+        opened = Opened("s", present=False, expiry_s=expiry_s)
+        history = History([opened, Subscribed("s", "a/b", 1), *told])
+        assert bool(check_every_loss_is_in_the_ledger(history)) is not is_honest
+
+
 @pytest.mark.parametrize(
     ("topic_filter", "topic", "matches"),
     [

@@ -105,6 +105,8 @@ class Client(asyncio.Protocol):
         self._window = 0
         self._accepted = False
         self._unanswered: set[int] = set()
+        self._answered: set[int] = set()
+        """Since they were last sent for the first time, on this connection."""
         self._ignored: dict[int, str] = {}
         """What it has said nothing about, and what it would have said."""
         self._unsaid: dict[int, Message] = {}
@@ -239,6 +241,7 @@ class Client(asyncio.Protocol):
         self._writing_paused = False
         self._accepted = False
         self._unanswered.clear()
+        self._answered.clear()
         self._ignored.clear()
         self._unsaid.clear()
         self._answers.clear()
@@ -368,7 +371,11 @@ class Client(asyncio.Protocol):
         if qos:
             if identifier in self._unanswered and not fields["dup"]:
                 self._history.add(Broken(self.name, f"packet identifier {identifier} used twice"))
-            self._unanswered.add(identifier)
+            if not fields["dup"]:
+                self._answered.discard(identifier)
+            # What crosses with its answer on a live connection takes no place in the window.
+            if identifier not in self._answered:
+                self._unanswered.add(identifier)
             self._note_window()
         try:
             # A repeated message too may say what an alias stands for.
@@ -497,6 +504,7 @@ class Client(asyncio.Protocol):
         kind, identifier = self._answers.popleft()
         if kind != "pubrec":
             self._unanswered.discard(identifier)
+            self._answered.add(identifier)
         if kind != "pubcomp" and identifier in self._unsaid:
             self._history.add(Answered(self.name, self._unsaid.pop(identifier)))
         self._send_acknowledgement(kind, identifier)

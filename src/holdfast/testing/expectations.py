@@ -99,6 +99,8 @@ class Expectations:
         """Clients whose sessions end with their connections."""
         self.may_have_ended: set[str] = set()
         """Clients of whom a session may have ended."""
+        self._attempts: Counter[str] = Counter()
+        """CONNECTs since the last one that was answered."""
         self._sent_at: dict[Message, int] = {}
         self._acknowledged_at: dict[Message, int] = {}
         self._held: dict[str, dict[str, list[Hold]]] = defaultdict(lambda: defaultdict(list))
@@ -112,8 +114,10 @@ class Expectations:
                 self._take_opened(event)
             case Closed(client) if client in self._transient:
                 self._held[client].clear()
-            case Connecting(_, will) if will is not None:
-                self._sent_at.setdefault(will, place)
+            case Connecting(client, will):
+                self._attempts[client] += 1
+                if will is not None:
+                    self._sent_at.setdefault(will, place)
             case Sent(message):
                 self._sent_at[message] = place
             case Acknowledged(message):
@@ -148,6 +152,11 @@ class Expectations:
             self._held[client].clear()
         if event.expiry_s < SHORT_EXPIRY_S or (was_there and not event.present):
             self.may_have_ended.add(client)
+        if self._attempts.pop(client, 0) > 1 and client in self.may_have_ended:
+            # A CONNECT that nobody answered may have ended the session and begun this one.
+            for holds in self._held[client].values():
+                for hold in holds:
+                    hold.since = FOREVER
         self.packet_bytes_maximum[client] = event.packet_bytes_maximum
         if event.expiry_s:
             self._transient.discard(client)

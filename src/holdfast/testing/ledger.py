@@ -65,6 +65,9 @@ def _is_honest(expectations: Expectations, subscriber: str, reason: str) -> bool
     if reason == NOT_IN_THE_LOG and expectations.damaged:
         # Nobody can say of a damaged record whose it was, so everybody is told of it.
         return True
+    if reason == NOT_IN_THE_LOG and subscriber in expectations.may_have_ended:
+        # Retention keeps nothing for a session that ends with its connection.
+        return True
     honest = HONEST.get(reason, Expectations.may_be_lost)
     return any(honest(expectations, subscriber, message) for message in expectations.sent())
 
