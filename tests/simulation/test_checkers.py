@@ -42,6 +42,7 @@ from holdfast.testing.history import (
     History,
     Keyed,
     Ledger,
+    LifeEnded,
     Mark,
     Message,
     Opened,
@@ -337,6 +338,12 @@ def test_who_may_have_begun_anew_unheard_is_owed_nothing_from_before() -> None:
 
     assert check_every_loss_is_in_the_ledger(events(1))
     assert not check_every_loss_is_in_the_ledger(events(2))
+
+
+def test_a_copy_at_qos_0_may_come_again_in_the_next_life() -> None:
+    copies: list[Event] = [_received(ONE, 0), _received(ONE, 0)]
+    assert check_qos_0_never_twice(History(copies))
+    assert not check_qos_0_never_twice(History([copies[0], LifeEnded(), copies[1]]))
 
 
 def test_retention_owes_nothing_to_a_session_that_ends_with_its_connection() -> None:
