@@ -27,6 +27,7 @@ BUILT = ROOT / "target" / "interop"
 WITHIN_S = 600.0
 """How long a registry and a compiler may take together."""
 
+MOSQUITTO_PACKAGES = ("mosquitto-clients", "libmosquitto1", "libcjson1")
 HIVEMQ = ("com.hivemq", "hivemq-mqtt-client", "1.3.5")
 
 Command = list[str]
@@ -83,6 +84,40 @@ def hivemq() -> Command:
     directory = _installed("hivemq", [lock], install)
     (py4j,) = pyspark_jars.glob("py4j-*.jar")
     return [*python("hivemq"), java, str(directory / "jars"), str(py4j)]
+
+
+def mosquitto_clients() -> Path:
+    """Where mosquitto_pub and mosquitto_sub are: the system's, or Debian's packages, unpacked."""
+    found = shutil.which("mosquitto_pub")
+    if found and shutil.which("mosquitto_sub"):
+        return Path(found).parent
+
+    def install(directory: Path) -> None:
+        lists, cache, root = (directory / name for name in ("lists", "cache", "root"))
+        for partial in (lists / "partial", cache / "archives" / "partial", directory / "bin"):
+            partial.mkdir(parents=True)
+        # Lists of its own: those of the system may be old or empty, and belong to root.
+        own = (f"Dir::State::Lists={lists}", f"Dir::Cache={cache}", "Debug::NoLocking=true")
+        options = [part for option in own for part in ("-o", option)]
+        _run(["apt-get", "--quiet", *options, "update"], directory)
+        _run(["apt-get", "--quiet", *options, "download", *MOSQUITTO_PACKAGES], directory)
+        for package in directory.glob("*.deb"):
+            _run(["dpkg-deb", "--extract", str(package), str(root)], directory)
+        shutil.rmtree(lists)
+        shutil.rmtree(cache)
+        (libraries,) = (root / "usr" / "lib").glob("*-linux-gnu*")
+        for program in ("mosquitto_pub", "mosquitto_sub"):
+            wrapper = directory / "bin" / program
+            own_libraries = f"LD_LIBRARY_PATH={libraries}"
+            wrapper.write_text(f'#!/bin/sh\n{own_libraries} exec {root}/usr/bin/{program} "$@"\n')
+            wrapper.chmod(0o755)
+
+    if not shutil.which("apt-get"):
+        raise AssertionError(
+            "mosquitto_pub and mosquitto_sub are not installed, and only Debian's and Ubuntu's"
+            " packages can be brought from here: install mosquitto-clients"
+        )
+    return _installed("mosquitto_clients", [Path(__file__)], install) / "bin"
 
 
 def _compare(directory: Path, lock: Path) -> None:

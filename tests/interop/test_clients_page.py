@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,19 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.interop.installation import mosquitto_clients
 from tests.interop.test_admin import eventually
 from tests.process import HOST, free_port
 from tests.tidy.repository import ROOT
 
 PAGE = ROOT / "docs" / "clients.md"
 HOLDFAST = Path(sys.executable).with_name("holdfast")
-PROGRAMS = ("mosquitto_pub", "mosquitto_sub", "stdbuf", "bash")
 WITHIN_S = 120
-
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, PROGRAMS)),
-    reason="mosquitto_pub and mosquitto_sub are not installed (Debian: mosquitto-clients)",
-)
 
 
 def blocks(title: str) -> list[str]:
@@ -42,7 +36,7 @@ class Terminal:
         self._data = directory / "data"
         port = free_port()
         for program in ("mosquitto_pub", "mosquitto_sub"):
-            self._program(program, f'exec {shutil.which(program)} -h {HOST} -p {port} "$@"')
+            self._program(program, f'exec {mosquitto_clients() / program} -h {HOST} -p {port} "$@"')
         own = f"--mqtt-port {port} --http-port off"
         self._program(
             "holdfast",

@@ -1,20 +1,15 @@
-"""mosquitto_pub and mosquitto_sub as people type them, where they are installed."""
+"""mosquitto_pub and mosquitto_sub as people type them."""
 
-import shutil
 import subprocess
 import threading
 
 import pytest
 
 from tests.interop.conftest import MakeDevice
+from tests.interop.installation import mosquitto_clients
 from tests.process import HOST, BrokerProcess
 
 WITHIN_S = 120
-
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("mosquitto_pub") and shutil.which("mosquitto_sub")),
-    reason="mosquitto_pub and mosquitto_sub are not installed (Debian: mosquitto-clients)",
-)
 
 
 @pytest.fixture(params=["mqttv31", "mqttv311", "mqttv5"])
@@ -38,7 +33,8 @@ class Shell:
     def start_sub(self, topic_filter: str, *options: str) -> subprocess.Popen[bytes]:
         """Returns when it has subscribed."""
         # Into a pipe it would write when its buffer is full.
-        command = ["stdbuf", "-oL", "mosquitto_sub", *self._where, "-t", topic_filter, "-d"]
+        program = str(mosquitto_clients() / "mosquitto_sub")
+        command = ["stdbuf", "-oL", program, *self._where, "-t", topic_filter, "-d"]
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE)
         overdue = threading.Timer(WITHIN_S, process.kill)
         overdue.start()
@@ -49,7 +45,7 @@ class Shell:
 
     def _run(self, program: str, *options: str, given: bytes = b"") -> bytes:
         ended = subprocess.run(
-            [program, *self._where, *options],
+            [str(mosquitto_clients() / program), *self._where, *options],
             input=given,
             capture_output=True,
             timeout=WITHIN_S,
