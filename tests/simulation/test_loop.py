@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from holdfast.testing.hardships import Hardships, draw_hardships
-from holdfast.testing.loop import Machine, SimulationFailedError, VirtualLoop, simulate
+from holdfast.testing.loop import SimulationFailedError, VirtualLoop, simulate
+from holdfast.testing.machine import Machine
 
 CALM = Hardships()
 REPEAT = "python -m pytest tests/simulation/test_loop.py"

@@ -1,6 +1,6 @@
 """An asyncio event loop in virtual time: it moves its clock instead of waiting.
 
-Owns: the virtual clock, the machines that code runs on, the trace, and where connections lead
+Owns: the virtual clock, which machine's code runs, the trace, and where connections lead
 (`network`).
 Never: waits, opens a socket, starts a thread or reads the real clock.
 
@@ -22,11 +22,12 @@ from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.testing.hardships import Hardships, draw_hardships
+from holdfast.testing.machine import MACHINE, Machine
 
 TRACE_TAIL_LINES = 40
 """Lines of the trace that a failure shows."""
@@ -50,26 +51,6 @@ class DeadlockError(RuntimeError):
 
 class SpinningError(RuntimeError):
     """The loop turns and turns, and its time does not move."""
-
-
-class Machine:
-    """What loses its power as one: the callbacks, timers, tasks and connections of one simulated
-    computer."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.has_power = True
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    def context(self) -> Context:
-        """A context in which everything that is started belongs to this machine."""
-        context = copy_context()
-        context.run(MACHINE.set, self)
-        return context
-
-
-MACHINE: ContextVar[Machine | None] = ContextVar("machine", default=None)
-"""The machine that the running code belongs to."""
 
 
 class Trace:

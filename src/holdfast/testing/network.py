@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+from holdfast.testing.machine import MACHINE, Machine
+
 if TYPE_CHECKING:
-    from holdfast.testing.loop import Machine, VirtualLoop
+    from holdfast.testing.loop import VirtualLoop
 
 LINK_BYTES_MAXIMUM = 64 * 1024
 """What the buffers of both kernels hold of one direction."""
@@ -103,7 +105,7 @@ class Network:
         await near.made
         return near, protocol
 
-    def power_off(self, machine: "Machine") -> None:
+    def power_off(self, machine: Machine) -> None:
         """The machine's listeners are gone, and its peers see a reset."""
         for address, server in list(self._listeners.items()):
             if server.machine is machine:
@@ -179,8 +181,6 @@ class SimulatedServer(asyncio.AbstractServer):
     def __init__(
         self, network: Network, protocol_factory: Callable[[], Any], address: Address
     ) -> None:
-        from holdfast.testing.loop import MACHINE
-
         self.network = network
         self.protocol_factory = protocol_factory
         self.address = address
@@ -213,8 +213,6 @@ class SimulatedTransport(asyncio.Transport):
     def __init__(
         self, network: Network, name: str, local: Address, remote: Address, context: Context
     ) -> None:
-        from holdfast.testing.loop import MACHINE
-
         socket = SimulatedSocket(local)
         super().__init__({"sockname": local, "peername": remote, "socket": socket})
         self.network = network

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 from holdfast.core.config import Config
 from holdfast.kernel import Log, SimulatedDisk
 from holdfast.testing.clock import SimulatedClock
-from holdfast.testing.loop import Machine, VirtualLoop
+from holdfast.testing.loop import VirtualLoop
+from holdfast.testing.machine import Machine
 
 T = TypeVar("T")
 
