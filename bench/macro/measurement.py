@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.macro import machine
 from bench.macro.brokers import Broker, BrokerError, peak_resident_kib
-from bench.macro.rows import Row
+from bench.macro.rows import KIB, Row
 
 GENERATOR = machine.ROOT / "target" / "release" / "holdfast-load"
 
@@ -52,6 +52,7 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
         # A broker that leaves its user behind at the start still has to read its file.
         directory.chmod(0o755)
         fdatasync_us = machine.quiet_fdatasync_us(directory)
+        bandwidth = machine.sequential_bytes_per_second(directory) if is_large(row) else 0.0
         try:
             with broker.serve(row, directory) as (process, port):
                 raw = generate(row, process, port, timing)
@@ -59,6 +60,8 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
         except BrokerError as error:
             return Measurement(row.name, broker.name, repetition, {}, str(error))
     figures = _derive(raw) | {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
+    if bandwidth:
+        figures["disk_share"] = figures["messages_per_second"] * KIB / bandwidth
     return Measurement(row.name, broker.name, repetition, figures)
 
 
@@ -85,16 +88,28 @@ def generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, flo
     return raw
 
 
+def is_large(row: Row) -> bool:
+    """True if it is compared with what the disk takes."""
+    return any(line.figure == "disk_share" for line in row.lines)
+
+
 def _derive(raw: dict[str, float]) -> dict[str, float]:
     """Add what the table shows to what the generator counted."""
     # What a message costs is counted by deliveries; where there are none, by acknowledgements.
     messages = raw["received"] or raw["acknowledged"] or raw.get("connections", 0) or 1
     before, after = raw["broker_resident_kib_before"], raw["broker_resident_kib_after"]
-    return raw | {
-        "messages_per_second": raw["received"] / raw["seconds"],
-        "broker_processor_us": raw["broker_processor_s"] / messages * 1e6,
-        "generator_share": raw["processor_s"] / raw["seconds"],
-        "resident_mib_after": after / 1024,
-        "resident_mib_grown": (after - before) / 1024,
-        "resident_mib_taken_in": raw.get("broker_resident_kib_taken_in", 0) / 1024,
-    }
+    ranges = {}
+    if raw.get("latency_p50_us"):
+        ranges["latency_p99_to_p50"] = raw["latency_p99_us"] / raw["latency_p50_us"]
+    return (
+        raw
+        | ranges
+        | {
+            "messages_per_second": raw["received"] / raw["seconds"],
+            "broker_processor_us": raw["broker_processor_s"] / messages * 1e6,
+            "generator_share": raw["processor_s"] / raw["seconds"],
+            "resident_mib_after": after / 1024,
+            "resident_mib_grown": (after - before) / 1024,
+            "resident_mib_taken_in": raw.get("broker_resident_kib_taken_in", 0) / 1024,
+        }
+    )

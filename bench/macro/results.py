@@ -104,17 +104,23 @@ class Result:
         return Spread.of([ours[repetition] / theirs[repetition] for repetition in both])
 
     def steps(self, row: Row, line: Line) -> list[tuple[Spread, bool]]:
-        """The ratios that the line's targets are about, and whether each is met; those that were
-        not measured are left out."""
+        """The ratios or figures that the line's targets are about, and whether each is met; those
+        that were not measured are left out."""
         found = []
         for target in line.targets:
-            if target.of_row:
+            if target.of_itself:
+                ratio = self._shown(row, line)
+            elif target.of_row:
                 ratio = self.ratio_to_row(row.name, target.of_row, line.figure)
             else:
                 ratio = self.ratio(row.name, line.figure, target.of_peer)
             if ratio:
                 found.append((ratio, target.is_met(ratio.median)))
         return found
+
+    def _shown(self, row: Row, line: Line) -> Spread | None:
+        figures = self.figures(row.name, "holdfast", line.figure).values()
+        return Spread.of([figure * line.scale for figure in figures])
 
     @property
     def peer(self) -> str:

@@ -17,12 +17,14 @@ NO_SLOW_ONE = (REFERENCE, "nats", "rabbitmq")
 
 @dataclass(frozen=True)
 class Target:
-    """A step to reach: a bound on the ratio to a peer, or to another row of our own."""
+    """A step to reach: a bound on the ratio to a peer, or to another row of our own, or on the
+    figure itself as it is shown."""
 
     at_least: float | None = None
     at_most: float | None = None
     of_row: str | None = None  # None: of a peer's figure for the same row, ...
-    of_peer: str = REFERENCE  # ... of this one's.
+    of_peer: str = REFERENCE  # ... of this one's, ...
+    of_itself: bool = False  # ... or of nothing else.
 
     def is_met(self, ratio: float) -> bool:
         """Whether a median ratio reaches the step."""
@@ -32,6 +34,8 @@ class Target:
 
     def __str__(self) -> str:
         bound = f"at least {self.at_least:g}" if self.at_least else f"at most {self.at_most:g}"
+        if self.of_itself:
+            return f"itself {bound}"
         if self.of_row:
             return f"{bound} x {self.of_row}"
         return bound if self.of_peer == REFERENCE else f"{bound} x {self.of_peer}"
@@ -58,6 +62,12 @@ class Row:
     lines: tuple[Line, ...]
     holdfast_settings: dict[str, int | str] = field(default_factory=dict)
     peers: tuple[str, ...] = (REFERENCE,)
+
+
+DISK_SHARE = Line(
+    "- payload, of what the disk takes in order",
+    "disk_share", "", 1, (Target(at_least=0.7, of_itself=True),),
+)  # fmt: skip
 
 
 def throughput(title: str, *targets: Target) -> Line:
@@ -87,7 +97,7 @@ def large(pairs: int, qos: int, window: str) -> Row:
     return Row(
         f"{pairs}-pair-qos-{qos}-1-kib",
         (*pair(pairs, qos, window).arguments, "--payload", str(KIB)),
-        (throughput(f"{who}, QoS {qos}, 1 KiB"),),
+        (throughput(f"{who}, QoS {qos}, 1 KiB"), *((DISK_SHARE,) if qos else ())),
         peers=without_qos_2(NO_SLOW_ONE, qos),
     )
 
@@ -102,19 +112,27 @@ def fan_out(qos: int, window: str, *targets: Target) -> Row:
     )
 
 
+LATENCY_RANGE = Line(
+    "- p99 to p50", "latency_p99_to_p50", "", 1, (Target(at_most=4, of_itself=True),), True
+)
+
+
 def latency(rate: int) -> Row:
     """One pair at a rate."""
     return Row(
         f"latency-{rate}",
         ("latency", "--rate", str(rate), "--qos", "1"),
-        tuple(
-            Line(f"latency at {rate}/s, QoS 1, {quantile}", figure, "us", 1, (), True)
-            for quantile, figure in (
-                ("p50", "latency_p50_us"),
-                ("p90", "latency_p90_us"),
-                ("p99", "latency_p99_us"),
-                ("maximum", "latency_maximum_us"),
-            )
+        (
+            *(
+                Line(f"latency at {rate}/s, QoS 1, {quantile}", figure, "us", 1, (), True)
+                for quantile, figure in (
+                    ("p50", "latency_p50_us"),
+                    ("p90", "latency_p90_us"),
+                    ("p99", "latency_p99_us"),
+                    ("maximum", "latency_maximum_us"),
+                )
+            ),
+            LATENCY_RANGE,
         ),
         peers=NO_SLOW_ONE,
     )
@@ -286,8 +304,14 @@ ROWS = (
         "connect",
         ("connect", "--connections", "5000"),
         (
-            Line("new connections", "connections_per_second", "k/s", 1e-3),
-            Line("- memory of each", "broker_kib_per_connection", "KiB", 1, (), True),
+            Line(
+                "new connections", "connections_per_second", "k/s", 1e-3,
+                (Target(at_least=15, of_itself=True),),
+            ),
+            Line(
+                "- memory of each", "broker_kib_per_connection", "KiB", 1,
+                (Target(at_most=4, of_itself=True),), True,
+            ),
         ),
         peers=NO_SLOW_ONE,
     ),

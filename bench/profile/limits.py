@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from bench.macro.machine import sequential_bytes_per_second
+
 RECORD_BYTES = 4_096
 SYNCS = 200
-BLOCK_BYTES = 2**20
-BLOCKS = 128
-BLOCKS_A_SYNC = 8
 BATCH_BYTES = 1_400
 """Twenty messages of 64 bytes with their headers: what one socket carries in a turn under load."""
 BATCHES = 20_000
@@ -24,7 +23,8 @@ def limits(directory: Path) -> Iterator[tuple[str, float, str]]:
     """Each limit of this machine: what it is, its figure, its unit."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
         yield "append 4 KiB and fdatasync, median", _sync_us(Path(name) / "syncs"), "us"
-        yield "write in order, a sync every 8 MiB", _bandwidth(Path(name) / "blocks"), "MB/s"
+        bandwidth = sequential_bytes_per_second(Path(name))
+        yield "write in order, a sync every 8 MiB", bandwidth / 1e6, "MB/s"
     sending, receiving = _loopback_us()
     yield "send 1 400 bytes to a socket of this machine, nobody waiting", sending, "us"
     yield "receive them", receiving, "us"
@@ -40,17 +40,6 @@ def _sync_us(path: Path) -> float:
             os.fdatasync(file.fileno())
             took.append(time.perf_counter() - began)
     return median(took) * 1e6
-
-
-def _bandwidth(path: Path) -> float:
-    block = os.urandom(BLOCK_BYTES)
-    began = time.perf_counter()
-    with path.open("wb", buffering=0) as file:
-        for number in range(1, BLOCKS + 1):
-            file.write(block)
-            if number % BLOCKS_A_SYNC == 0:
-                os.fdatasync(file.fileno())
-    return BLOCKS * BLOCK_BYTES / (time.perf_counter() - began) / 1e6
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

@@ -75,6 +75,23 @@ def test_a_step_is_met_from_its_bound_on() -> None:
     assert [Target(at_most=3).is_met(ratio) for ratio in (2.99, 3, 3.01)] == [True, True, False]
 
 
+@pytest.mark.parametrize(("rate", "met"), [(15_000, "yes (15.00)"), (14_900, "no (14.90)")])
+def test_a_step_may_be_about_the_figure_itself(rate: float, met: str) -> None:
+    figures = FIGURES | {"connections_per_second": rate}
+    measured = result([Measurement("connect", "holdfast", 1, figures)])
+    (line,) = (cells for cells in table.cells(measured) if cells[0] == "new connections")
+    assert line[table.headings(measured).index("met")] == met
+
+
+def test_a_latency_is_told_in_syncs_beyond_the_peers() -> None:
+    measured = result(
+        [Measurement("latency-1000", "holdfast", 1, FIGURES | {"latency_p50_us": 250.0})],
+        [Measurement("latency-1000", "mosquitto", 1, FIGURES | {"latency_p50_us": 30.0})],
+    )
+    said = "latency-1000, p50 of holdfast beyond mosquitto's: 2.2 times that fdatasync"
+    assert any(remark.startswith(said) for remark in table.remarks(measured))
+
+
 def test_the_other_peers_have_a_table_of_their_own() -> None:
     measured = result(
         measurements("fan-in", "holdfast", [200_000]),
