@@ -10,10 +10,12 @@ import pytest
 from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
 from holdfast.broker.dispatch import sessions
-from holdfast.broker.dispatch.sessions import Sessions
+from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.store.tables import parse_will
 from holdfast.core.config import Config
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
+from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.will import Ending
 from tests.builders.still import NOW_US, StillWorld
 
@@ -34,6 +36,9 @@ OPENING = Opening(
     topic_alias_maximum=0,
     wants_reasons=True,
 )
+
+
+WILL = Will(topic_name="t", payload=b"", qos=1, retain=False, delay_interval_s=20, properties={})
 
 
 class SlowDisk(StillWorld):
@@ -131,6 +136,28 @@ def test_many_sessions_are_cleared_away_in_several_sweeps(
         assert finished == [False, False, True]
         # What expired after the run had begun waits for the next one.
         assert bench.sessions.recorded() == 1
+
+    asyncio.run(run())
+
+
+def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory: Path) -> None:
+    async def run() -> None:
+        bench = Bench(directory)
+
+        def begin(number: int, now_us: int) -> Attached:
+            will = replace(WILL, payload=b"%d" % number)
+            opening = replace(OPENING, clean_start=True, expiry_s=60, will=will)
+            return bench.sessions.open(opening, Identity(user_name=None), number, now_us).attached
+
+        first = begin(1, NOW_US)
+        bench.sessions.close(first, Ending.ABNORMAL, NOW_US)
+        # The next one ends the session at rest; two more, at one moment, end connected ones.
+        begin(2, NOW_US + SECOND_US)
+        begin(3, NOW_US + 2 * SECOND_US)
+        begin(4, NOW_US + 2 * SECOND_US)
+        bench.commit()
+        waiting = bench.server._records.refresh().wills_of_ended(10)
+        assert [parse_will(value).payload for _, value in waiting] == [b"1", b"2", b"3"]
 
     asyncio.run(run())
 

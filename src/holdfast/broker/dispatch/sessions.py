@@ -410,7 +410,10 @@ class Sessions:
         """The session's record is about to forget its Will, which gets a record of its own until it
         is in the log."""
         if session.will is not None and session.will_due_at_us is not None:
-            client, due_at_us = session.client_identifier, session.will_due_at_us
+            # Due now, if it was not before: Wills that have to wait go out in the order of these.
+            client, due_at_us = session.client_identifier, min(session.will_due_at_us, now_us)
+            while self._records.get(Table.WILLS, will_key(client, due_at_us)):
+                due_at_us += 1
             value = format_will(session.will)
             self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
             self._wills.owe(DueWill(session.will, client, due_at_us))
