@@ -405,7 +405,8 @@ class SimulatedTransport(asyncio.Transport):
                 self._protocol.buffer_updated(len(data))
             else:
                 self._protocol.data_received(data)
-        if self._end_received and not self._received and not self._reading_paused:
+        has_all = self._end_received and not self._received
+        if self._started and has_all and not self._reading_paused:
             self._end_received = False
             if not self._closing and not self._protocol.eof_received():
                 self.close()
