@@ -30,7 +30,7 @@ SUBSCRIBERS: dict[str, tuple[ClientOptions, int]] = {
     "pausing-1": (ClientOptions(receive_maximum=50), 1),
     "online-app-2": (ClientOptions(receive_maximum=300), 2),
     "passing-app-1": (ClientOptions(protocol_version=4), 1),
-    "pausing-app-2": (ClientOptions(receive_maximum=300, answer_after_s=0.001), 2),
+    "pausing-app-2": (ClientOptions(receive_maximum=300), 2),
 }
 """Name, how it behaves, and the QoS it subscribes with. The first part of the name is its habit."""
 
