@@ -232,11 +232,11 @@ class Expectations:
         limit = self.packet_bytes_maximum.get(subscriber, 0)
         return bool(limit) and message.padding_bytes + PACKET_OVERHEAD_BYTES > limit
 
-    def may_come_late(self, message: Message) -> bool:
+    def may_come_late(self, subscriber: str, message: Message) -> bool:
         """True if it may come behind what was sent after it. A publisher that sends a QoS 1 message
-        again leaves two records; where the first is damaged or has expired, the second comes behind
-        what followed the first."""
-        return message.qos == 1 and (message in self.damaged or self.may_expire("", message))
+        again leaves two records; where the first is lost for an honest reason, the second comes
+        behind what followed the first."""
+        return message.qos == 1 and self.may_be_lost(subscriber, message)
 
     def may_expire(self, _subscriber: str, message: Message) -> bool:
         """True if the message may expire within a run."""

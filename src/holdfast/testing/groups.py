@@ -109,7 +109,7 @@ def check_keyed_groups_keep_order(history: History) -> list[str]:
         match event:
             case Subscribing(member, name) if name.startswith(SHARED):
                 groups[name].add(member)
-            case Received(member, message, 1) if not expectations.may_come_late(message):
+            case Received(member, message, 1) if not expectations.may_come_late(member, message):
                 for name in [name for name, members in groups.items() if member in members]:
                     if (name, message) in seen or not filter_matches(unshared(name), message.topic):
                         continue
