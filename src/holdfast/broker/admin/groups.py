@@ -7,14 +7,12 @@ from typing import Any
 
 from holdfast.broker.admin.forecast import Forecast
 from holdfast.broker.admin.operation import (
-    AFTER,
-    LIMIT,
     Answered,
     Asked,
     Operation,
     ProblemError,
     Schema,
-    page_of,
+    listing,
     row_of,
 )
 from holdfast.broker.admin.watch import Watch
@@ -89,14 +87,9 @@ class GroupsView:
     def operations(self) -> list[Operation]:
         """What can be asked for."""
         return [
-            Operation(
-                method="GET",
-                path="/v1/groups",
-                name="listGroups",
+            listing(
+                *("listGroups", "groups", ROW, self.page),
                 summary="Groups of shared subscriptions with their queues, by name.",
-                run=self.page,
-                parameters=(LIMIT, AFTER),
-                answers={200: Answered("A page.", page_of("groups", ROW))},
             ),
             Operation(
                 method="GET",

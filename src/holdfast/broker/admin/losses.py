@@ -9,8 +9,6 @@ from typing import Any
 
 from holdfast.broker.admin import query
 from holdfast.broker.admin.operation import (
-    AFTER,
-    LIMIT,
     Answered,
     Asked,
     Operation,
@@ -18,7 +16,7 @@ from holdfast.broker.admin.operation import (
     ProblemError,
     Schema,
     bad_request,
-    page_of,
+    listing,
     row_of,
     text,
 )
@@ -91,21 +89,15 @@ class LossesView:
     def operations(self) -> list[Operation]:
         """What can be asked for."""
         return [
-            Operation(
-                method="GET",
-                path="/v1/losses",
-                name="listLosses",
+            listing(
+                *("listLosses", "losses", ROW, self.page),
                 summary="Rows of the loss ledger, the oldest first.",
-                run=self.page,
                 parameters=(
                     text("client_identifier", "Only losses of this client."),
                     text("reason", "Only losses with this reason."),
                     _moment("since", 0, "From this time on."),
                     _moment("until", TIME_END_US, "Up to before this time."),
-                    LIMIT,
-                    AFTER,
                 ),
-                answers={200: Answered("A page of losses.", page_of("losses", ROW))},
             ),
             Operation(
                 method="POST",

@@ -187,6 +187,26 @@ def page_of(name: str, row: Schema) -> Schema:
     }
 
 
+def listing(
+    name: str,
+    rows: str,
+    row: Schema,
+    run: Callable[[Asked], Awaitable[dict[str, Any]]],
+    summary: str,
+    parameters: tuple[Parameter, ...] = (),
+) -> Operation:
+    """Asks for all rows of a kind, page by page, at `/v1/` and what they are called."""
+    return Operation(
+        method="GET",
+        path=f"/v1/{rows}",
+        name=name,
+        summary=summary,
+        run=run,
+        parameters=(*parameters, LIMIT, AFTER),
+        answers={200: Answered(f"A page of {rows}.", page_of(rows, row))},
+    )
+
+
 def row_of(**columns: str | tuple[str, ...]) -> Schema:
     """An object of columns, each given by its type; all are always there."""
     properties = {

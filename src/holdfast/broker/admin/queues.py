@@ -14,15 +14,14 @@ from typing import Any, Final
 
 from holdfast.broker.admin.device_filters import DeviceFilters
 from holdfast.broker.admin.operation import (
-    AFTER,
     LIMIT,
     Answered,
     Asked,
     Operation,
     ProblemError,
     Schema,
+    listing,
     number,
-    page_of,
     row_of,
 )
 from holdfast.broker.admin.query import OFFSET_MAXIMUM
@@ -129,15 +128,10 @@ class Queues:
         """What can be asked for."""
         one = "/v1/queues/{queue_name}"
         return [
-            Operation(
-                method="GET",
-                path="/v1/queues",
-                name="listQueues",
+            listing(
+                *("listQueues", "queues", QUEUE, self.page),
                 summary="Queues by their names: the log, what is kept for DEVICE clients, and each"
                 " APPLICATION client's own.",
-                run=self.page,
-                parameters=(LIMIT, AFTER),
-                answers={200: Answered("A page of queues.", page_of("queues", QUEUE))},
             ),
             Operation(
                 method="GET",

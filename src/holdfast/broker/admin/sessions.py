@@ -11,15 +11,13 @@ from typing import Any
 
 from holdfast.broker.admin.consumers import CONSUMER, Consumers
 from holdfast.broker.admin.operation import (
-    AFTER,
-    LIMIT,
     Answered,
     Asked,
     Operation,
     ProblemError,
     Schema,
     choice,
-    page_of,
+    listing,
     row_of,
     text,
 )
@@ -135,14 +133,10 @@ class SessionsView:
         user = text("user_name", "Only sessions of this user.")
         state = choice("state", STATES, "Only sessions in this state.")
         return [
-            Operation(
-                method="GET",
-                path="/v1/sessions",
-                name="listSessions",
+            listing(
+                *("listSessions", "sessions", ROW, self.page),
                 summary="Sessions in the order of their client identifiers.",
-                run=self.page,
-                parameters=(search, user, state, LIMIT, AFTER),
-                answers={200: Answered("A page of sessions.", page_of("sessions", ROW))},
+                parameters=(search, user, state),
             ),
             Operation(
                 method="GET",

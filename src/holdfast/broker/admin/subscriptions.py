@@ -3,13 +3,10 @@
 from typing import Any
 
 from holdfast.broker.admin.operation import (
-    AFTER,
-    LIMIT,
-    Answered,
     Asked,
     Operation,
     bad_request,
-    page_of,
+    listing,
     row_of,
     text,
 )
@@ -42,21 +39,15 @@ class SubscriptionsView:
     def operations(self) -> list[Operation]:
         """What can be asked for."""
         return [
-            Operation(
-                method="GET",
-                path="/v1/subscriptions",
-                name="listSubscriptions",
+            listing(
+                *("listSubscriptions", "subscriptions", ROW, self.page),
                 summary="Subscriptions by client identifier. A page has whole sessions; it may be"
                 " empty and have a next one where a search finds little.",
-                run=self.page,
                 parameters=(
                     text("client_identifier", "Only clients whose identifier contains this."),
                     text("filter", "Only topic filters that contain this."),
                     text("topic", "Only topic filters that match this topic."),
-                    LIMIT,
-                    AFTER,
                 ),
-                answers={200: Answered("A page.", page_of("subscriptions", ROW))},
             ),
         ]
 

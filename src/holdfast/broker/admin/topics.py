@@ -9,15 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.broker.admin.operation import (
-    AFTER,
-    LIMIT,
     Answered,
     Asked,
     Operation,
     Parameter,
     ProblemError,
     bad_request,
-    page_of,
+    listing,
     row_of,
     text,
 )
@@ -84,26 +82,17 @@ class Topics:
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
-        topics, retained = page_of("topics", TOPIC_ROW), page_of("retained", RETAINED_ROW)
         found = Answered("The message.", RETAINED_MESSAGE)
         return [
-            Operation(
-                method="GET",
-                path="/v1/topics",
-                name="listTopics",
+            listing(
+                *("listTopics", "topics", TOPIC_ROW, self.topics),
                 summary="Topics of the log with their number of stored messages, by name.",
-                run=self.topics,
-                parameters=(_filter("Only topics that match."), LIMIT, AFTER),
-                answers={200: Answered("A page.", topics)},
+                parameters=(_filter("Only topics that match."),),
             ),
-            Operation(
-                method="GET",
-                path="/v1/retained",
-                name="listRetained",
+            listing(
+                *("listRetained", "retained", RETAINED_ROW, self.retained),
                 summary="Retained messages in the order of their offsets.",
-                run=self.retained,
-                parameters=(_filter("Only topics that match."), LIMIT, AFTER),
-                answers={200: Answered("A page.", retained)},
+                parameters=(_filter("Only topics that match."),),
             ),
             Operation(
                 method="GET",

@@ -26,6 +26,7 @@ from holdfast.broker.admin.operation import (
     ProblemError,
     Schema,
     bad_request,
+    listing,
     page_of,
     row_of,
 )
@@ -152,14 +153,9 @@ class UsersView:
         """What can be asked for."""
         every, one = "/v1/users", "/v1/users/{name}"
         return [
-            Operation(
-                method="GET",
-                path=every,
-                name="listUsers",
+            listing(
+                *("listUsers", "users", USER, self.page),
                 summary="Users in the order of their names.",
-                run=self.page,
-                parameters=(LIMIT, AFTER),
-                answers={200: Answered("A page of users.", page_of("users", USER))},
             ),
             Operation(
                 method="POST",
