@@ -38,6 +38,11 @@ def seed() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1
 
 
+def duplicate(descriptor: int) -> int:
+    """Another descriptor of the same open file."""
+    return os.dup(descriptor)
+
+
 def environment() -> Mapping[str, str]:
     """The environment as it is now."""
     return dict(os.environ)

@@ -63,6 +63,9 @@ class StillWorld:
     def open_files(self) -> int:
         return 1_000_000
 
+    def handles(self, _listening: Any, _count: int) -> list[Any]:
+        return []
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         return Log.open(
             str(config.data_dir),

@@ -8,10 +8,10 @@ while there is still a descriptor to do it with.
 """
 
 from holdfast.core.config import Config
+from holdfast.core.limits import LISTENING_HANDLES
 
 FILES_BESIDE = 128
-"""Listeners, the view, the event loop, HTTP connections, and connections about to be turned
-away."""
+"""The view, the event loop, HTTP connections, and connections about to be turned away."""
 READERS = 1 + 4
 """Whoever may have each segment of the log open: the log itself, and the readers of the HTTP
 interface."""
@@ -41,4 +41,5 @@ def warning(config: Config, open_files: int) -> str | None:
 
 def _beside(config: Config) -> int:
     segments = config.retention_bytes // config.segment_bytes + 2
-    return FILES_BESIDE + READERS * segments
+    listening = LISTENING_HANDLES * len(config.ports) * len(config.hosts)
+    return FILES_BESIDE + listening + READERS * segments

@@ -44,7 +44,7 @@ class Server:
         self._records = records
         self._schedule = schedule
         self._counts = counts
-        self.listeners = Listeners(config, stages.connections, counts)
+        self.listeners = Listeners(config, world, stages.connections, counts)
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
         self.retention: dict[str, int] = {}

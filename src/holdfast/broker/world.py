@@ -11,6 +11,7 @@ Invariants:
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from socket import socket
 from typing import Any, Protocol, TypeVar
 
 from holdfast import system
@@ -68,6 +69,10 @@ class World(Protocol):
 
     def open_files(self) -> int:
         """How many files, sockets among them, may be open at once."""
+
+    def handles(self, listening: socket, count: int) -> list[socket]:
+        """So many more handles of a socket that listens; none where the event loop takes all
+        connections that there are."""
 
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log; see `Log.open`."""
@@ -128,6 +133,10 @@ class RealWorld:
     def open_files(self) -> int:
         """As the operating system says."""
         return system.open_files_limit()
+
+    def handles(self, listening: socket, count: int) -> list[socket]:
+        """Descriptors of the same socket."""
+        return [socket(fileno=system.duplicate(listening.fileno())) for _ in range(count)]
 
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens the log in the data directory, which the caller has locked."""

@@ -34,6 +34,11 @@ SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
 """All topic filters of one session together: they are written as one control record, in which a
 character may take six bytes, and the kernel's largest is 16 MiB."""
 
+LISTENING_HANDLES: Final = 24
+"""Handles of the event loop for one listening socket, a descriptor each. The loop takes one
+connection from a handle in an iteration, so this many that come together share what an iteration
+costs: with one, half as many come in a second; with more than these hardly more."""
+
 CONNECTIONS_PENDING_MAXIMUM: Final = 10_000
 """Connections that have not been accepted by CONNECT yet. A fleet that comes back at once has that
 many in the handshake of TLS, which takes some 50 KiB each, so this bounds them to 500 MiB. Whoever

@@ -54,6 +54,10 @@ class SimulatedWorld:
         """More than any run opens."""
         return 1 << 30
 
+    def handles(self, _listening: Any, _count: int) -> list[Any]:
+        """None: the network takes connections as they come."""
+        return []
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log on the simulated disk."""
         return Log.open_simulated(

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_network
+from socket import socket
 from ssl import SSLContext, SSLObject
 
 from holdfast.broker.ingress.certificates import is_encrypted, server_context
@@ -19,9 +21,10 @@ from holdfast.broker.ingress.proxy_protocol import ProxyLayer
 from holdfast.broker.ingress.tls import TlsLayer
 from holdfast.broker.ingress.unix_socket import UnixListener
 from holdfast.broker.ingress.websocket import WebSocketLayer, WebSocketRules
+from holdfast.broker.world import World
 from holdfast.core.config import Config, is_loopback
 from holdfast.core.errors import ListenError
-from holdfast.core.limits import READ_BUFFER_BYTES
+from holdfast.core.limits import LISTENING_HANDLES, READ_BUFFER_BYTES
 
 BACKLOG_CONNECTIONS = 4_096
 """Connections that the operating system holds for us: a fleet that reconnects after an outage comes
@@ -37,12 +40,17 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class Listeners:
     """The listeners that the settings ask for."""
 
-    def __init__(self, config: Config, connections: Connections, counts: Counter[str]) -> None:
+    def __init__(
+        self, config: Config, world: World, connections: Connections, counts: Counter[str]
+    ) -> None:
         self._config = config
+        self._world = world
         self._connections = connections
         self._counts = counts
         self._tls: SSLContext | None = None
         self._servers: list[tuple[str, asyncio.Server]] = []
+        self._handles: list[asyncio.Server] = []
+        """More of the same listening sockets."""
         self._unix: UnixListener | None = None
         self.websocket_rules = websocket_rules(config)
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
@@ -56,17 +64,27 @@ class Listeners:
         for name in TRANSPORTS:
             port = config.ports.get(f"{name}_port")
             for host in config.hosts if port is not None else ():
+                make = self._factory(name)
                 try:
-                    server = await loop.create_server(
-                        self._factory(name), host, port, backlog=BACKLOG_CONNECTIONS
-                    )
+                    server = await loop.create_server(make, host, port, backlog=BACKLOG_CONNECTIONS)
                 except OSError as error:
                     raise refused(host, port or 0, error) from error
                 self._servers.append((name, server))
+                for listening in server.sockets:
+                    await self._listen_again(listening, make)
         if config.mqtt_unix_socket is not None:
-            make = self._connections.make
             self._unix = UnixListener(config.mqtt_unix_socket, config.mqtt_unix_socket_mode)
-            await self._unix.start(lambda: make("unix"), BACKLOG_CONNECTIONS)
+            make = partial(self._connections.make, "unix")
+            await self._unix.start(make, BACKLOG_CONNECTIONS)
+
+    async def _listen_again(self, listening: socket, make: Factory) -> None:
+        """An event loop takes one connection from a handle in each of its iterations, and each has
+        a turn. With several handles of one socket, connections that come together share a turn."""
+        for again in self._world.handles(listening, LISTENING_HANDLES - 1):
+            server = await asyncio.get_running_loop().create_server(
+                make, sock=again, backlog=BACKLOG_CONNECTIONS
+            )
+            self._handles.append(server)
 
     def reconfigure(self, config: Config) -> None:
         """Takes over what may change while it runs: certificates, which are read again, origins,
@@ -115,7 +133,7 @@ class Listeners:
 
     def close(self) -> None:
         """Listens no more; connections stay."""
-        for _, server in self._servers:
+        for server in (*self._handles, *(server for _, server in self._servers)):
             server.close()
         if self._unix is not None:
             self._unix.close()

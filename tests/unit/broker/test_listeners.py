@@ -1,0 +1,73 @@
+"""Listeners on the real event loop: how connections that wait are taken, and the end."""
+
+import asyncio
+import socket
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from holdfast.broker.ingress.listeners import Listeners
+from holdfast.broker.world import RealWorld
+from holdfast.core.config import Config
+from holdfast.core.limits import LISTENING_HANDLES
+from tests.process import HOST, free_port
+
+WAITING = 4 * LISTENING_HANDLES
+
+
+class Protocol(asyncio.Protocol):
+    """Counts those that are made."""
+
+    def __init__(self, made: list[int]) -> None:
+        self._made = made
+
+    def connection_made(self, _transport: asyncio.BaseTransport) -> None:
+        self._made.append(1)
+
+
+def listeners(directory: Path, port: int, made: list[int]) -> Listeners:
+    config = Config(data_dir=directory, mqtt_port=port, http_port=None)
+    connections: Any = SimpleNamespace(make=lambda: Protocol(made), read_buffer=bytearray(1))
+    return Listeners(config, RealWorld(), connections, Counter())
+
+
+def test_connections_that_wait_are_taken_many_at_a_time(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    async def run() -> int:
+        listening = listeners(tmp_path, port, made)
+        await listening.start()
+        # The operating system completes them before the loop looks.
+        clients = [socket.create_connection((HOST, port)) for _ in range(WAITING)]
+        iterations = 0
+        while len(made) < WAITING:
+            iterations += 1
+            await asyncio.sleep(0)
+        listening.close()
+        for client in clients:
+            client.close()
+        return iterations
+
+    port = free_port()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        # One takes as many as there are connections, and some more.
+        assert runner.run(run()) < WAITING / 2
+
+
+def test_nobody_is_taken_any_more_after_the_end(tmp_path: Path) -> None:
+    async def run() -> None:
+        listening = listeners(tmp_path, port, [])
+        await listening.start()
+        assert listening.addresses("mqtt") == [(HOST, port)]
+        listening.close()
+        await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, port))
+
+    port = free_port()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
