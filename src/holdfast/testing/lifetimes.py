@@ -43,6 +43,7 @@ class _Connection:
 
     terms: Opened
     opened_s: float
+    """When its CONNECT was sent."""
     closed: Closed | None = None
     closed_s: float = float("inf")
     next: Opened | None = None
@@ -73,10 +74,13 @@ def _connections(history: History) -> list[_Connection]:
     present: dict[str, _Connection] = {}
     by_will: dict[Message, _Connection] = {}
     attempts: Counter[str] = Counter()
+    asked_s: dict[str, float] = {}
     for at_s, event in history.timed():
         match event:
             case Opened(client):
-                connection = _Connection(event, at_s, unheard_before=attempts[client] - 1)
+                # The broker's life may have ended while CONNACK was on its way.
+                since_s = asked_s.get(client, at_s)
+                connection = _Connection(event, since_s, unheard_before=attempts[client] - 1)
                 attempts[client] = 0
                 if client in present:
                     present[client].next, present[client].next_s = event, at_s
@@ -85,6 +89,7 @@ def _connections(history: History) -> list[_Connection]:
                 if event.will is not None:
                     by_will[event.will] = connection
             case Connecting(client):
+                asked_s[client] = at_s
                 attempts[client] += 1
                 if client in present:
                     present[client].attempts += 1
