@@ -221,6 +221,23 @@ def test_a_full_queue_keeps_what_its_policy_says(
     assert (loss.client_identifier, loss.reason, loss.count) == ("d", "overflow", 2)
 
 
+@pytest.mark.parametrize("keep", ["newest", "oldest"])
+def test_a_crash_after_a_queue_was_cut_does_not_count_the_loss_again(
+    begin: Begin, keep: str
+) -> None:
+    broker = begin(queue_messages_maximum=3, queue_keep=keep)
+    device = Device(broker)
+    device.subscribe("a")
+    source = publisher(broker)
+    for number in range(10):
+        source.publish("a", b"%d" % number, qos=1)
+    for _ in range(2):
+        device.come(receive_maximum=1)
+        broker.cut_power(synced=True)
+        broker.begin()
+    assert [(loss.reason, loss.count) for loss in losses(broker)] == [("overflow", 7)]
+
+
 def test_counting_in_pieces_counts_the_same(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.broker.admin import queue_length
 

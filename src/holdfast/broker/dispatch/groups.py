@@ -23,7 +23,7 @@ from typing import Any
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
-from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_age, cut_to_limit
+from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_age, cut_to_limit, put_cut
 from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
 from holdfast.broker.stages import KernelStages
@@ -436,6 +436,7 @@ class Groups:
         if cut is not None:
             who = (record.name, record.party)
             self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+            put_cut(self._records, self._losses, record.party, queue, now_us)
         return queue
 
     def _kept_from(self, record: SharedGroup, now_us: int) -> int:

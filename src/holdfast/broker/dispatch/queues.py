@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.kernel import Log, RangeSet, describe_state, state_mark, state_skip
+from holdfast.broker.dispatch.losses import Losses
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import party_key
+from holdfast.kernel import Log, RangeSet, describe_state, new_state, state_mark, state_skip
 from holdfast.protocols.mqtt.session import MICROSECONDS, Session, Subscription
 
 
@@ -103,6 +106,16 @@ def cut_to_limit(
     lost = Waiting(log, party, queue, end, begin=first)
     kept = tuple(_except(queue.subscriptions, first, end))
     return replace(queue, subscriptions=kept), Cut(lost.ranges(first, end), lost.count)
+
+
+def put_cut(
+    records: ControlRecords, losses: Losses, party: int, kept: QueueAtRest, now_us: int
+) -> None:
+    """What was cut is on record as lost and then as done, before anybody can hear of the queue: a
+    crash does not count it again."""
+    losses.write_ahead(now_us)
+    state = kept.state or new_state(kept.mark)
+    records.put_delivery_state(party_key(party), state, now_us)
 
 
 def left_behind(log: Log, session: Session, queue: QueueAtRest, now_us: int) -> Cut | None:

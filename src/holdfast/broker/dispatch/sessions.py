@@ -30,6 +30,7 @@ from holdfast.broker.dispatch.queues import (
     cut_to_age,
     cut_to_limit,
     left_behind,
+    put_cut,
     queue_at_rest,
 )
 from holdfast.broker.dispatch.redrives import Redrives, Target
@@ -199,7 +200,10 @@ class Sessions:
         queue = queue_at_rest(self._log, session, own)
         if is_durable(session):
             cut = self._cut_device if session.bounded else self._cut_named
-            queue = cut(session, queue, now_us)
+            kept = cut(session, queue, now_us)
+            if kept is not queue:
+                put_cut(self._records, self._losses, session.party, kept, now_us)
+            queue = kept
             if queue.subscriptions != own:
                 self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
