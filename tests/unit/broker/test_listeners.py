@@ -64,7 +64,7 @@ def test_nobody_is_taken_any_more_after_the_end(tmp_path: Path) -> None:
         await listening.start()
         assert listening.addresses("mqtt") == [(HOST, port)]
         listening.close()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, port))
 
