@@ -72,7 +72,7 @@ BOUNDS = """\
   acknowledgement of the subscriber), a commit, and two wake-ups between threads. A third of its
   processor time is the fixed cost of turns in Python, some 25 us each, and as much goes by while
   others have the core.
-- **New connections.** More than half is Python: a CONNECT is the one packet whose every field is
+- **New connections.** Nearly half is Python: a CONNECT is the one packet whose every field is
   policy, and a connection, a session and their books are made for it. The rest is sockets, the
   loop and the answer. The event loop takes one connection from a listening handle in an iteration;
   with one handle each had a turn of its own and cost 118 us, 7 800 a second. With 24 handles of one
