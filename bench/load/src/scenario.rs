@@ -345,6 +345,8 @@ fn filter_beside(number: usize) -> String {
 
 /// Opens connections and holds them: how fast, and what each costs the broker.
 fn connect(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
+    // Nobody comes yet: a broker that listens may still be about the rest of its start.
+    fleet.drive_for("the warm-up", options.warm_up)?;
     let start = Mark::take(fleet, options);
     add_subscribers(fleet, "idle", options.connections, false, |_| Heard::new(0, 0))?;
     let end = Mark::take(fleet, options);
