@@ -67,11 +67,11 @@ class Listeners:
                 make = self._factory(name)
                 try:
                     server = await loop.create_server(make, host, port, backlog=BACKLOG_CONNECTIONS)
+                    self._servers.append((name, server))
+                    for listening in server.sockets:
+                        await self._listen_again(listening, make)
                 except OSError as error:
                     raise refused(host, port or 0, error) from error
-                self._servers.append((name, server))
-                for listening in server.sockets:
-                    await self._listen_again(listening, make)
         if config.mqtt_unix_socket is not None:
             self._unix = UnixListener(config.mqtt_unix_socket, config.mqtt_unix_socket_mode)
             make = partial(self._connections.make, "unix")
