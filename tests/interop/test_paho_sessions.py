@@ -114,9 +114,10 @@ def test_a_resumed_session_has_its_subscriptions_with_their_identifiers(
     subscriber = device(f"{prefix}s", SessionExpiryInterval=60)
     publisher.publish(f"{prefix}/a", b"x", 2)
     publisher.publish(f"{prefix}/b", b"y", 2)
-    first, second = subscriber.all_received()
-    assert sorted(first.properties.SubscriptionIdentifier) == [7, 268_435_455]
-    assert (first.qos, second.qos) == (2, 1)
+    # Paho hands a message at QoS 2 on when it is released: after the other one, if that was quicker.
+    came = {message.payload: message for message in subscriber.all_received()}
+    assert sorted(came[b"x"].properties.SubscriptionIdentifier) == [7, 268_435_455]
+    assert (came[b"x"].qos, came[b"y"].qos) == (2, 1)
 
 
 @pytest.mark.accepts("S2.3", "S2.45", "S2.60")
