@@ -114,7 +114,7 @@ def test_a_resumed_session_has_its_subscriptions_with_their_identifiers(
     subscriber = device(f"{prefix}s", SessionExpiryInterval=60)
     publisher.publish(f"{prefix}/a", b"x", 2)
     publisher.publish(f"{prefix}/b", b"y", 2)
-    # Paho hands a message at QoS 2 on when it is released: after the other one, if that was quicker.
+    # Paho hands on what has QoS 2 when it is released: after the other one, if that was quicker.
     came = {message.payload: message for message in subscriber.all_received()}
     assert sorted(came[b"x"].properties.SubscriptionIdentifier) == [7, 268_435_455]
     assert (came[b"x"].qos, came[b"y"].qos) == (2, 1)
