@@ -27,8 +27,9 @@ class Java:
 
     def __init__(self, java: str, jars: Path, py4j_jar: str) -> None:
         class_path = ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        # It ends with this process, however that ends.
         port, token = launch_gateway(
-            java_path=java, jarpath=py4j_jar, classpath=class_path, enable_auth=True
+            *(0, py4j_jar, class_path), java_path=java, enable_auth=True, die_on_exit=True
         )
         gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_field=False)
