@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.admin.queue_length import QueueLengths
+from holdfast.broker.dispatch import losses as losses_module
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.peer import Peer
@@ -236,6 +237,27 @@ def test_a_crash_after_a_queue_was_cut_does_not_count_the_loss_again(
         broker.cut_power(synced=True)
         broker.begin()
     assert [(loss.reason, loss.count) for loss in losses(broker)] == [("overflow", 7)]
+
+
+def test_a_cut_whose_loss_waits_for_its_row_is_not_on_record_before_it(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses_module, "ROWS_PER_SWEEP_MAXIMUM", 1)
+    broker = begin(queue_messages_maximum=3)
+    devices = [Device(broker, client) for client in ("d1", "d2")]
+    for device in devices:
+        device.subscribe("a")
+    source = publisher(broker)
+    for number in range(10):
+        source.publish("a", b"%d" % number, qos=1)
+    for device in devices:
+        device.come(receive_maximum=1)
+    broker.cut_power(synced=True)
+    broker.begin()
+    for device in devices:
+        device.come(receive_maximum=1)
+    found = sorted((loss.client_identifier, loss.count) for loss in losses(broker))
+    assert found == [("d1", 7), ("d2", 7)]
 
 
 def test_counting_in_pieces_counts_the_same(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

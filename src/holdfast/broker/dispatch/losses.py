@@ -79,15 +79,17 @@ class Losses:
         self._merged[key] = loss if known is None else _merge(known, loss)
         self._is_waiting |= loss.reason != UNPROMISED
 
-    def write_ahead(self, now_us: int) -> None:
-        """Writes what was promised and lost; to be called before progress is remembered."""
+    def write_ahead(self, now_us: int) -> bool:
+        """Writes what was promised and lost; to be called before progress is remembered. Returns
+        whether that was all: beyond the rows of a sweep the rest waits for the next one."""
         if not self._is_waiting:
-            return
+            return True
         self._is_waiting = False
         promised = [key for key in self._merged if key[2] != UNPROMISED]
         room = max(ROWS_PER_SWEEP_MAXIMUM - self._puts, 0)
         for key in promised[:room]:
             self._put(key, now_us)
+        return len(promised) <= room
 
     def write(self, now_us: int) -> None:
         """Writes what was merged, oldest first, as many rows as one sweep may."""

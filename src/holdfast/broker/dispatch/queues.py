@@ -112,10 +112,11 @@ def put_cut(
     records: ControlRecords, losses: Losses, party: int, kept: QueueAtRest, now_us: int
 ) -> None:
     """What was cut is on record as lost and then as done, before anybody can hear of the queue: a
-    crash does not count it again."""
-    losses.write_ahead(now_us)
-    state = kept.state or new_state(kept.mark)
-    records.put_delivery_state(party_key(party), state, now_us)
+    crash does not count it again. Where the loss has to wait for its row, so does this: counted
+    twice is better than never."""
+    if losses.write_ahead(now_us):
+        state = kept.state or new_state(kept.mark)
+        records.put_delivery_state(party_key(party), state, now_us)
 
 
 def left_behind(log: Log, session: Session, queue: QueueAtRest, now_us: int) -> Cut | None:
