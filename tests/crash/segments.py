@@ -66,10 +66,12 @@ def records(data: bytes) -> Iterator[Placed]:
 
 
 def records_end(data: bytes) -> int:
-    """Where the records of a file end, as its footer says if it has one."""
+    """Where the records of a file end, as its footer says if it has one; not behind that, whatever
+    it says."""
     if not is_sealed(data):
         return len(data)
-    return int(struct.unpack_from("<I", data, len(data) - TRAILER_BYTES + 16)[0])
+    trailer = len(data) - TRAILER_BYTES
+    return min(int(struct.unpack_from("<I", data, trailer + 16)[0]), trailer)
 
 
 def topic_and_payload(data: bytes, record: Placed) -> tuple[int, bytes]:
