@@ -201,6 +201,10 @@ impl Log {
         self.inner.epoch()
     }
 
+    fn effort(&self) -> u64 {
+        self.inner.effort()
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (name, value) in self.inner.statistics() {

@@ -361,6 +361,8 @@ class Log:
     def bytes_since_checkpoint(self) -> int: ...
     def epoch(self) -> str:
         """The log's identity, as `LogReader.epoch` tells it."""
+    def effort(self) -> int:
+        """Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
     def close(self) -> None:

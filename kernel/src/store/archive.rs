@@ -116,6 +116,8 @@ pub struct Archive {
     pub blocks: Blocks,
     /// Places that were to hold a record and did not.
     pub damaged_reads: u64,
+    /// Records looked at and topics looked up or compared, in all calls: what a piece of work is measured by.
+    pub effort: u64,
     directories: HashMap<u32, (Arc<Directory>, u64)>,
     directory_bytes: usize,
     directory_clock: u64,
@@ -131,6 +133,7 @@ impl Archive {
             tail: Tail::default(),
             blocks: Blocks::new(cache_bytes),
             damaged_reads: 0,
+            effort: 0,
             directories: HashMap::new(),
             directory_bytes: 0,
             directory_clock: 0,
@@ -161,6 +164,7 @@ impl Archive {
         if position >= segment.end {
             return Ok(None);
         }
+        self.effort = self.effort.wrapping_add(1);
         // Carry segments have numbers among the others and are never in the tail.
         let start = if segment.header.kind == SegmentKind::Log { self.tail.start() } else { (u32::MAX, 0) };
         let bytes = if (number, position) >= start {
@@ -186,6 +190,7 @@ impl Archive {
 
     /// What the segment has of a topic.
     pub fn topic(&mut self, place: usize, topic: TopicId) -> Result<Option<TopicCounts>> {
+        self.effort = self.effort.wrapping_add(1);
         self.mended(place, |archive| match archive.segments.get(place).map(|segment| &segment.index) {
             Some(Indexed::Open(index)) => Ok(counts(index, topic)),
             Some(Indexed::Closed(index)) => Ok(counts(index, topic)),

@@ -257,6 +257,11 @@ impl Log {
         ]
     }
 
+    /// Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by.
+    pub fn effort(&self) -> u64 {
+        self.archive.effort
+    }
+
     /// Commits what is left, with a checkpoint, so that the next start reads little.
     pub fn close(&mut self) -> Result<()> {
         self.checkpoint(Timestamp(0))?;

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.chores import Chores
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -91,6 +92,7 @@ def assemble(config: Config, world: World) -> Server:
         permissions=permissions,
         promises=promises,
         commits=commits,
+        chores=Chores(schedule.soon),
     )
     orphaned = sessions.recover(world.now_us())
     groups.recover(world.now_us())

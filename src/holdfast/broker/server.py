@@ -180,6 +180,7 @@ class Server:
     def _rest(self, now_us: int) -> None:
         stages = self._stages
         stages.access.close()
+        stages.chores.close()
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.loopback.waiting():

@@ -13,6 +13,7 @@ for each connection that has something to send.
 from dataclasses import dataclass
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.chores import Chores
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -59,6 +60,7 @@ class Stages:
     permissions: Permissions
     promises: Promises
     commits: Commits
+    chores: Chores
 
 
 class Turn:
@@ -142,6 +144,7 @@ class Turn:
         stages.connections.write(leaving)
 
         self._exceptions(now_us)
+        stages.chores.run_piece()
         self._next_turn(now_us)
 
     def _exceptions(self, now_us: int) -> None:
@@ -169,7 +172,8 @@ class Turn:
         if promised or kernel.dispatch.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        if kernel.inbox.ready() or kernel.dispatch.waiting() or stages.loopback.waiting():
+        arrived = kernel.inbox.ready() or kernel.dispatch.waiting()
+        if arrived or stages.loopback.waiting() or stages.chores.is_busy():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()
         if next_at_us is not None:

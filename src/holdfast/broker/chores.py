@@ -1,0 +1,118 @@
+"""What takes longer than the loop may stand still is done in pieces, one piece a turn.
+
+Owns: the chores that are not done yet, and whose piece comes next. Never: knows what a chore does.
+
+A chore is a generator. Each `yield` ends a piece, which does about PIECE_EFFORT of work: `yield`
+alone says that the next piece can follow at once, `yield ready` that it has to wait until `ready()`
+is true (for the disk, for a worker). What the generator returns is the chore's outcome.
+
+Invariants:
+1. One turn does one piece, whoever's it is: many chores take longer, and hold up the loop no more.
+2. Chores take turns, so that a long one does not keep a short one waiting.
+3. At most CHORES_MAXIMUM are under way; whoever begins one asks `has_room` first where clients can
+   cause any number of them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+PIECE_EFFORT: Final = 10_000
+"""Records looked at and topics compared in one piece: each takes some 0.1 us, so about 1 ms."""
+CHORES_MAXIMUM: Final = 65_536
+"""A fleet's sessions that come back at once; each costs a generator of some 500 bytes."""
+
+Ready = Callable[[], bool]
+Pieces = Generator[Ready | None, None, T]
+"""A chore: what it yields is what it waits for."""
+
+
+class _Chore(NamedTuple):
+    pieces: Pieces[Any]
+    done: Callable[[Any], None]
+
+
+class Chores:
+    """All chores of one broker."""
+
+    def __init__(self, soon: Callable[[], None]) -> None:
+        """`soon` asks for a turn."""
+        self._soon = soon
+        self._ready: deque[_Chore] = deque()
+        self._waiting: list[tuple[Ready, _Chore]] = []
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._waiting)
+
+    def has_room(self) -> bool:
+        """True if one more may begin."""
+        return len(self) < CHORES_MAXIMUM
+
+    def begin(self, pieces: Pieces[T], done: Callable[[T], None]) -> None:
+        """Does the chore from the next turn on; `done` is called in a turn with its outcome."""
+        self._ready.append(_Chore(pieces, done))
+        self._soon()
+
+    async def outcome(self, pieces: Pieces[T]) -> T:
+        """The same, for a coroutine that waits for the outcome. If that is cancelled the chore goes
+        on to its end."""
+        kept: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: T) -> None:
+            if not kept.done():
+                kept.set_result(outcome)
+
+        self.begin(pieces, done)
+        return await kept
+
+    def run_piece(self) -> None:
+        """Does the next piece, if there is one; raises what it raises."""
+        self._wake()
+        if not self._ready:
+            return
+        chore = self._ready.popleft()
+        try:
+            ready = next(chore.pieces)
+        except StopIteration as ended:
+            chore.done(ended.value)
+            return
+        if ready is None:
+            self._ready.append(chore)
+        else:
+            self._waiting.append((ready, chore))
+
+    def is_busy(self) -> bool:
+        """True if another turn has a piece to do although nothing new has happened."""
+        return bool(self._ready) or any(ready() for ready, _ in self._waiting)
+
+    def close(self) -> None:
+        """Leaves what is not done."""
+        for chore in (*self._ready, *(chore for _, chore in self._waiting)):
+            chore.pieces.close()
+        self._ready.clear()
+        self._waiting.clear()
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for ready, chore in waiting:
+            if ready():
+                self._ready.append(chore)
+            else:
+                self._waiting.append((ready, chore))
+
+
+def at_once(pieces: Pieces[T]) -> T:
+    """Does all pieces now: where nobody else is held up, or nothing can take long. It must not wait
+    for anything."""
+    while True:
+        try:
+            ready = next(pieces)
+        except StopIteration as ended:
+            outcome: T = ended.value
+            return outcome
+        assert ready is None or ready(), "nobody brings about what it waits for"
