@@ -7,7 +7,9 @@ anything.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from holdfast.broker.chores import at_once
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_session, parse_subscriptions
 from holdfast.kernel import LIMITS, describe_state
 from holdfast.protocols.mqtt.session import (
@@ -85,10 +87,11 @@ def _queued(server: Server, session: Session, items: tuple[Subscription, ...]) -
     state = log.delivery_state(session.party)
     told = describe_state(state) if state else {"mark": session.created_at_offset}
     tables = [item.table() for item in items if not item.shared]
+    inquiry = Inquiry(log)
     begin, count, end = told["mark"], 0, log.end_offset()
     for first, after in [*told.get("acknowledged", ()), (end, end)]:
         if first > begin:
-            count += log.count(tables, session.party, begin, first)
+            count += at_once(inquiry.count(tables, session.party, begin, first))
         begin = max(begin, after)
     return count
 

@@ -12,6 +12,7 @@
 use super::archive::Archive;
 use super::commit::{Ends, Work};
 use super::dictionary::Dictionary;
+use super::filters::FilterMemory;
 use super::in_force::InForce;
 use super::index::Class;
 use super::parties::Parties;
@@ -82,6 +83,7 @@ pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) archive: Archive,
     pub(super) dictionary: Dictionary,
+    pub(super) filters: FilterMemory,
     pub(super) retained: RetainedMessages,
     pub(super) parties: Parties,
     pub(super) in_force: InForce,
@@ -235,6 +237,12 @@ impl Log {
             return Ok(None);
         }
         self.archive.find_message(offset, None)
+    }
+
+    /// When the message with an offset was stored; `None` if it is gone, damaged or not yet durable.
+    pub fn stored_at(&mut self, offset: Offset) -> Result<Option<Timestamp>> {
+        let Some(location) = self.locate(offset)? else { return Ok(None) };
+        Ok(self.archive.record_at(location)?.map(|record| record.appended_at))
     }
 
     /// Named numbers for people.

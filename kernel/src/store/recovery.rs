@@ -11,6 +11,7 @@ use super::append::names_of;
 use super::archive::{Archive, Indexed, Segment};
 use super::commit::{Ends, Work};
 use super::dictionary::{Dictionary, Topic};
+use super::filters::FilterMemory;
 use super::footer;
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity::{self, Identity};
@@ -108,6 +109,7 @@ impl Log {
             archive: Archive::new(Arc::clone(&disk), identity.salt(), options.cache_bytes),
             disk,
             dictionary: Dictionary::new(options.seed),
+            filters: FilterMemory::new(options.seed),
             retained: RetainedMessages::default(),
             parties: Parties::new(options.seed),
             in_force: InForce::new(options.seed),
@@ -164,13 +166,13 @@ impl Log {
                 self.disk.rename(&name, &format!("{name}.damaged"))?;
                 continue;
             };
-            if carries.iter().any(|newer| covers(&newer.header, header.base_position)) {
+            if carries.iter().any(|newer| newer.header.covers(header.base_position)) {
                 self.disk.remove(&name)?;
                 continue;
             }
             for (_, old) in self.files(SegmentKind::Log)?.into_iter().filter(|(old, _)| *old < number) {
                 let replaced = header::decode(&identity::read_all(self.disk.as_ref(), &old, 96)?, &old)?;
-                if replaced.is_some_and(|replaced| covers(&header, replaced.base_position)) {
+                if replaced.is_some_and(|replaced| header.covers(replaced.base_position)) {
                     self.disk.remove(&old)?;
                 }
             }
@@ -575,10 +577,6 @@ impl Log {
     fn name(&self, place: usize) -> String {
         self.archive.segments.get(place).map_or_else(String::new, |segment| segment.name.clone())
     }
-}
-
-fn covers(carry: &Header, position: LogPosition) -> bool {
-    carry.base_position <= position && position < carry.end_position
 }
 
 pub(super) fn damage(

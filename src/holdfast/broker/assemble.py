@@ -66,10 +66,11 @@ def assemble(config: Config, world: World) -> Server:
         config, kernel, records, losses, wills, parties, groups, queue_names, redrives
     )
     system_topics = SystemTopics()
+    chores = Chores(schedule.soon, kernel.log.effort)
     connections = Connections(ground)
     closing = Closing(connections, sessions, counts)
     permissions = Permissions(ground, access, connections, closing, sessions, redrives)
-    admission = Admission(ground, access, permissions, connections, closing, sessions)
+    admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
     control_packets = ControlPackets(
         ground, connections, admission, permissions, closing, sessions, groups, system_topics
     )
@@ -92,7 +93,7 @@ def assemble(config: Config, world: World) -> Server:
         permissions=permissions,
         promises=promises,
         commits=commits,
-        chores=Chores(schedule.soon),
+        chores=chores,
     )
     orphaned = sessions.recover(world.now_us())
     groups.recover(world.now_us())

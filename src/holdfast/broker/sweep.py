@@ -45,6 +45,7 @@ class Sweep:
         self._expiry = ExpirySchedule(config, world.now_us())
         self._retention = Retention(config, stages.kernel.log, records, world.now_us())
         self._timer: asyncio.TimerHandle | None = None
+        self._is_clearing = False
         self.segments_removed = 0
         self.records_carried = 0
         self.observers: list[Callable[[int], None]] = []
@@ -95,8 +96,14 @@ class Sweep:
         expired_by_us = self._expiry.expired_by_us(now_us)
         if expired_by_us is None:
             return
-        if self._stages.sessions.clear_expired(expired_by_us, now_us):
-            self._expiry.done()
+        if not self._is_clearing:
+            self._is_clearing = True
+            clearing = self._stages.sessions.clear_expired(expired_by_us, self._now_us)
+            self._stages.chores.begin(clearing, self._cleared)
+
+    def _cleared(self, _outcome: None) -> None:
+        self._is_clearing = False
+        self._expiry.done()
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing

@@ -9,8 +9,9 @@ import pytest
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
+from holdfast.broker.chores import at_once
 from holdfast.broker.dispatch import sessions
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.sessions import Attached, Opened, Sessions
 from holdfast.broker.store.tables import parse_will
 from holdfast.core.config import Config
 from holdfast.kernel import Log
@@ -72,9 +73,21 @@ class Bench:
         while self.world.commits_made._log.commit():
             pass
 
+    def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
+        """A client comes."""
+        left = at_once(self.sessions.leave(opening, now_us))
+        return self.sessions.open(opening, Identity(user_name=None), connection, left, now_us)
+
+    def clear_expired(self, by_us: int, now_us: int) -> None:
+        """A whole run, which is durable at the end."""
+        pieces = self.sessions.clear_expired(by_us, lambda: now_us)
+        for ready in pieces:
+            self.commit()
+            assert ready is None or ready()
+
     def pass_by(self, opening: Opening, connection: int, now_us: int = NOW_US) -> None:
         """A client comes and goes."""
-        opened = self.sessions.open(opening, Identity(user_name=None), connection, now_us)
+        opened = self.open(opening, connection, now_us)
         self.sessions.close(opened.attached, Ending.NORMAL, now_us)
 
 
@@ -90,10 +103,9 @@ def test_who_came_back_while_the_disk_was_slow_is_not_cleared_away(directory: Pa
         bench.pass_by(OPENING, 1)
         bench.commit()
         later_us = NOW_US + 2 * SECOND_US
-        bench.sessions.open(replace(OPENING, expiry_s=3_600), Identity(user_name=None), 2, later_us)
+        bench.open(replace(OPENING, expiry_s=3_600), 2, later_us)
         # The view still has the session that expired; what came after it is not durable yet.
-        assert bench.sessions.clear_expired(later_us, later_us)
-        bench.commit()
+        bench.clear_expired(later_us, later_us)
         assert bench.server._records.refresh().session_count() == 1
         assert bench.sessions.recorded() == 1
 
@@ -108,7 +120,7 @@ def test_what_expired_is_cleared_away_once(directory: Path) -> None:
         assert bench.sessions.recorded() == 3
         bench.commit()
         for _ in range(2):
-            assert bench.sessions.clear_expired(NOW_US + 2 * SECOND_US, NOW_US + 2 * SECOND_US)
+            bench.clear_expired(NOW_US + 2 * SECOND_US, NOW_US + 2 * SECOND_US)
             assert bench.sessions.recorded() == 0
         bench.commit()
         assert bench.server._records.refresh().session_count() == 0
@@ -116,10 +128,10 @@ def test_what_expired_is_cleared_away_once(directory: Path) -> None:
     asyncio.run(run())
 
 
-def test_many_sessions_are_cleared_away_in_several_sweeps(
+def test_many_sessions_are_cleared_away_in_several_slices(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SWEEP_SESSIONS_MAXIMUM", 2)
+    monkeypatch.setattr(sessions, "SLICE_SESSIONS", 2)
 
     async def run() -> None:
         bench = Bench(directory)
@@ -129,11 +141,7 @@ def test_many_sessions_are_cleared_away_in_several_sweeps(
         bench.pass_by(late, 9)
         bench.commit()
         by_us = NOW_US + 2 * SECOND_US
-        finished = []
-        for second in range(3):
-            finished.append(bench.sessions.clear_expired(by_us, by_us + second * SECOND_US))
-            bench.commit()
-        assert finished == [False, False, True]
+        bench.clear_expired(by_us, by_us + 3 * SECOND_US)
         # What expired after the run had begun waits for the next one.
         assert bench.sessions.recorded() == 1
 
@@ -147,7 +155,7 @@ def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory:
         def begin(number: int, now_us: int) -> Attached:
             will = replace(WILL, payload=b"%d" % number)
             opening = replace(OPENING, clean_start=True, expiry_s=60, will=will)
-            return bench.sessions.open(opening, Identity(user_name=None), number, now_us).attached
+            return bench.open(opening, number, now_us).attached
 
         first = begin(1, NOW_US)
         bench.sessions.close(first, Ending.ABNORMAL, NOW_US)

@@ -45,9 +45,11 @@ class Administration:
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
         stages = server.stages
         watch = Watch(
-            stages.kernel, stages.sessions, stages.groups, stages.connections, server.counts
+            *(stages.kernel, stages.sessions, stages.groups, stages.connections),
+            counts=server.counts,
+            chores=stages.chores,
         )
-        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config)
+        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config, stages.chores)
         self._system_values = SystemValues(
             stages.system_topics,
             stages.loopback,

@@ -20,14 +20,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
-from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_age, cut_to_limit, put_cut
+from holdfast.broker.dispatch.queues import (
+    Cut,
+    QueueAtRest,
+    cut_to_age,
+    cut_to_limit,
+    put_cut,
+)
 from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
@@ -64,8 +72,19 @@ class _Group:
     """Those that are attached, by connection."""
     queue: int | None = None
     """The kernel's queue, while there is one."""
+    prepared: "_Prepared | None" = None
+    """What its queue comes to when it is opened, if somebody who comes back has had it counted."""
     owners: list[int] = field(default_factory=list)
     """Whose keys are whose, by connection, where the strategy is by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The queue of a group at rest, within its limits."""
+
+    before: QueueAtRest
+    queue: QueueAtRest
+    lost: tuple[str, Cut] | None
 
 
 class Groups:
@@ -160,6 +179,16 @@ class Groups:
             self._redrives.join(group.record.party, connection, subscription)
             self._share(group)
 
+    def prepare(self, name: str, now_us: int) -> Pieces[None]:
+        """Somebody who takes from it is about to be attached: what its queue has to lose is found
+        out, if it is at rest."""
+        group = self._groups.get(name)
+        if group is None or group.queue is not None:
+            return
+        prepared = yield from self._cut(group, now_us)
+        if group.queue is None:
+            group.prepared = prepared
+
     def detach(self, connection: int, now_us: int) -> None:
         """The session has left its connection, and with that (`Dispatch.detach`) the kernel's
         queues; it goes on subscribing."""
@@ -252,7 +281,8 @@ class Groups:
         for group in self._groups.values():
             keep_from, maximum = 0, self._config.queue_messages_maximum
             if group.record.queue_name is not None:
-                keep_from, maximum = self._kept_from(group.record, now_us), UNLIMITED_MESSAGES
+                kept = self._kept_from(Inquiry(self._log), group.record, now_us)
+                keep_from, maximum = at_once(kept), UNLIMITED_MESSAGES
             yield {
                 "party": group.record.party,
                 "mark": self._mark(group),
@@ -277,7 +307,7 @@ class Groups:
 
     def describe(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
         """One group: its name in parts, its queue's name, its strategy, who is attached, how many
-        sessions subscribe, and how many messages wait and are in flight. `client_of` names the
+        sessions subscribe, and how many messages are in flight. `client_of` names the
         session on a connection."""
         return self._described(self._groups[name], client_of)
 
@@ -390,10 +420,15 @@ class Groups:
 
     def _open(self, group: _Group, now_us: int) -> None:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
-        record = group.record
-        state = self._log.delivery_state(record.party) or b""
-        reads = without_past(record.reads, state_mark(state))
-        queue = self._cut(record, QueueAtRest(state, state_mark(state), reads), now_us)
+        record, prepared = group.record, group.prepared
+        group.prepared = None
+        if prepared is None or prepared.before != self._at_rest(group):
+            prepared = at_once(self._cut(group, now_us))
+        queue = prepared.queue
+        if prepared.lost is not None:
+            (reason, cut), who = prepared.lost, (record.name, record.party)
+            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+            put_cut(self._records, self._losses, record.party, queue, now_us)
         if queue.subscriptions != record.reads:
             self._put(group, replace(record, reads=queue.subscriptions), now_us)
         group.queue = self._dispatch.open_group(
@@ -417,32 +452,34 @@ class Groups:
                     identifier=None,
                 )
 
-    def _cut(self, record: SharedGroup, queue: QueueAtRest, now_us: int) -> QueueAtRest:
+    def _at_rest(self, group: _Group) -> QueueAtRest:
+        state = self._log.delivery_state(group.record.party) or b""
+        mark = state_mark(state)
+        return QueueAtRest(state, mark, without_past(group.record.reads, mark))
+
+    def _cut(self, group: _Group, now_us: int) -> Pieces[_Prepared]:
         """What the group has waiting, within what it may have."""
+        record, before, inquiry = group.record, self._at_rest(group), Inquiry(self._log)
         if record.queue_name is None:
             reason = "overflow"
-            queue, cut = cut_to_limit(
-                self._log,
-                record.party,
-                queue,
+            queue, cut = yield from cut_to_limit(
+                *(inquiry, record.party, before),
                 maximum=self._config.queue_messages_maximum,
                 keep=self._config.queue_keep,
+                end=self._log.durable_offset(),
                 now_us=now_us,
             )
         else:
             reason = "retention"
-            oldest = self._kept_from(record, now_us)
-            queue, cut = cut_to_age(self._log, record.party, queue, oldest=oldest)
-        if cut is not None:
-            who = (record.name, record.party)
-            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-            put_cut(self._records, self._losses, record.party, queue, now_us)
-        return queue
+            oldest = yield from self._kept_from(inquiry, record, now_us)
+            queue, cut = yield from cut_to_age(inquiry, record.party, before, oldest=oldest)
+        return _Prepared(before, queue, None if cut is None else (reason, cut))
 
-    def _kept_from(self, record: SharedGroup, now_us: int) -> int:
+    def _kept_from(self, inquiry: Inquiry, record: SharedGroup, now_us: int) -> Pieces[int]:
         created_at_offset = min(item.from_offset for item in record.reads)
         named = NamedQueue(record.party, record.reads, created_at_offset)
-        return kept_from(self._log, named, self._config.application_queue_properties, now_us)
+        properties = self._config.application_queue_properties
+        return (yield from kept_from(self._log, inquiry, named, properties, now_us))
 
     def _share(self, group: _Group) -> None:
         """The group has these members now, who share as its strategy says. Messages of QoS 0 are
@@ -524,22 +561,25 @@ class Groups:
             "strategy": group.strategy.name,
             "members": sorted(client_of(connection) for connection in group.attached),
             "subscribers": len(group.subscribers),
-            "queued": self._queued(group),
             "in_flight": 0 if group.queue is None else self._dispatch.in_flight(group.queue),
             "mark": self._mark(group),
             "ends_at_us": group.record.ends_at_us,
         }
 
-    def _queued(self, group: _Group) -> int:
-        """Messages that nobody has and nobody has had, and those that came back."""
+    def queued(self, name: str, inquiry: Inquiry) -> Pieces[int]:
+        """Messages of a group that nobody has and nobody has had, and those that came back; none of
+        one that has ended."""
+        group = self._groups.get(name)
+        if group is None:
+            return 0
         record, end = group.record, self._log.end_offset()
         tables = [item.table() for item in record.reads]
         if group.queue is not None:
             from_offset, returned = self._dispatch.backlog(group.queue)
-            return returned + self._log.count(tables, record.party, from_offset, end)
+            return returned + (yield from inquiry.count(tables, record.party, from_offset, end))
         state = describe_state(self._log.delivery_state(record.party) or b"")
         begin, count = state["mark"], 0
         for first, after in [*state["acknowledged"], (end, end)]:
-            count += self._log.count(tables, record.party, begin, first)
+            count += yield from inquiry.count(tables, record.party, begin, first)
             begin = after
         return count

@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Redrive,
@@ -53,12 +55,15 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What a re-drive comes to."""
+class FoundOne:
+    """What subscriptions on equal terms match of what was lost."""
 
-    messages: int
-    gone: list[tuple[int, int]]
-    """Ranges of offsets that the log has no more."""
+    reads: tuple[Subscription, ...]
+    counted: tuple[tuple[int, int, int], ...]
+    """First and end offset, and how many messages lie there; never none."""
+
+
+Found = tuple[FoundOne, ...]
 
 
 @dataclass(slots=True)
@@ -85,20 +90,31 @@ class Redrives:
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
 
-    def begin(
-        self, number: int, ranges: Iterable[tuple[int, int]], target: Target, now_us: int
-    ) -> Begun:
-        """Drives what these ranges hold for the target again. Without a message left nothing
-        begins."""
+    def look(
+        self, ranges: Iterable[tuple[int, int]], target: Target
+    ) -> Pieces[tuple[Found, list[tuple[int, int]]]]:
+        """What these ranges hold for the target, and parts of them that the log has no more."""
         wanted = RangeSet(list(ranges))
         whole_from = self._log.begin_offset()
         gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
         gone = [(first, end) for first, end in gone if first < end]
         wanted.remove_below(whole_from)
-        messages = 0
+        inquiry, found = Inquiry(self._log), list[FoundOne]()
         for reads in _on_equal_terms(target.reads):
-            messages += self._begin_one(number, wanted.ranges(), target, reads, now_us)
-        return Begun(messages, gone)
+            tables = [item.table() for item in reads]
+            counted = []
+            for first, end in wanted.ranges():
+                count = yield from inquiry.count(tables, target.party, first, end)
+                if count:
+                    counted.append((first, end, count))
+            if counted:
+                found.append(FoundOne(reads, tuple(counted)))
+        return tuple(found), gone
+
+    def begin(self, number: int, found: Found, target: Target, now_us: int) -> int:
+        """Drives what was found for the target again; returns how many messages that are. Without
+        one nothing begins."""
+        return sum(self._begin_one(number, one, target, now_us) for one in found)
 
     def join(self, target: int, connection: int, terms: Subscription | None) -> None:
         """Whoever is on this connection takes for the target from now on."""
@@ -164,37 +180,24 @@ class Redrives:
         for redrives in self._by_target.values():
             yield from redrives
 
-    def _begin_one(
-        self,
-        number: int,
-        ranges: list[tuple[int, int]],
-        target: Target,
-        reads: tuple[Subscription, ...],
-        now_us: int,
-    ) -> int:
-        tables = [item.table() for item in reads]
-        counted = [
-            (first, end, self._log.count(tables, target.party, first, end)) for first, end in ranges
-        ]
-        found = [(first, end) for first, end, count in counted if count]
-        if not found:
-            return 0
-        begin, end = found[0][0], found[-1][1]
+    def _begin_one(self, number: int, one: FoundOne, target: Target, now_us: int) -> int:
+        ranges = [(first, end) for first, end, _ in one.counted]
+        begin, end = ranges[0][0], ranges[-1][1]
         record = Redrive(
             loss=number,
             party=self._parties.durable(now_us),
             target=target.party,
-            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in reads),
+            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
             end_offset=end,
         )
-        state = new_state(begin, RangeSet(found).gaps(begin, end))
+        state = new_state(begin, RangeSet(ranges).gaps(begin, end))
         self._records.put_delivery_state(party_key(record.party), state, now_us)
         key = party_key(record.party)
         self._records.put(Table.REDRIVES, key, format_redrive(record), now_us)
         redrive = self._add(record)
         for connection, terms in target.takers.items():
             self._join(redrive, connection, terms)
-        return sum(count for _, _, count in counted)
+        return sum(count for _, _, count in one.counted)
 
     def _add(self, record: Redrive) -> _Open:
         redrive = _Open(record)

@@ -11,24 +11,26 @@ Invariants:
 3. A session that has ended leaves nothing but its Will, until that is published: record,
    subscriptions and delivery state are removed, and its party number is never given out again.
 
-Flow: admission -> open -> (durable) -> attach -> ... -> close.
+Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> close.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from holdfast.broker.access.access import Identity
+from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
 from holdfast.broker.dispatch.queues import (
     Cut,
+    Left,
     OldestKept,
-    QueueAtRest,
-    cut_to_age,
-    cut_to_limit,
+    Prepared,
+    cut_device,
+    cut_named,
     left_behind,
     put_cut,
     queue_at_rest,
@@ -38,7 +40,7 @@ from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Table,
@@ -63,7 +65,9 @@ from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 log = logging.getLogger(__name__)
 
 SWEEP_SESSIONS_MAXIMUM = 1_000
-"""Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
+"""Wills found due in one sweep; the next one goes on."""
+SLICE_SESSIONS = 100
+"""Sessions that are looked up at once to be cleared away: some 20 us each, and 50 more to end."""
 
 
 @dataclass(slots=True)
@@ -163,8 +167,26 @@ class Sessions:
         session = self._known(client_identifier) if attached is None else attached.session
         return None if session is None or session.expired(now_us) else session.user_name
 
-    def open(self, opening: Opening, identity: Identity, connection: int, now_us: int) -> Opened:
-        """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
+    def leave(self, opening: Opening, now_us: int) -> Pieces[Left | None]:
+        """What is lost if this opening ends the session at rest that its client has; `None` if it
+        ends none."""
+        if opening.client_identifier in self._by_client:
+            return None
+        known = self._known(opening.client_identifier)
+        if known is None or not (opening.clean_start or known.expired(now_us)):
+            return None
+        return (yield from self.left(known))
+
+    def open(
+        self,
+        opening: Opening,
+        identity: Identity,
+        connection: int,
+        left: Left | None,
+        now_us: int,
+    ) -> Opened:
+        """Gives the connection its session: resumed, or new. Nothing is delivered yet. `left` is
+        what `leave` found."""
         began = self._log.end_position()
         client = opening.client_identifier
         displaced = self._by_client.get(client)
@@ -173,7 +195,7 @@ class Sessions:
             self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
         known = self._known(client)
         if known is not None and (opening.clean_start or known.expired(now_us)):
-            self.end(known, now_us)
+            self.end(known, now_us, left)
             known = None
         if known is None:
             session = self._new_session(opening, identity, now_us)
@@ -191,21 +213,41 @@ class Sessions:
         end = self._log.end_position()
         return Opened(attached, known is not None, displaced, end if end > began else None)
 
-    def attach(self, attached: Attached, now_us: int) -> bytes:
+    def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
+        """Finds out what its queues have to lose before it gets the rest; changes nothing."""
+        session, own = attached.session, own_of(attached.subscriptions)
+        before = queue = queue_at_rest(self._log, session, own)
+        lost: tuple[tuple[str, Cut], ...] = ()
+        if is_durable(session):
+            inquiry, config = Inquiry(self._log), self._config
+            if session.bounded:
+                oldest = self._oldest.offset(config.queue_ttl_s, now_us)
+                cutting = cut_device(
+                    self._log, inquiry, config, session, queue, oldest=oldest, now_us=now_us
+                )
+            else:
+                cutting = cut_named(self._log, inquiry, config, session, queue, now_us=now_us)
+            queue, lost = yield from cutting
+        for item in shared_of(attached.subscriptions):
+            yield from self._groups.prepare(item.topic_filter, now_us)
+        return Prepared(attached.subscriptions, before, queue, lost)
+
+    def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
         opening = attached.opening
+        if prepared.subscriptions != attached.subscriptions:
+            # Somebody else has changed them since.
+            prepared = at_once(self.prepare(attached, now_us))
         own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
-        queue = queue_at_rest(self._log, session, own)
-        if is_durable(session):
-            cut = self._cut_device if session.bounded else self._cut_named
-            kept = cut(session, queue, now_us)
-            if kept is not queue:
-                put_cut(self._records, self._losses, session.party, kept, now_us)
-            queue = kept
-            if queue.subscriptions != own:
-                self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
+        queue = prepared.queue
+        for reason, cut in prepared.lost:
+            self._lose(session, reason, cut, now_us)
+        if queue is not prepared.before:
+            put_cut(self._records, self._losses, session.party, queue, now_us)
+        if queue.subscriptions != own:
+            self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
             attached.connection,
             party=session.party,
@@ -287,16 +329,17 @@ class Sessions:
         else:
             self.end(session, now_us)
 
-    def end(self, session: Session, now_us: int) -> None:
+    def end(self, session: Session, now_us: int, left: Left | None = None) -> None:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
-        published now: it does not outlive its session."""
+        published now: it does not outlive its session. `left` says what is lost, where it has been
+        counted."""
         self._owe_apart(session, now_us)
         self._names.release(session.queue_name)
         subscriptions = self._subscriptions_of(session)
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
-        left = left_behind(self._log, session, queue, now_us)
-        if left is not None:
-            self._lose(session, "session_ended", left, now_us)
+        if left is None or left.party != session.party:
+            left = at_once(self.left(session))
+        if left.cut is not None:
+            self._lose(session, "session_ended", left.cut, now_us)
         self._groups.lose_handed(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
@@ -330,19 +373,32 @@ class Sessions:
         """Wills that are due: those of sessions that have expired among them."""
         self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
 
-    def clear_expired(self, expired_by_us: int, now_us: int) -> bool:
-        """Removes what sessions have that had expired by then, as much as fits a sweep; returns
-        whether that was all."""
-        values = self._records.refresh().expired(expired_by_us, SWEEP_SESSIONS_MAXIMUM)
-        for value in values:
-            # The view may be behind: its client may have come back in the meantime.
-            known = self._known(parse_session(value).client_identifier)
-            if known is not None and known.expired(expired_by_us):
-                self.end(known, now_us)
+    def clear_expired(self, expired_by_us: int, now_us: Callable[[], int]) -> Pieces[None]:
+        """Removes what sessions have that had expired by then."""
+        inquiry = Inquiry(self._log)
+        while values := self._records.refresh().expired(expired_by_us, SLICE_SESSIONS):
+            for value in values:
+                # The view may be behind: its client may have come back in the meantime.
+                known = self._known(parse_session(value).client_identifier)
+                if known is None or not known.expired(expired_by_us):
+                    continue
+                left = yield from self.left(known, inquiry)
+                if self._known(known.client_identifier) != known:
+                    continue
+                self.end(known, now_us(), left)
                 self.expired += 1
                 fields = {"client_identifier": known.client_identifier}
                 log.info("session expired", extra={"fields": fields})
-        return len(values) < SWEEP_SESSIONS_MAXIMUM
+            # They are gone from the view once that is durable.
+            yield self._durable_at(self._log.end_position())
+
+    def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
+        """What is lost if a session at rest ends."""
+        own = own_of(self._subscriptions_of(session))
+        queue = queue_at_rest(self._log, session, own)
+        asking = inquiry or Inquiry(self._log)
+        cut = yield from left_behind(self._log, asking, session, queue)
+        return Left(session.party, cut)
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -377,6 +433,9 @@ class Sessions:
     def all_attached(self) -> list[Attached]:
         """Every attached session."""
         return list(self._by_client.values())
+
+    def _durable_at(self, position: int) -> Callable[[], bool]:
+        return lambda: self._log.durable_position() >= position
 
     def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
         """Those that are due, as far as a view that may be behind tells of them."""
@@ -504,30 +563,6 @@ class Sessions:
     def _put(self, session: Session, now_us: int) -> None:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, format_session(session), now_us)
-
-    def _cut_named(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
-        """What a queue with a name has waiting, within the age and the bytes that it keeps."""
-        named = NamedQueue(session.party, queue.subscriptions, session.created_at_offset)
-        oldest = kept_from(self._log, named, self._config.application_queue_properties, now_us)
-        queue, gone = cut_to_age(self._log, session.party, queue, oldest=oldest)
-        if gone is not None:
-            self._lose(session, "retention", gone, now_us)
-        return queue
-
-    def _cut_device(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
-        """What a device has waiting, within the age and the number that it may have."""
-        config, party = self._config, session.party
-        oldest = self._oldest.offset(config.queue_ttl_s, now_us)
-        queue, stale = cut_to_age(self._log, party, queue, oldest=oldest)
-        if stale is not None:
-            self._lose(session, "ttl", stale, now_us)
-        maximum, keep = config.queue_messages_maximum, config.queue_keep
-        queue, beyond = cut_to_limit(
-            *(self._log, party, queue), maximum=maximum, keep=keep, now_us=now_us
-        )
-        if beyond is not None:
-            self._lose(session, "overflow", beyond, now_us)
-        return queue
 
     def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
         who = (session.client_identifier, session.party)

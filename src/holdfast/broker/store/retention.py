@@ -8,7 +8,9 @@ Never: removes or copies a byte; the log does.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from holdfast.broker.chores import at_once
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
 from holdfast.broker.store.tables import parse_session, parse_subscriptions
 from holdfast.core.config import Config
@@ -116,7 +118,8 @@ class Retention:
                 )
 
     def _kept_from(self, named: NamedQueue, now_us: int) -> int:
-        return kept_from(self._log, named, self._config.application_queue_properties, now_us)
+        properties = self._config.application_queue_properties
+        return at_once(kept_from(self._log, Inquiry(self._log), named, properties, now_us))
 
     def _sessions(self) -> Iterable[tuple[bytes, bytes]]:
         return self._records.refresh().sessions()
