@@ -29,6 +29,7 @@ from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.durability import Promises
@@ -93,6 +94,7 @@ def assemble(config: Config, world: World) -> Server:
         promises=promises,
         commits=commits,
         chores=Chores(schedule.soon),
+        steps=Steps(world.ticks_ns, world.now_us),
     )
     orphaned = sessions.recover(world.now_us())
     groups.recover(world.now_us())

@@ -16,7 +16,8 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple, TypeVar
+from types import GeneratorType
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -33,6 +34,11 @@ Pieces = Generator[Ready | None, None, T]
 class _Chore(NamedTuple):
     pieces: Pieces[Any]
     done: Callable[[Any], None]
+
+    @property
+    def name(self) -> str:
+        """Of the function whose pieces these are."""
+        return cast(GeneratorType[Any, Any, Any], self.pieces).gi_code.co_name
 
 
 class Chores:
@@ -68,21 +74,23 @@ class Chores:
         self.begin(pieces, done)
         return await kept
 
-    def run_piece(self) -> None:
-        """Does the next piece, if there is one; raises what it raises."""
+    def run_piece(self) -> str:
+        """Does the next piece, if there is one; returns what its chore is called, and raises what
+        it raises."""
         self._wake()
         if not self._ready:
-            return
+            return ""
         chore = self._ready.popleft()
         try:
             ready = next(chore.pieces)
         except StopIteration as ended:
             chore.done(ended.value)
-            return
+            return chore.name
         if ready is None:
             self._ready.append(chore)
         else:
             self._waiting.append((ready, chore))
+        return chore.name
 
     def is_busy(self) -> bool:
         """True if another turn has a piece to do although nothing new has happened."""

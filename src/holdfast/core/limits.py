@@ -6,6 +6,10 @@ What an operator may change is a setting (`config`); what the kernel bounds is i
 
 from typing import Final
 
+STEP_BUDGET_MS: Final = 10
+"""One step of the loop, whatever the broker holds: while it lasts nobody else is heard. A device
+notices a tenth of a second, and several steps may follow one another before it is its turn."""
+
 QUEUE_MESSAGES_HARD_MAXIMUM: Final = 65_535
 """Messages kept for one absent session, whatever is configured: as many as packet identifiers, so
 that what is owed to one device stays within what it can hold apart."""
