@@ -54,6 +54,7 @@ def assemble(config: Config, world: World) -> Server:
     commits = world.commits(kernel.log, schedule.committed)
     ground = Ground(config=config, world=world, kernel=kernel, schedule=schedule, counts=counts)
 
+    chores = Chores(schedule.soon)
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
     losses = Losses(records)
@@ -93,15 +94,20 @@ def assemble(config: Config, world: World) -> Server:
         permissions=permissions,
         promises=promises,
         commits=commits,
-        chores=Chores(schedule.soon),
+        chores=chores,
         steps=Steps(world.ticks_ns, world.now_us),
     )
-    orphaned = sessions.recover(world.now_us())
+    sessions.recover(world.now_us())
     groups.recover(world.now_us())
     redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
-    if orphaned:
-        log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
+    records.keep_up(chores, commits.wake, world.workers(1))
+    chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     return Server(config, world, stages, records, schedule, counts)
+
+
+def _tell_found_connected(count: int) -> None:
+    if count:
+        log.info("sessions found connected", extra={"fields": {"sessions": count}})
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

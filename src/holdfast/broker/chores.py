@@ -38,7 +38,7 @@ class _Chore(NamedTuple):
     @property
     def name(self) -> str:
         """Of the function whose pieces these are."""
-        return cast(GeneratorType[Any, Any, Any], self.pieces).gi_code.co_name
+        return cast("GeneratorType[Any, Any, Any]", self.pieces).gi_code.co_name
 
 
 class Chores:
@@ -73,6 +73,10 @@ class Chores:
 
         self.begin(pieces, done)
         return await kept
+
+    def look_again(self) -> None:
+        """What one of them waits for may have come about, and nobody has asked for a turn."""
+        self._soon()
 
     def run_piece(self) -> str:
         """Does the next piece, if there is one; returns what its chore is called, and raises what

@@ -188,6 +188,6 @@ class Server:
             self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)
         stages.kernel.log.commit()
-        self._records.refresh()
+        self._records.catch_up()
         stages.kernel.log.checkpoint(now_us)
         self._records.close()

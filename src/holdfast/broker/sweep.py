@@ -60,10 +60,12 @@ class Sweep:
             ("packs", stages.packs.sweep),
             ("redrives", stages.redrives.sweep),
             ("losses", self._losses),
+            ("records", self._advance),
             ("store", self._store),
             ("commit", self._commit),
         ]
         self._observers: Parts = []
+        self._is_clearing = False
 
     def reconfigure(self, config: Config) -> None:
         """Clears away, writes checkpoints and retains by this from now on."""
@@ -109,10 +111,18 @@ class Sweep:
 
     def _clear_expired(self, now_us: int) -> None:
         expired_by_us = self._expiry.expired_by_us(now_us)
-        if expired_by_us is None:
+        if expired_by_us is None or self._is_clearing:
             return
-        if self._stages.sessions.clear_expired(expired_by_us, now_us):
-            self._expiry.done()
+        self._is_clearing = True
+        pieces = self._stages.sessions.clear_expired(expired_by_us, self._now_us)
+        self._stages.chores.begin(pieces, self._cleared)
+
+    def _cleared(self, _nothing: None) -> None:
+        self._is_clearing = False
+        self._expiry.done()
+
+    def _advance(self, _now_us: int) -> None:
+        self._records.advance()
 
     def _commit(self, _now_us: int) -> None:
         # Acknowledgement progress that nobody waits for is a second old at most.
@@ -136,7 +146,6 @@ class Sweep:
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _store(self, now_us: int) -> None:
-        self._records.advance()
         if self._retention.due(now_us):
             self._retain(now_us)
         if self._stages.kernel.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:

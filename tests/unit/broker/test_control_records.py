@@ -1,5 +1,6 @@
 """Control records: the log is the truth, the view can be deleted, behind, or ahead of it."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.chores import Chores
+from holdfast.broker.store.control_records import (
+    BEHIND_RECORDS_MAXIMUM,
+    PIECE_RECORDS_MAXIMUM,
+    UNSAVED_RECORDS,
+    ControlRecords,
+)
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
+from tests.builders.still import InlineWorkers
 
 
 class FakeLog:
@@ -125,11 +133,14 @@ def test_sessions_are_found_by_what_is_due(view: View) -> None:
             (4, Table.SESSIONS, b"here", session(4, connected=True)),
         ]
     )
-    assert view.expired(20, 10) == [
-        session(2, expires_at_us=10),
-        session(1, expires_at_us=20),
-    ]
-    assert view.expired(9, 10) == []
+    early, late = session(2, expires_at_us=10), session(1, expires_at_us=20)
+    assert view.expired(20, 0, b"", 10) == [(b"early", 10, early), (b"late", 20, late)]
+    assert view.expired(20, 0, b"", 1) == [(b"early", 10, early)]
+    assert view.expired(20, 10, b"early", 10) == [(b"late", 20, late)]
+    assert view.expired(9, 0, b"", 10) == []
+    will = session(3, will_due_at_us=15)
+    assert view.wills_to_come(14, b"", 10) == [(b"will", 15, will)]
+    assert view.wills_to_come(15, b"will", 10) == []
     assert view.wills_due(15, 10) == [session(3, will_due_at_us=15)]
     assert view.connected(b"", 10) == [session(4, connected=True)]
     assert view.connected(b"here", 10) == []
@@ -169,3 +180,81 @@ def test_a_copy_that_retention_made_does_not_hide_what_was_put_after_it() -> Non
     records.put(Table.SUBSCRIPTIONS, b"a", b"new", 0)
     records.refresh()
     assert records.get(Table.SUBSCRIPTIONS, b"a") == b"new"
+
+
+class Turns:
+    """Chores, a turn at a time, and a log that commits when it is asked to."""
+
+    def __init__(self, path: str = ":memory:") -> None:
+        self.log = FakeLog()
+        self.records = ControlRecords(self.log, View(path))
+        self.records.recover(self.log.next_control_number())
+        self.chores = Chores(lambda: None)
+        self.asked = 0
+        self.records.keep_up(self.chores, self.ask, InlineWorkers())
+
+    def ask(self) -> None:
+        self.asked += 1
+
+    def put(self, first: int, end: int) -> None:
+        for number in range(first, end):
+            value = b'{"party": %d}' % number
+            self.records.put(Table.SESSIONS, b"%06d" % number, value, 0)
+
+
+def test_the_view_catches_up_in_pieces_and_answers_are_right_meanwhile() -> None:
+    turns = Turns()
+    turns.put(0, 5 * PIECE_RECORDS_MAXIMUM)
+    view, known = turns.records.refresh(), [0]
+    turns.log.durable = len(turns.log.records)
+    while turns.chores.is_busy():
+        turns.chores.run_piece()
+        known.append(view.session_count())
+        last = b"%06d" % (5 * PIECE_RECORDS_MAXIMUM - 1)
+        assert turns.records.get(Table.SESSIONS, last)
+    steps = {after - before for before, after in pairwise(known)}
+    assert max(steps) == PIECE_RECORDS_MAXIMUM
+    assert known[-1] == 5 * PIECE_RECORDS_MAXIMUM
+    assert len(turns.chores) == 0
+
+
+def test_while_the_view_is_behind_the_log_is_asked_to_commit() -> None:
+    turns = Turns()
+    turns.put(0, 2 * PIECE_RECORDS_MAXIMUM)
+    while turns.chores.is_busy():
+        turns.chores.run_piece()
+    assert turns.asked == 1
+    assert len(turns.chores) == 1
+
+
+def test_a_look_at_the_view_never_takes_over_more_than_a_piece() -> None:
+    turns = Turns()
+    turns.put(0, 1)
+    # Retention has written what is in force anew, and nothing of that is ahead of the view.
+    turns.log.records += [(Table.WILLS, b"%06d" % number, b"{}") for number in range(5_000)]
+    turns.log.durable = len(turns.log.records)
+    assert turns.records.refresh().count(Table.WILLS) == PIECE_RECORDS_MAXIMUM - 1
+    turns.records.advance()
+    assert turns.records.refresh().count(Table.WILLS) == PIECE_RECORDS_MAXIMUM - 1
+    while turns.chores.is_busy():
+        turns.chores.run_piece()
+    assert turns.records.refresh().count(Table.WILLS) == 5_000
+
+
+def test_what_is_ahead_of_the_view_is_bounded_whoever_puts() -> None:
+    turns = Turns()
+    for first in range(0, 2 * BEHIND_RECORDS_MAXIMUM, 1_000):
+        turns.put(first, first + 1_000)
+        turns.log.durable = len(turns.log.records)
+    assert sum(1 for _ in turns.records.ahead(Table.SESSIONS)) <= BEHIND_RECORDS_MAXIMUM + 1_000
+
+
+def test_the_views_file_is_brought_up_to_date_beside_the_loop(tmp_path: Path) -> None:
+    path = tmp_path / "view.sqlite"
+    turns = Turns(str(path))
+    before = path.stat().st_size
+    turns.put(0, 2 * UNSAVED_RECORDS)
+    turns.log.durable = len(turns.log.records)
+    while turns.chores.is_busy():
+        turns.chores.run_piece()
+    assert path.stat().st_size > before

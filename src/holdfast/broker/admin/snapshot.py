@@ -106,7 +106,7 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
         connections=len(stages.connections),
         sessions_attached=stages.sessions.count(),
         sessions_recorded=stages.sessions.recorded(),
-        sessions_recorded_attached=view.connected_count(),
+        sessions_recorded_attached=stages.sessions.recorded_attached(),
         sessions_expired=stages.sessions.expired,
         subscriptions=len(kernel.routes),
         groups=len(stages.groups),

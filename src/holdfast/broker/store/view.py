@@ -8,13 +8,18 @@ Invariants:
 2. A view that knows of records that the log has lost is emptied, never believed.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 4
+log = logging.getLogger(__name__)
+
+IN_MEMORY = ":memory:"
+"""The path of a view without a file."""
+SCHEMA_VERSION = 5
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -34,8 +39,10 @@ CREATE INDEX sessions_by_expiry ON sessions (expires_at_us) WHERE expires_at_us 
 CREATE INDEX sessions_by_will ON sessions (will_due_at_us) WHERE will_due_at_us IS NOT NULL;
 CREATE INDEX sessions_by_queue ON sessions (queue_name) WHERE queue_name IS NOT NULL;
 CREATE TABLE subscriptions (
-    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    shares INTEGER GENERATED ALWAYS AS (instr(value, '"$share/') > 0) VIRTUAL
 ) WITHOUT ROWID;
+CREATE INDEX subscriptions_that_share ON subscriptions (key) WHERE shares;
 CREATE TABLE losses (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -90,6 +97,7 @@ class View:
     """One SQLite database, held by one thread."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._database = sqlite3.connect(path, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
         # A view that has lost its last transactions is merely behind; the log is what is synced.
@@ -106,6 +114,21 @@ class View:
             self._database.execute(f'DROP TABLE "{name}"')
         self._database.executescript(_SCHEMA)
         self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def save_elsewhere(self) -> None:
+        """From now on nothing that is applied waits for the disk; somebody calls `save`."""
+        self._database.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def save(self) -> None:
+        """Brings what was applied from SQLite's own log into the file, and syncs it. Any thread may
+        call it while another applies. What cannot be saved now stays where it is."""
+        if self._path == IN_MEMORY:
+            return
+        try:
+            with closing(sqlite3.connect(self._path, isolation_level=None)) as database:
+                database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            log.warning("the view could not be saved", extra={"fields": {"reason": error}})
 
     def applied(self) -> int:
         """The number of the last control record in the view; 0 if there is none."""
@@ -165,7 +188,7 @@ class View:
         query = (
             "SELECT sessions.value, subscriptions.value"
             " FROM sessions JOIN subscriptions USING (key)"
-            """ WHERE subscriptions.value LIKE '%"$share/%'"""
+            " WHERE subscriptions.shares"
         )
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
@@ -185,10 +208,6 @@ class View:
         """How many sessions are recorded."""
         return self._one("SELECT count(*) FROM sessions")
 
-    def connected_count(self) -> int:
-        """How many sessions are recorded as connected."""
-        return self._one("SELECT count(*) FROM sessions WHERE connected")
-
     def connected(self, after: bytes, limit: int) -> list[bytes]:
         """Sessions (their values) that are recorded as connected, in the order of their keys."""
         return self._values(
@@ -197,13 +216,18 @@ class View:
             limit,
         )
 
-    def expired(self, now_us: int, limit: int) -> list[bytes]:
-        """Sessions whose time has come, the earliest first."""
-        return self._values(
-            "SELECT value FROM sessions WHERE expires_at_us <= ? ORDER BY expires_at_us LIMIT ?",
-            now_us,
-            limit,
+    def expired(
+        self, by_us: int, after_us: int, after: bytes, limit: int
+    ) -> list[tuple[bytes, int, bytes]]:
+        """Key, time and value of the sessions whose time has come by then, the earliest first;
+        those that follow this time and key."""
+        query = (
+            "SELECT key, expires_at_us, value FROM sessions"
+            " WHERE expires_at_us <= ? AND (expires_at_us, key) > (?, ?)"
+            " ORDER BY expires_at_us, key LIMIT ?"
         )
+        found = self._database.execute(query, (by_us, after_us, after, limit))
+        return [(key, expires_at_us, value.encode()) for key, expires_at_us, value in found]
 
     def wills_due(self, now_us: int, limit: int) -> list[bytes]:
         """Sessions whose Will is due, the earliest first."""
@@ -213,14 +237,18 @@ class View:
             limit,
         )
 
-    def wills_to_come(self, now_us: int, after: bytes, limit: int) -> list[bytes]:
-        """Sessions whose Will is due later than now, in the order of their keys."""
-        return self._values(
-            "SELECT value FROM sessions WHERE will_due_at_us > ? AND key > ? ORDER BY key LIMIT ?",
-            now_us,
-            after,
-            limit,
+    def wills_to_come(
+        self, after_us: int, after: bytes, limit: int
+    ) -> list[tuple[bytes, int, bytes]]:
+        """Key, time and value of the sessions whose Will is due later than this time, or at it with
+        a key behind this one; in that order."""
+        query = (
+            "SELECT key, will_due_at_us, value FROM sessions"
+            " WHERE will_due_at_us IS NOT NULL AND (will_due_at_us, key) > (?, ?)"
+            " ORDER BY will_due_at_us, key LIMIT ?"
         )
+        found = self._database.execute(query, (after_us, after, limit))
+        return [(key, due_at_us, value.encode()) for key, due_at_us, value in found]
 
     def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
