@@ -54,7 +54,6 @@ def assemble(config: Config, world: World) -> Server:
     commits = world.commits(kernel.log, schedule.committed)
     ground = Ground(config=config, world=world, kernel=kernel, schedule=schedule, counts=counts)
 
-    chores = Chores(schedule.soon)
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
     losses = Losses(records)
@@ -94,14 +93,14 @@ def assemble(config: Config, world: World) -> Server:
         permissions=permissions,
         promises=promises,
         commits=commits,
-        chores=chores,
+        chores=Chores(schedule.soon),
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
     groups.recover(world.now_us())
     redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
-    records.keep_up(chores, commits.wake, world.workers(1))
-    chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
+    records.keep_up(world.workers(1), commits.wake, schedule.soon)
+    stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     return Server(config, world, stages, records, schedule, counts)
 
 

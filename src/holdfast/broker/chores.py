@@ -74,10 +74,6 @@ class Chores:
         self.begin(pieces, done)
         return await kept
 
-    def look_again(self) -> None:
-        """What one of them waits for may have come about, and nobody has asked for a turn."""
-        self._soon()
-
     def run_piece(self) -> str:
         """Does the next piece, if there is one; returns what its chore is called, and raises what
         it raises."""

@@ -1,23 +1,25 @@
 """Control records: the log is the truth, the view can be deleted, behind, or ahead of it."""
 
-from itertools import pairwise
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.broker.chores import Chores
 from holdfast.broker.store.control_records import (
     BEHIND_RECORDS_MAXIMUM,
-    PIECE_RECORDS_MAXIMUM,
-    UNSAVED_RECORDS,
+    HANDED_RECORDS_MAXIMUM,
     ControlRecords,
 )
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
-from tests.builders.still import InlineWorkers
+from holdfast.broker.world import WorkerThreads
+
+T = TypeVar("T")
 
 
 class FakeLog:
@@ -142,7 +144,7 @@ def test_sessions_are_found_by_what_is_due(view: View) -> None:
     assert view.wills_to_come(14, b"", 10) == [(b"will", 15, will)]
     assert view.wills_to_come(15, b"will", 10) == []
     assert view.wills_due(15, 10) == [session(3, will_due_at_us=15)]
-    assert view.connected(b"", 10) == [session(4, connected=True)]
+    assert view.connected(b"", 10) == [b"here"]
     assert view.connected(b"here", 10) == []
     assert view.client_of(3) == "will"
     assert view.client_of(9) == ""
@@ -182,79 +184,130 @@ def test_a_copy_that_retention_made_does_not_hide_what_was_put_after_it() -> Non
     assert records.get(Table.SUBSCRIPTIONS, b"a") == b"new"
 
 
-class Turns:
-    """Chores, a turn at a time, and a log that commits when it is asked to."""
+class SlowWorker:
+    """Does what it is given when a test says so."""
 
-    def __init__(self, path: str = ":memory:") -> None:
+    def __init__(self) -> None:
+        self.given: list[Callable[[], None]] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        assert not self.given, "there is one worker, and it is at work"
+        self.given.append(lambda: done(work()))
+
+    def stop(self) -> None:
+        pass
+
+    def work(self) -> None:
+        self.given.pop()()
+
+
+class Serving:
+    """Control records of a broker that serves."""
+
+    def __init__(self) -> None:
         self.log = FakeLog()
-        self.records = ControlRecords(self.log, View(path))
+        self.view = View(":memory:")
+        self.records = ControlRecords(self.log, self.view)
         self.records.recover(self.log.next_control_number())
-        self.chores = Chores(lambda: None)
-        self.asked = 0
-        self.records.keep_up(self.chores, self.ask, InlineWorkers())
+        self.worker = SlowWorker()
+        self.commits = self.turns = 0
+        self.records.keep_up(self.worker, self.commit_soon, self.soon)
 
-    def ask(self) -> None:
-        self.asked += 1
+    def commit_soon(self) -> None:
+        self.commits += 1
+
+    def soon(self) -> None:
+        self.turns += 1
 
     def put(self, first: int, end: int) -> None:
         for number in range(first, end):
             value = b'{"party": %d}' % number
             self.records.put(Table.SESSIONS, b"%06d" % number, value, 0)
 
+    def commit(self) -> None:
+        self.log.durable = len(self.log.records)
 
-def test_the_view_catches_up_in_pieces_and_answers_are_right_meanwhile() -> None:
-    turns = Turns()
-    turns.put(0, 5 * PIECE_RECORDS_MAXIMUM)
-    view, known = turns.records.refresh(), [0]
-    turns.log.durable = len(turns.log.records)
-    while turns.chores.is_busy():
-        turns.chores.run_piece()
-        known.append(view.session_count())
-        last = b"%06d" % (5 * PIECE_RECORDS_MAXIMUM - 1)
-        assert turns.records.get(Table.SESSIONS, last)
-    steps = {after - before for before, after in pairwise(known)}
-    assert max(steps) == PIECE_RECORDS_MAXIMUM
-    assert known[-1] == 5 * PIECE_RECORDS_MAXIMUM
-    assert len(turns.chores) == 0
+
+def test_a_worker_writes_the_view_and_answers_are_right_meanwhile() -> None:
+    serving, end = Serving(), 5 * HANDED_RECORDS_MAXIMUM
+    serving.put(0, end)
+    serving.commit()
+    known = [serving.records.refresh().session_count()]
+    while serving.worker.given:
+        assert all(serving.records.get(Table.SESSIONS, b"%06d" % n) for n in range(0, end, 7))
+        serving.worker.work()
+        known.append(serving.view.session_count())
+    # Nobody who looks at the view waits for it, and no hand-over is larger than it may be.
+    assert known == list(range(0, end + 1, HANDED_RECORDS_MAXIMUM))
+    assert not list(serving.records.ahead(Table.SESSIONS))
+
+
+def test_what_was_put_while_the_worker_wrote_is_found() -> None:
+    serving = Serving()
+    serving.put(0, 1)
+    serving.commit()
+    serving.records.refresh()
+    serving.records.put(Table.SESSIONS, b"000000", b'{"party": 99}', 0)
+    serving.worker.work()
+    assert serving.view.get(Table.SESSIONS, b"000000") == b'{"party": 0}'
+    assert serving.records.get(Table.SESSIONS, b"000000") == b'{"party": 99}'
 
 
 def test_while_the_view_is_behind_the_log_is_asked_to_commit() -> None:
-    turns = Turns()
-    turns.put(0, 2 * PIECE_RECORDS_MAXIMUM)
-    while turns.chores.is_busy():
-        turns.chores.run_piece()
-    assert turns.asked == 1
-    assert len(turns.chores) == 1
+    serving = Serving()
+    serving.put(0, HANDED_RECORDS_MAXIMUM - 1)
+    assert serving.commits == 0
+    serving.put(HANDED_RECORDS_MAXIMUM, HANDED_RECORDS_MAXIMUM + 1)
+    assert serving.commits == 1
 
 
-def test_a_look_at_the_view_never_takes_over_more_than_a_piece() -> None:
-    turns = Turns()
-    turns.put(0, 1)
-    # Retention has written what is in force anew, and nothing of that is ahead of the view.
-    turns.log.records += [(Table.WILLS, b"%06d" % number, b"{}") for number in range(5_000)]
-    turns.log.durable = len(turns.log.records)
-    assert turns.records.refresh().count(Table.WILLS) == PIECE_RECORDS_MAXIMUM - 1
-    turns.records.advance()
-    assert turns.records.refresh().count(Table.WILLS) == PIECE_RECORDS_MAXIMUM - 1
-    while turns.chores.is_busy():
-        turns.chores.run_piece()
-    assert turns.records.refresh().count(Table.WILLS) == 5_000
+def test_whoever_writes_many_records_is_told_when_the_view_is_far_behind() -> None:
+    serving = Serving()
+    serving.put(0, 2 * HANDED_RECORDS_MAXIMUM)
+    assert not serving.records.is_near()
+    serving.put(2 * HANDED_RECORDS_MAXIMUM, BEHIND_RECORDS_MAXIMUM)
+    assert not serving.records.has_room()
+    serving.commit()
+    serving.records.advance()
+    serving.worker.work()
+    assert serving.turns == 1
+    assert serving.records.has_room()
 
 
-def test_what_is_ahead_of_the_view_is_bounded_whoever_puts() -> None:
-    turns = Turns()
-    for first in range(0, 2 * BEHIND_RECORDS_MAXIMUM, 1_000):
-        turns.put(first, first + 1_000)
-        turns.log.durable = len(turns.log.records)
-    assert sum(1 for _ in turns.records.ahead(Table.SESSIONS)) <= BEHIND_RECORDS_MAXIMUM + 1_000
+def test_one_can_wait_until_the_view_has_what_is_durable() -> None:
+    async def run() -> None:
+        serving = Serving()
+        serving.put(0, 3)
+        serving.commit()
+        serving.records.refresh()
+        serving.put(3, 5)
+        serving.commit()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(serving.records.caught_up())
+            await asyncio.sleep(0)
+            serving.worker.work()
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            serving.worker.work()
+        assert serving.view.session_count() == 5
+
+    asyncio.run(run())
 
 
-def test_the_views_file_is_brought_up_to_date_beside_the_loop(tmp_path: Path) -> None:
-    path = tmp_path / "view.sqlite"
-    turns = Turns(str(path))
-    before = path.stat().st_size
-    turns.put(0, 2 * UNSAVED_RECORDS)
-    turns.log.durable = len(turns.log.records)
-    while turns.chores.is_busy():
-        turns.chores.run_piece()
-    assert path.stat().st_size > before
+def test_a_stop_leaves_a_view_that_has_everything(tmp_path: Path) -> None:
+    log, path = FakeLog(), str(tmp_path / "view.sqlite")
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    workers = WorkerThreads(1)
+
+    async def run() -> None:
+        records.keep_up(workers, lambda: None, lambda: None)
+        for number in range(2_000):
+            records.put(Table.SESSIONS, b"%06d" % number, b'{"party": %d}' % number, 0)
+        log.durable = len(log.records)
+        records.refresh()
+        records.close()
+
+    asyncio.run(run())
+    again = View(path)
+    assert (again.session_count(), again.applied()) == (2_000, 2_000)

@@ -66,8 +66,8 @@ from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 log = logging.getLogger(__name__)
 EXPIRED: Final = FrequentEvent(log, "session expired")
 
-PIECE_SESSIONS_MAXIMUM = 50
-"""Sessions whose record is written in one piece: each takes some 30 us."""
+PIECE_SESSIONS_MAXIMUM = 20
+"""Sessions whose record is read and written in one piece: each takes some 50 us."""
 ENDS_IN_A_PIECE = 10
 """Sessions cleared away in one piece: what each leaves behind is counted."""
 SWEEP_WILLS_MAXIMUM = 100
@@ -162,6 +162,10 @@ class Sessions:
         if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
             return True
         return self._known(opening.client_identifier) is not None
+
+    def keep_up(self) -> bool:
+        """False while sessions are written faster than they can be looked up."""
+        return self._records.has_room()
 
     def name_of(self, party: int) -> str:
         """The client identifier of a party, or its name if it is a group; empty for one that has
@@ -339,16 +343,15 @@ class Sessions:
         returns how many. No Will waits longer than its delay."""
         yield from self._plan_wills_anew(clock_us)
         count, after = 0, b""
-        while values := self._records.refresh().connected(after, PIECE_SESSIONS_MAXIMUM):
-            for value in values:
-                client = parse_session(value).client_identifier
-                after = client.encode()
+        while keys := self._records.refresh().connected(after, PIECE_SESSIONS_MAXIMUM):
+            after = keys[-1]
+            for key in keys:
                 # The view may be behind, and its client may have come back in the meantime.
-                session = self._on_record(client)
+                session = self._on_record(key.decode())
                 if session is not None and self._was_left(session):
                     self._put(self._rested(session), clock_us())
                     count += 1
-            yield self._records.has_room
+            yield self._records.is_near
         self._recovered_at_us = None
         return count
 
@@ -371,7 +374,7 @@ class Sessions:
                     self.expired += 1
                     if EXPIRED.is_due(now_us):
                         EXPIRED.write({"client_identifier": known.client_identifier})
-            yield self._records.has_room
+            yield self._records.is_near
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -434,7 +437,7 @@ class Sessions:
                 latest_us = plan_will(session, Ending.ABNORMAL, now_us)
                 if latest_us is not None and due_at_us > latest_us:
                     self._put(replace(session, will_due_at_us=latest_us), now_us)
-            yield self._records.has_room
+            yield self._records.is_near
 
     def _name_ahead(self, party: int) -> str:
         """The same of a session that the view does not know yet."""

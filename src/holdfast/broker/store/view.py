@@ -8,14 +8,13 @@ Invariants:
 2. A view that knows of records that the log has lost is emptied, never believed.
 """
 
-import logging
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from itertools import chain
+from typing import TypeVar
 
 from holdfast.broker.store.tables import Table
-
-log = logging.getLogger(__name__)
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
@@ -79,10 +78,10 @@ _NAMES = {
     Table.REDRIVES: "redrives",
 }
 _PUT = {
-    table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
+    table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
     for table, name in _NAMES.items()
 }
-_REMOVE = {table: f"DELETE FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
+_REMOVE = {table: f"DELETE FROM {name} WHERE key IN ({{}})" for table, name in _NAMES.items()}  # noqa: S608
 _GET = {table: f"SELECT value FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
 
 
@@ -93,64 +92,59 @@ _ROWS = {
 }
 
 
+T = TypeVar("T")
+Row = tuple[bytes, str, int]
+
+ROWS_AT_ONCE = 64
+"""Of one statement, which holds the interpreter's lock only while it begins and ends: a thread that
+asked for it back for each row would hold up the loop for as many changes of threads."""
+
+
 class View:
-    """One SQLite database, held by one thread."""
+    """One SQLite database: one thread looks things up, and one at a time writes."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._database = sqlite3.connect(path, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database = _connect(path)
+        # One that is in memory is a simulation's, which has no threads.
+        self._writer = self._database if path == IN_MEMORY else _connect(path)
+        self._writer.execute("PRAGMA journal_mode = WAL")
         # A view that has lost its last transactions is merely behind; the log is what is synced.
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._writer.execute("PRAGMA synchronous = NORMAL")
         if self._one("PRAGMA user_version") != SCHEMA_VERSION:
             self.clear()
 
     def clear(self) -> None:
         """Empties the view; it has applied nothing."""
-        rows = self._database.execute(
+        rows = self._writer.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
         for (name,) in rows:
-            self._database.execute(f'DROP TABLE "{name}"')
-        self._database.executescript(_SCHEMA)
-        self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def save_elsewhere(self) -> None:
-        """From now on nothing that is applied waits for the disk; somebody calls `save`."""
-        self._database.execute("PRAGMA wal_autocheckpoint = 0")
-
-    def save(self) -> None:
-        """Brings what was applied from SQLite's own log into the file, and syncs it. Any thread may
-        call it while another applies. What cannot be saved now stays where it is."""
-        if self._path == IN_MEMORY:
-            return
-        try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as database:
-                database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except sqlite3.Error as error:
-            log.warning("the view could not be saved", extra={"fields": {"reason": error}})
+            self._writer.execute(f'DROP TABLE "{name}"')
+        self._writer.executescript(_SCHEMA)
+        self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def applied(self) -> int:
         """The number of the last control record in the view; 0 if there is none."""
         return self._one("SELECT number FROM applied")
 
     def apply(self, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
-        """Takes over control records (number, table, key, value), in one transaction."""
-        last = 0
+        """Takes over control records (number, table, key, value), in one transaction; those that it
+        has already it passes over. Another thread may look things up meanwhile."""
         with self._transaction() as cursor:
-            for number, table, key, value in records:
-                # A table that a newer version wrote is not ours to show, and does no harm.
-                if table in _NAMES and value:
-                    cursor.execute(_PUT[Table(table)], (key, value.decode(), number))
-                elif table in _NAMES:
-                    cursor.execute(_REMOVE[Table(table)], (key,))
-                last = number
+            known: int = cursor.execute("SELECT number FROM applied").fetchone()[0]
+            last, puts, removals = _newest(records, known)
+            for table, keys in removals.items():
+                for some in _parts(keys):
+                    cursor.execute(_many(_REMOVE[table], some, "?"), some)
+            for table, rows in puts.items():
+                for part in _parts(rows):
+                    cursor.execute(_many(_PUT[table], part, "(?, ?, ?)"), list(chain(*part)))
             cursor.execute("UPDATE applied SET number = ?", (last,))
 
     def advance(self, number: int) -> None:
         """There was nothing for the view up to this control record."""
         with self._transaction() as cursor:
-            cursor.execute("UPDATE applied SET number = ?", (number,))
+            cursor.execute("UPDATE applied SET number = max(number, ?)", (number,))
 
     def get(self, table: Table, key: bytes) -> bytes:
         """The newest value; empty if there is none."""
@@ -209,12 +203,9 @@ class View:
         return self._one("SELECT count(*) FROM sessions")
 
     def connected(self, after: bytes, limit: int) -> list[bytes]:
-        """Sessions (their values) that are recorded as connected, in the order of their keys."""
-        return self._values(
-            "SELECT value FROM sessions WHERE connected AND key > ? ORDER BY key LIMIT ?",
-            after,
-            limit,
-        )
+        """Keys of the sessions that are recorded as connected, in their order."""
+        query = "SELECT key FROM sessions WHERE connected AND key > ? ORDER BY key LIMIT ?"
+        return [key for (key,) in self._database.execute(query, (after, limit))]
 
     def expired(
         self, by_us: int, after_us: int, after: bytes, limit: int
@@ -280,10 +271,11 @@ class View:
     def close(self) -> None:
         """Closes the database."""
         self._database.close()
+        self._writer.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        cursor = self._database.cursor()
+        cursor = self._writer.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         try:
             yield cursor
@@ -298,3 +290,35 @@ class View:
 
     def _values(self, query: str, *arguments: int | bytes) -> list[bytes]:
         return [value.encode() for (value,) in self._database.execute(query, arguments)]
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
+def _newest(
+    records: Iterable[tuple[int, int, bytes, bytes]], known: int
+) -> tuple[int, dict[Table, list[Row]], dict[Table, list[bytes]]]:
+    """The last number, and for each table what to put and what to remove: of each key the newest
+    record behind number `known`."""
+    last, newest = known, dict[tuple[int, bytes], tuple[int, bytes]]()
+    for number, table, key, value in records:
+        if number > known:
+            newest[table, key] = number, value
+            last = number
+    puts, removals = dict[Table, list[Row]](), dict[Table, list[bytes]]()
+    for (table, key), (number, value) in newest.items():
+        # A table that a newer version wrote is not ours to show, and does no harm.
+        if table in _NAMES and value:
+            puts.setdefault(Table(table), []).append((key, value.decode(), number))
+        elif table in _NAMES:
+            removals.setdefault(Table(table), []).append(key)
+    return last, puts, removals
+
+
+def _parts(rows: list[T]) -> Iterator[list[T]]:
+    return (rows[first : first + ROWS_AT_ONCE] for first in range(0, len(rows), ROWS_AT_ONCE))
+
+
+def _many(statement: str, rows: Sized, each: str) -> str:
+    return statement.format(", ".join([each] * len(rows)))
