@@ -54,6 +54,7 @@ def run(settings: Effective, read: Callable[[], Effective]) -> int:
     certificates.check_files(config)
     signals.ignore_hangup()
     system.raise_open_files_limit()
+    system.share_interpreter()
     with held(config.data_dir), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, read))
     return 0
