@@ -70,7 +70,7 @@ def recovered(server: Server, topics: set[str]) -> Recovered:
     subscriptions: dict[str, dict[str, int]] = {}
     queued: dict[str, int] = {}
     log = server.stages.kernel.log
-    for session_value, subscriptions_value in server.records.refresh().sessions():
+    for session_value, subscriptions_value in server.records.catch_up().sessions():
         session = parse_session(session_value)
         items = parse_subscriptions(subscriptions_value)
         subscriptions[session.client_identifier] = {
@@ -110,7 +110,7 @@ def amounts(server: Server, life: int) -> Iterator[Event]:
 
 def leavings(server: Server, history: History) -> Iterator[Event]:
     """When everybody has gone: the ledger, and what is left of sessions that must have ended."""
-    view = server.records.refresh()
+    view = server.records.catch_up()
     counts: Counter[tuple[str, str]] = Counter()
     for _key, value in view.losses(LEDGER_ROWS):
         loss = parse_loss(value)

@@ -85,7 +85,7 @@ def take(broker: VirtualBroker, client: str) -> list[int]:
 
 def losses(broker: VirtualBroker) -> list[Loss]:
     broker.settle()
-    return [parse_loss(value) for _, value in broker.server().records.refresh().losses(100)]
+    return [parse_loss(value) for _, value in broker.server().records.catch_up().losses(100)]
 
 
 def view(broker: VirtualBroker, name: str) -> QueueView:

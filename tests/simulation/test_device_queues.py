@@ -82,7 +82,7 @@ def received(peer: Peer, count: int) -> list[bytes]:
 
 def losses(broker: VirtualBroker) -> list[Loss]:
     broker.settle()
-    return [parse_loss(value) for _, value in broker.server().records.refresh().losses(100)]
+    return [parse_loss(value) for _, value in broker.server().records.catch_up().losses(100)]
 
 
 @pytest.mark.accepts("S2.36", "S2.48")

@@ -29,6 +29,7 @@ from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.durability import Promises
@@ -94,13 +95,19 @@ def assemble(config: Config, world: World) -> Server:
         promises=promises,
         commits=commits,
         chores=chores,
+        steps=Steps(world.ticks_ns, world.now_us),
     )
-    orphaned = sessions.recover(world.now_us())
+    sessions.recover(world.now_us())
     groups.recover(world.now_us())
     redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
-    if orphaned:
-        log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
+    records.keep_up(world.workers(1), commits.wake, schedule.soon)
+    stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     return Server(config, world, stages, records, schedule, counts)
+
+
+def _tell_found_connected(count: int) -> None:
+    if count:
+        log.info("sessions found connected", extra={"fields": {"sessions": count}})
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

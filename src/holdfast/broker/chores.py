@@ -17,7 +17,8 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple, TypeVar
+from types import GeneratorType
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -34,6 +35,11 @@ Pieces = Generator[Ready | None, None, T]
 class _Chore(NamedTuple):
     pieces: Pieces[Any]
     done: Callable[[Any], None]
+
+    @property
+    def name(self) -> str:
+        """Of the function whose pieces these are."""
+        return cast("GeneratorType[Any, Any, Any]", self.pieces).gi_code.co_name
 
 
 class Chores:
@@ -81,12 +87,13 @@ class Chores:
         self.begin(pieces, done)
         return await kept
 
-    def run_piece(self) -> None:
-        """Does the next piece, if there is one; raises what it raises."""
+    def run_piece(self) -> str:
+        """Does the next piece, if there is one; returns what its chore is called, and raises what
+        it raises."""
         self._wake()
-        if self._ready:
-            self._go_on(self._ready.popleft())
+        name = self._go_on(self._ready.popleft()) if self._ready else ""
         self._effort_before = self._effort()
+        return name
 
     def is_busy(self) -> bool:
         """True if another turn has a piece to do although nothing new has happened."""
@@ -99,16 +106,17 @@ class Chores:
         self._ready.clear()
         self._waiting.clear()
 
-    def _go_on(self, chore: _Chore) -> None:
+    def _go_on(self, chore: _Chore) -> str:
         try:
             ready = next(chore.pieces)
         except StopIteration as ended:
             chore.done(ended.value)
-            return
+            return chore.name
         if ready is None:
             self._ready.append(chore)
         else:
             self._waiting.append((ready, chore))
+        return chore.name
 
     def _wake(self) -> None:
         if not self._waiting:

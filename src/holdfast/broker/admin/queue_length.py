@@ -4,6 +4,7 @@ Never: holds up the loop; what takes long is counted in pieces.
 """
 
 from holdfast.broker.chores import Pieces
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.queues import (
     OldestKept,
     QueueAtRest,
@@ -11,7 +12,6 @@ from holdfast.broker.dispatch.queues import (
     queue_at_rest,
     waiting,
 )
-from holdfast.broker.dispatch.sessions import Attached
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.kernel import describe_state

@@ -24,7 +24,7 @@ from holdfast.broker.admin.operation import (
 from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
 from holdfast.broker.admin.watch import Watch
-from holdfast.broker.dispatch.sessions import Attached, is_durable
+from holdfast.broker.dispatch.attached import Attached, is_durable
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions

@@ -123,11 +123,7 @@ class Watch:
         for _ in range(QUEUES_PER_LOOK):
             if not self._unseen:
                 break
-            party, queue, connection = self._unseen.pop()
-            seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
-            # It may have gone since the round began.
-            if seen is not None and seen.queue == queue:
-                counted += yield from self._see(seen, inquiry, now_us)
+            counted += yield from self._see(inquiry, *self._unseen.pop(), now_us)
             if counted >= COUNTS_PER_LOOK:
                 return
             yield from inquiry.rest()
@@ -142,6 +138,35 @@ class Watch:
         it moves, or has nothing to move."""
         behind = self._behind.get(party)
         return "" if behind is None else behind.stuck
+
+    def _see(
+        self, inquiry: Inquiry, party: int, queue: int, connection: int, now_us: int
+    ) -> Pieces[int]:
+        """Looks at one queue; returns how often it counted messages."""
+        if not self._is_open(party, queue, connection):
+            return 0
+        mark, in_flight = self._dispatch.mark(queue), self._dispatch.in_flight(queue)
+        self._found_in_flight += in_flight
+        # Most queues have nothing to tell, and what they are is not asked.
+        if mark >= self._log.durable_offset():
+            return 0
+        seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
+        if seen is None or not seen.reads:
+            return 0
+        messages = yield from self._count(inquiry, seen, mark)
+        if messages and self._is_open(party, queue, connection):
+            from_offset, returned = self._dispatch.backlog(queue)
+            unsent = returned or (yield from self._count(inquiry, seen, from_offset))
+            found = _Found(messages, in_flight, mark, bool(unsent))
+            self._found[seen.party] = self._judge(seen, found, now_us)
+        return 1
+
+    def _is_open(self, party: int, queue: int, connection: int) -> bool:
+        """False if it has gone since the round began."""
+        if connection == GROUP_CONNECTION:
+            return self._groups.queue_of(party) == queue
+        attached = self._sessions.of(connection)
+        return attached is not None and attached.queue == queue
 
     def _own(self, connection: int) -> _Seen | None:
         attached = self._sessions.of(connection)
@@ -161,29 +186,6 @@ class Watch:
         # What its members allow together is theirs to say; with anything in flight they have the
         # next word.
         return None if found is None else _Seen(*found, in_flight_maximum=1)
-
-    def _see(self, seen: _Seen, inquiry: Inquiry, now_us: int) -> Pieces[int]:
-        mark, in_flight = self._dispatch.mark(seen.queue), self._dispatch.in_flight(seen.queue)
-        self._found_in_flight += in_flight
-        end = self._log.durable_offset()
-        if mark >= end or not seen.reads:
-            return 0
-        messages = yield from self._count(inquiry, seen, mark)
-        if messages and self._is_there(seen):
-            from_offset, returned = self._dispatch.backlog(seen.queue)
-            unsent = returned or (yield from self._count(inquiry, seen, from_offset))
-            behind = _Found(messages, in_flight, mark, bool(unsent))
-            self._found[seen.party] = self._judge(seen, behind, now_us)
-        return 1
-
-    def _is_there(self, seen: _Seen) -> bool:
-        """False if it has gone while it was counted."""
-        connection = seen.takers[0] if seen.takers else None
-        known = self._groups.watched(seen.party)
-        if known is not None:
-            return known[2] == seen.queue
-        attached = None if connection is None else self._sessions.of(connection)
-        return attached is not None and attached.queue == seen.queue
 
     def _judge(self, seen: _Seen, found: _Found, now_us: int) -> Behind:
         known = self._behind.get(seen.party)

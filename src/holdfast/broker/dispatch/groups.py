@@ -18,6 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from holdfast.broker.chores import Pieces, at_once
@@ -58,6 +59,9 @@ log = logging.getLogger(__name__)
 
 HELD_KEYS_SHOWN_MAXIMUM = 100
 """Keys that are shown of one group: those held longest are the ones that somebody looks for."""
+SWEEP_GROUPS_MAXIMUM = 500
+"""Groups that one sweep looks at, of each kind that it looks at; of ten thousand each has its turn
+every twenty seconds."""
 QOS_MAXIMUM = 2
 """A group reads whatever is stored; each member's own maximum decides how it is sent."""
 
@@ -112,12 +116,19 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._by_party: dict[int, _Group] = {}
         self._by_connection: dict[int, list[_Group]] = {}
-        self._emptied: set[str] = set()
-        """Groups that are open without a member, or end some time."""
+        self._subscriptions = 0
+        self._emptied: dict[str, None] = {}
+        """Groups that are open without a member, or end some time; those first that no sweep has
+        looked at for longest."""
+        self._by_key: dict[str, _Group] = {}
+        """Those whose strategy is by key."""
+        self._keyed: list[_Group] = []
+        """Groups whose keys this round has still to count."""
+        self._keys_counted = 0
         self.by_strategy: Counter[str] = Counter()
         """How many groups have a strategy of which kind."""
         self.waiting_for_keys = 0
-        """Messages of all groups that waited because of their key at the last sweep."""
+        """Messages of all groups that waited because of their key, as of the last round."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -125,12 +136,13 @@ class Groups:
         strategy that it should have."""
         self._config = config
         self.by_strategy.clear()
+        self._by_key.clear()
         for group in self._groups.values():
             strategy = self._strategy(group.record)
-            self.by_strategy[strategy.kind] += 1
             if strategy != group.strategy:
                 group.strategy = strategy
                 self._share(group)
+            self._classify(group)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -140,7 +152,7 @@ class Groups:
 
     def subscriptions(self) -> int:
         """How many sessions subscribe to groups, each once for each of its groups."""
-        return sum(len(group.subscribers) for group in self._groups.values())
+        return self._subscriptions
 
     def name_of(self, party: int) -> str:
         """The name of a group's party; empty if it is none."""
@@ -203,6 +215,7 @@ class Groups:
             group = self._groups.get(name)
             if group is None:
                 continue
+            self._subscriptions -= party in group.subscribers
             group.subscribers.discard(party)
             if connection in group.attached:
                 assert connection is not None
@@ -228,6 +241,11 @@ class Groups:
             for group in self._groups.values()
             if group.queue is not None
         ]
+
+    def queue_of(self, party: int) -> int | None:
+        """The attached queue of a group."""
+        group = self._by_party.get(party)
+        return None if group is None else group.queue
 
     def watched(
         self, party: int
@@ -263,18 +281,26 @@ class Groups:
     def sweep(self, now_us: int) -> None:
         """Groups whose last member has answered for what it had in flight, or whose time has
         come."""
-        for name in list(self._emptied):
+        for name in list(islice(self._emptied, SWEEP_GROUPS_MAXIMUM)):
             group = self._groups[name]
             ends_at_us = group.record.ends_at_us
+            # The others come first in the next sweep.
+            self._emptied[name] = self._emptied.pop(name)
             if ends_at_us is not None and ends_at_us <= now_us:
                 self._end(group, now_us)
             else:
                 self._rest(group, now_us)
-        self.waiting_for_keys = sum(
-            self._dispatch.keys(group.queue, 0)[0]
-            for group in self._groups.values()
-            if group.queue is not None and group.strategy.is_by_key
-        )
+        self._count_keys()
+
+    def _count_keys(self) -> None:
+        for _ in range(min(SWEEP_GROUPS_MAXIMUM, len(self._keyed))):
+            group = self._keyed.pop()
+            # It may have gone to rest since the round began.
+            if group.queue is not None:
+                self._keys_counted += self._dispatch.keys(group.queue, 0)[0]
+        if not self._keyed:
+            self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
+            self._keyed = list(self._by_key.values())
 
     def cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
         """What retention has to keep for groups."""
@@ -374,6 +400,7 @@ class Groups:
             group = self._create(subscription, now_us)
         elif group.record.ends_at_us is not None:
             self._put(group, replace(group.record, ends_at_us=None), now_us)
+        self._subscriptions += party not in group.subscribers
         group.subscribers.add(party)
         return group
 
@@ -410,8 +437,13 @@ class Groups:
     def _add(self, record: SharedGroup) -> _Group:
         group = _Group(record, self._strategy(record))
         self._groups[record.name] = self._by_party[record.party] = group
-        self.by_strategy[group.strategy.kind] += 1
+        self._classify(group)
         return group
+
+    def _classify(self, group: _Group) -> None:
+        self.by_strategy[group.strategy.kind] += 1
+        if group.strategy.is_by_key:
+            self._by_key[group.record.name] = group
 
     def _strategy(self, record: SharedGroup) -> Strategy:
         parts = parse_shared(record.name)
@@ -501,7 +533,7 @@ class Groups:
         if group.queue is None or group.attached:
             self._settle(group)
         elif self._dispatch.in_flight(group.queue):
-            self._emptied.add(group.record.name)
+            self._emptied[group.record.name] = None
         else:
             state = self._close(group)
             self._records.put_delivery_state(party_key(group.record.party), state, now_us)
@@ -509,7 +541,7 @@ class Groups:
 
     def _settle(self, group: _Group) -> None:
         if group.record.ends_at_us is None:
-            self._emptied.discard(group.record.name)
+            self._emptied.pop(group.record.name, None)
 
     def _empty(self, group: _Group, now_us: int) -> None:
         """Nobody subscribes to it any more."""
@@ -519,7 +551,7 @@ class Groups:
                 self._end(group, now_us)
                 return
             self._put(group, replace(group.record, ends_at_us=ends_at_us), now_us)
-        self._emptied.add(group.record.name)
+        self._emptied[group.record.name] = None
         self._rest(group, now_us)
 
     def _end(self, group: _Group, now_us: int) -> None:
@@ -530,7 +562,8 @@ class Groups:
         self.by_strategy[group.strategy.kind] -= 1
         del self._groups[record.name]
         del self._by_party[record.party]
-        self._emptied.discard(record.name)
+        self._by_key.pop(record.name, None)
+        self._emptied.pop(record.name, None)
         self._names.release(record.queue_name)
         self._redrives.end(record.party, now_us)
         self._records.put_delivery_state(party_key(record.party), DELIVERY_STATE_REMOVED, now_us)

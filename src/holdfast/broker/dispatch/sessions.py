@@ -16,10 +16,12 @@ Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> clo
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.dispatch.attached import Attached, Opened, is_durable
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
@@ -37,6 +39,7 @@ from holdfast.broker.dispatch.queues import (
 )
 from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.wills import DueWill, Wills
+from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
@@ -56,43 +59,21 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
-from holdfast.kernel import TRANSIENT_PARTY, received
+from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, own_of, rest, shared_of
 from holdfast.protocols.mqtt.subscribe import without_past
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
 log = logging.getLogger(__name__)
+EXPIRED: Final = FrequentEvent(log, "session expired")
 
-SWEEP_SESSIONS_MAXIMUM = 1_000
+PIECE_SESSIONS_MAXIMUM = 20
+"""Sessions whose record is read and written in one piece: each takes some 50 us."""
+ENDS_IN_A_PIECE = 10
+"""Sessions cleared away in one piece; fewer where counting what they leave behind takes long."""
+SWEEP_WILLS_MAXIMUM = 100
 """Wills found due in one sweep; the next one goes on."""
-SLICE_SESSIONS = 100
-"""Sessions that are looked up at once to be cleared away: some 20 us each, and 50 more to end."""
-
-
-@dataclass(slots=True)
-class Attached:
-    """A session and the connection that holds it."""
-
-    session: Session
-    subscriptions: tuple[Subscription, ...]
-    connection: int
-    opening: Opening
-    identity: Identity
-    queue: int | None = None
-    """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
-
-
-@dataclass(slots=True)
-class Opened:
-    """The outcome of a CONNECT that is accepted."""
-
-    attached: Attached
-    session_present: bool
-    displaced: Attached | None
-    """The connection that held the session before, to be told and closed."""
-    position: int | None
-    """CONNACK waits for the log to be durable up to here; `None`: it waits for nothing."""
 
 
 class Sessions:
@@ -126,6 +107,9 @@ class Sessions:
         self._redrives = redrives
         self._oldest = OldestKept(kernel.log)
         self._recorded = records.refresh().session_count()
+        self._recorded_attached = 0
+        self._recovered_at_us: int | None = None
+        """When this life began, until all records know it."""
         self.expired = 0
         """How many sessions have been cleared away because their time was over."""
         self.reconfigure(config)
@@ -146,11 +130,19 @@ class Sessions:
         """How many sessions are on record: those that are kept, attached or at rest."""
         return self._recorded
 
+    def recorded_attached(self) -> int:
+        """How many of those are attached."""
+        return self._recorded_attached
+
     def has_room_for(self, opening: Opening) -> bool:
         """False if it would be one more session than are kept."""
         if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
             return True
         return self._known(opening.client_identifier) is not None
+
+    def keep_up(self) -> bool:
+        """False while sessions are written faster than they can be looked up."""
+        return self._records.has_room()
 
     def name_of(self, party: int) -> str:
         """The client identifier of a party, or its name if it is a group; empty for one that has
@@ -158,7 +150,8 @@ class Sessions:
         attached = self._by_party.get(party)
         if attached is not None:
             return attached.session.client_identifier
-        return self._groups.name_of(party) or self._records.refresh().client_of(party)
+        known = self._groups.name_of(party) or self._records.refresh().client_of(party)
+        return known or self._name_ahead(party)
 
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
@@ -209,6 +202,7 @@ class Sessions:
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached
         if is_durable(session):
+            self._recorded_attached += 1
             self._put(session, now_us)
         end = self._log.end_position()
         return Opened(attached, known is not None, displaced, end if end > began else None)
@@ -304,6 +298,7 @@ class Sessions:
         del self._by_client[session.client_identifier]
         del self._by_connection[attached.connection]
         del self._by_party[session.party]
+        self._recorded_attached -= is_durable(session)
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
@@ -351,46 +346,55 @@ class Sessions:
             self._recorded -= 1
             self._records.put(Table.SESSIONS, key, b"", now_us)
 
-    def recover(self, now_us: int) -> int:
-        """Sessions that were connected when the broker ended, which ended their connections;
-        returns how many. Their expiry and Will Delay count from now. Wills of sessions that had
-        ended before are published by the first sweep, and none waits longer than its delay."""
+    def recover(self, now_us: int) -> None:
+        """The broker has ended, which ended the connections of all sessions: whoever looks one up
+        finds it at rest since now, whatever its record says; `write_recovered` writes that down.
+        Wills of sessions that had ended before are published by the first sweep."""
         for name, client in self._records.refresh().named_queues():
             self._names.take(name, Owner("application", client))
-        count = 0
-        last = ""
-        while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):
-            for value in values:
-                session = parse_session(value)
-                due_at_us = plan_will(session, Ending.ABNORMAL, now_us)
-                self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
-                last = session.client_identifier
-            count += len(values)
-        self._plan_wills_anew(now_us)
+        self._recovered_at_us = now_us
+
+    def write_recovered(self, clock_us: Callable[[], int]) -> Pieces[int]:
+        """Sessions that were connected when the broker ended go to rest on record, in pieces;
+        returns how many. No Will waits longer than its delay."""
+        yield from self._plan_wills_anew(clock_us)
+        count, after = 0, b""
+        while keys := self._records.refresh().connected(after, PIECE_SESSIONS_MAXIMUM):
+            after = keys[-1]
+            for key in keys:
+                # The view may be behind, and its client may have come back in the meantime.
+                session = self._on_record(key.decode())
+                if session is not None and self._was_left(session):
+                    self._put(self._rested(session), clock_us())
+                    count += 1
+            yield self._records.is_near
+        self._recovered_at_us = None
         return count
 
     def sweep(self, now_us: int) -> None:
         """Wills that are due: those of sessions that have expired among them."""
         self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
 
-    def clear_expired(self, expired_by_us: int, now_us: Callable[[], int]) -> Pieces[None]:
-        """Removes what sessions have that had expired by then."""
-        inquiry = Inquiry(self._log)
-        while values := self._records.refresh().expired(expired_by_us, SLICE_SESSIONS):
-            for value in values:
+    def clear_expired(self, expired_by_us: int, clock_us: Callable[[], int]) -> Pieces[None]:
+        """Removes what sessions have that had expired by then, in pieces."""
+        inquiry, after_us, after = Inquiry(self._log), 0, b""
+        while rows := self._records.refresh().expired(
+            expired_by_us, after_us, after, ENDS_IN_A_PIECE
+        ):
+            after, after_us, _ = rows[-1]
+            for key, _, _ in rows:
                 # The view may be behind: its client may have come back in the meantime.
-                known = self._known(parse_session(value).client_identifier)
+                known = self._known(key.decode())
                 if known is None or not known.expired(expired_by_us):
                     continue
                 left = yield from self.left(known, inquiry)
-                if self._known(known.client_identifier) != known:
-                    continue
-                self.end(known, now_us(), left)
-                self.expired += 1
-                fields = {"client_identifier": known.client_identifier}
-                log.info("session expired", extra={"fields": fields})
-            # They are gone from the view once that is durable.
-            yield self._durable_at(self._log.end_position())
+                # Or while it was counted.
+                if self._known(key.decode()) == known:
+                    self.end(known, clock_us(), left)
+                    self.expired += 1
+                    if EXPIRED.is_due(clock_us()):
+                        EXPIRED.write({"client_identifier": known.client_identifier})
+            yield self._records.is_near
 
     def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
         """What is lost if a session at rest ends."""
@@ -434,35 +438,53 @@ class Sessions:
         """Every attached session."""
         return list(self._by_client.values())
 
-    def _durable_at(self, position: int) -> Callable[[], bool]:
-        return lambda: self._log.durable_position() >= position
-
     def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
         """Those that are due, as far as a view that may be behind tells of them."""
-        for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
+        for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
             session = self._known(parse_session(value).client_identifier)
             if session is not None and session.will is not None:
                 due_at_us = session.will_due_at_us
                 if due_at_us is not None and due_at_us <= now_us:
                     yield DueWill(session.will, session.client_identifier, due_at_us)
-        for key, value in view.wills_of_ended(SWEEP_SESSIONS_MAXIMUM):
+        for key, value in view.wills_of_ended(SWEEP_WILLS_MAXIMUM):
             if self._records.get(Table.WILLS, key):
                 yield DueWill(parse_will(value), *parse_will_key(key))
 
-    def _plan_wills_anew(self, now_us: int) -> None:
+    def _plan_wills_anew(self, clock_us: Callable[[], int]) -> Pieces[None]:
         """A Will that is due later than its delay from now was planned by a clock that has been set
         back since; its delay counts from now."""
-        last = ""
-        while values := self._records.refresh().wills_to_come(
-            now_us, last.encode(), SWEEP_SESSIONS_MAXIMUM
+        after_us, after = clock_us(), b""
+        while rows := self._records.refresh().wills_to_come(
+            after_us, after, PIECE_SESSIONS_MAXIMUM
         ):
-            for value in values:
-                session = parse_session(value)
-                planned_us = session.will_due_at_us
+            for key, due_at_us, _ in rows:
+                after_us, after = due_at_us, key
+                session, now_us = self._on_record(key.decode()), clock_us()
+                if session is None or session.will_due_at_us != due_at_us:
+                    continue
                 latest_us = plan_will(session, Ending.ABNORMAL, now_us)
-                if latest_us is not None and planned_us is not None and planned_us > latest_us:
+                if latest_us is not None and due_at_us > latest_us:
                     self._put(replace(session, will_due_at_us=latest_us), now_us)
-                last = session.client_identifier
+            yield self._records.is_near
+
+    def _name_ahead(self, party: int) -> str:
+        """The same of a session that the view does not know yet."""
+        digits = str(party).encode()
+        for value in self._records.ahead(Table.SESSIONS):
+            if digits in value and (session := parse_session(value)).party == party:
+                return session.client_identifier
+        return ""
+
+    def _was_left(self, session: Session) -> bool:
+        """True if its record says that it is connected, and it was in a former life."""
+        left = self._recovered_at_us is not None and session.connected
+        return left and session.client_identifier not in self._by_client
+
+    def _rested(self, session: Session) -> Session:
+        """A session that was left connected: its expiry and Will Delay count from the recovery."""
+        assert self._recovered_at_us is not None, "nobody else is left"
+        due_at_us = plan_will(session, Ending.ABNORMAL, self._recovered_at_us)
+        return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
         due_at_us = session.will_due_at_us
@@ -482,6 +504,10 @@ class Sessions:
             self._wills.owe(DueWill(session.will, client, due_at_us))
 
     def _known(self, client: str) -> Session | None:
+        session = self._on_record(client)
+        return self._rested(session) if session is not None and self._was_left(session) else session
+
+    def _on_record(self, client: str) -> Session | None:
         if not self._recorded:
             # A fleet of clean sessions need not be looked up one by one.
             return None
@@ -567,8 +593,3 @@ class Sessions:
     def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
         who = (session.client_identifier, session.party)
         self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-
-
-def is_durable(session: Session) -> bool:
-    """True if its delivery state is in the log: it is persistent, or was until this connection."""
-    return session.party < TRANSIENT_PARTY

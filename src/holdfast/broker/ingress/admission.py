@@ -24,8 +24,9 @@ from typing import Final, NamedTuple
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.rates import SECOND_US, Rate
 from holdfast.broker.chores import Chores
+from holdfast.broker.dispatch.attached import Attached, Opened
 from holdfast.broker.dispatch.queues import Left, Prepared
-from holdfast.broker.dispatch.sessions import Attached, Opened, Sessions
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
@@ -188,6 +189,8 @@ class Admission:
         if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
+        if opening.expiry_s != 0 and not self._sessions.keep_up():
+            return Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED)
         client_identifier, will = opening.client_identifier, opening.will
         if will is not None and is_system_topic(will.topic_name):
             return NOT_AUTHORIZED
