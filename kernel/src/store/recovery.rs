@@ -249,15 +249,16 @@ impl Log {
         Ok(())
     }
 
-    /// True if a missing header was there once: a group began behind it.
+    /// True if a missing header was there once: a marker vouches for records behind those before it.
     fn is_header_vouched(&self, pages: &Pages, later: &VecDeque<(u32, String)>, offset: Offset) -> Result<bool> {
-        let vouched = pages.vouched(SEGMENT_HEADER_BYTES, offset.0);
-        if pages.base().is_some_and(|(base, _)| vouched.is_some_and(|vouched| vouched > base)) {
+        let before =
+            self.archive.segments.last().map_or(Ok(LogPosition(0)), |last| last.whole_until(self.archive.salt))?;
+        let is_vouched = |pages: &Pages| pages.vouched(SEGMENT_HEADER_BYTES, offset.0).is_some_and(|end| end > before);
+        if is_vouched(pages) {
             return Ok(true);
         }
         for (_, name) in later {
-            let pages = Pages::read(self.disk.open(name, false)?.as_ref(), None, self.archive.salt)?;
-            if pages.vouched(SEGMENT_HEADER_BYTES, offset.0).is_some() {
+            if is_vouched(&Pages::read(self.disk.open(name, false)?.as_ref(), None, self.archive.salt)?) {
                 return Ok(true);
             }
         }
