@@ -40,12 +40,6 @@ class PatientDisk(StillWorld):
         )
 
 
-async def turns() -> None:
-    """Everything is done that does not wait for the disk."""
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-
-
 class Bench:
     """A broker on a patient disk, and its clients."""
 
@@ -54,12 +48,18 @@ class Bench:
         config = Config(data_dir=Path("simulated"), segment_bytes=2**20, retention_bytes=2**30)
         self.server = assemble(config, self.world)
 
+    async def turns(self) -> None:
+        """Everything is done that does not wait for the disk, whatever else makes a turn."""
+        for _ in range(TURNS):
+            self.server.ask_turn()
+            await asyncio.sleep(0)
+
     async def connect(self, name: str, *, clean: bool) -> Wire:
         """A connection that has asked to be admitted."""
         wire = Wire(self.server.stages.connections.make())
         fields = {"client_identifier": name, "clean_start": clean, "keep_alive_s": 0}
         wire.send(encode_packet("connect", fields, protocol_version=4))
-        await turns()
+        await self.turns()
         return wire
 
     async def connected(self, name: str, *, clean: bool = False) -> Wire:
@@ -72,11 +72,11 @@ class Bench:
     async def sync(self) -> None:
         """The disk has everything."""
         self.world.commits_made.commit()
-        await turns()
+        await self.turns()
 
     async def is_kept_back(self, wire: Wire, kind: str) -> None:
         """The answer comes, and it comes with the disk."""
-        await turns()
+        await self.turns()
         assert wire.packets() == {}, "it was answered before the disk had it"
         await self.sync()
         assert wire.packets() == {kind: 1}
@@ -165,7 +165,7 @@ def test_a_delivery_at_qos_2_leaves_when_its_identifier_is_durable() -> None:
         await bench.is_kept_back(subscriber, "suback")
         publisher = await bench.connected("p")
         publish(publisher, 2)
-        await turns()
+        await bench.turns()
         await bench.sync()
         assert publisher.packets() == {"pubrec": 1}
         await bench.is_kept_back(subscriber, "publish")
@@ -179,7 +179,7 @@ def test_what_ends_with_its_connection_waits_for_nothing() -> None:
         assert client.packets() == {"connack": 1}
         subscribe(client)
         send(client, "pingreq")
-        await turns()
+        await bench.turns()
         assert client.packets() == {"suback": 1, "pingresp": 1}
 
     run(story)
@@ -196,7 +196,7 @@ async def is_kept_back(bench: Bench, answer: Coroutine[Any, Any, object]) -> Non
     """An operator is answered, and with the disk."""
     async with asyncio.TaskGroup() as group:
         answering = group.create_task(answer)
-        await turns()
+        await bench.turns()
         assert not answering.done(), "it was answered before the disk had it"
         await bench.sync()
         assert answering.done()
