@@ -22,7 +22,7 @@ use log_support::{arrivals, message, open, options, scan_all, subscription, Stor
 const SEEDS: u64 = 12;
 
 /// What a power cut comes after, in writes of the disk.
-const WRITES: u64 = 16;
+const WRITES: u64 = 24;
 
 /// Calls of retention, after which it has removed what it may.
 const CALLS: usize = 20;
