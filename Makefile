@@ -129,6 +129,11 @@ ci: lint types test coverage ## All that must hold before a change is taken
 sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
 	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS)
 
+.PHONY: mutants
+mutants: setup ## Plant small faults one by one, in a copy, and say which of them no test finds
+	@tools/prerequisites rust
+	$(BIN)/python -m tests.mutants
+
 .PHONY: crash
 crash: setup ## Kill the broker under load, ROUNDS times, and check what it had acknowledged
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS)

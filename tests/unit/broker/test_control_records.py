@@ -311,3 +311,27 @@ def test_a_stop_leaves_a_view_that_has_everything(tmp_path: Path) -> None:
     asyncio.run(run())
     again = View(path)
     assert (again.session_count(), again.applied()) == (2_000, 2_000)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_view_that_knows_what_the_log_has_lost_is_made_again(tmp_path: Path, lost: int) -> None:
+    log, path = FakeLog(), str(tmp_path / "view.sqlite")
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    for number in range(3):
+        records.put(Table.SUBSCRIPTIONS, b"%d" % number, b"before", 0)
+    log.durable = len(log.records)
+    records.refresh()
+    records.close()
+    del log.records[-lost:]
+    log.durable = len(log.records)
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    known = [records.get(Table.SUBSCRIPTIONS, b"%d" % number) for number in range(3)]
+    assert known == [b"before"] * (3 - lost) + [b""] * lost
+    # What gets the numbers of those that were lost is not passed over.
+    for number in range(lost):
+        records.put(Table.SUBSCRIPTIONS, b"new %d" % number, b"after", 0)
+    log.durable = len(log.records)
+    assert records.refresh().count(Table.SUBSCRIPTIONS) == 3
+    records.close()

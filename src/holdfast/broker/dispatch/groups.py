@@ -22,14 +22,16 @@ from itertools import islice
 from typing import Any
 
 from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.dispatch.group_limits import (
+    PreparedGroup,
+    cut_group,
+    group_at_rest,
+    group_kept_from,
+)
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
 from holdfast.broker.dispatch.queues import (
-    Cut,
-    QueueAtRest,
-    cut_to_age,
-    cut_to_limit,
     put_cut,
 )
 from holdfast.broker.dispatch.redrives import Redrives, Target
@@ -37,7 +39,7 @@ from holdfast.broker.dispatch.selection import PART_SLOTS, Strategy, plan_owners
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
+from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     SharedGroup,
@@ -53,7 +55,6 @@ from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.kernel import GROUP_CONNECTION, describe_state, new_state, state_mark
 from holdfast.protocols.mqtt.session import MICROSECONDS, Session, Subscription, shared_of
 from holdfast.protocols.mqtt.shared import parse_shared
-from holdfast.protocols.mqtt.subscribe import without_past
 
 log = logging.getLogger(__name__)
 
@@ -76,19 +77,10 @@ class _Group:
     """Those that are attached, by connection."""
     queue: int | None = None
     """The kernel's queue, while there is one."""
-    prepared: "_Prepared | None" = None
+    prepared: PreparedGroup | None = None
     """What its queue comes to when it is opened, if somebody who comes back has had it counted."""
     owners: list[int] = field(default_factory=list)
     """Whose keys are whose, by connection, where the strategy is by key."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """The queue of a group at rest, within its limits."""
-
-    before: QueueAtRest
-    queue: QueueAtRest
-    lost: tuple[str, Cut] | None
 
 
 class Groups:
@@ -197,7 +189,7 @@ class Groups:
         group = self._groups.get(name)
         if group is None or group.queue is not None:
             return
-        prepared = yield from self._cut(group, now_us)
+        prepared = yield from cut_group(self._log, self._config, group.record, now_us)
         if group.queue is None:
             group.prepared = prepared
 
@@ -307,7 +299,8 @@ class Groups:
         for group in self._groups.values():
             keep_from, maximum = 0, self._config.queue_messages_maximum
             if group.record.queue_name is not None:
-                kept = self._kept_from(Inquiry(self._log), group.record, now_us)
+                asked = (self._log, Inquiry(self._log), self._config, group.record)
+                kept = group_kept_from(*asked, now_us)
                 keep_from, maximum = at_once(kept), UNLIMITED_MESSAGES
             yield {
                 "party": group.record.party,
@@ -454,8 +447,8 @@ class Groups:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
         record, prepared = group.record, group.prepared
         group.prepared = None
-        if prepared is None or prepared.before != self._at_rest(group):
-            prepared = at_once(self._cut(group, now_us))
+        if prepared is None or prepared.before != group_at_rest(self._log, record):
+            prepared = at_once(cut_group(self._log, self._config, record, now_us))
         queue = prepared.queue
         if prepared.lost is not None:
             (reason, cut), who = prepared.lost, (record.name, record.party)
@@ -483,35 +476,6 @@ class Groups:
                     retain_as_published=True,
                     identifier=None,
                 )
-
-    def _at_rest(self, group: _Group) -> QueueAtRest:
-        state = self._log.delivery_state(group.record.party) or b""
-        mark = state_mark(state)
-        return QueueAtRest(state, mark, without_past(group.record.reads, mark))
-
-    def _cut(self, group: _Group, now_us: int) -> Pieces[_Prepared]:
-        """What the group has waiting, within what it may have."""
-        record, before, inquiry = group.record, self._at_rest(group), Inquiry(self._log)
-        if record.queue_name is None:
-            reason = "overflow"
-            queue, cut = yield from cut_to_limit(
-                *(inquiry, record.party, before),
-                maximum=self._config.queue_messages_maximum,
-                keep=self._config.queue_keep,
-                end=self._log.durable_offset(),
-                now_us=now_us,
-            )
-        else:
-            reason = "retention"
-            oldest = yield from self._kept_from(inquiry, record, now_us)
-            queue, cut = yield from cut_to_age(inquiry, record.party, before, oldest=oldest)
-        return _Prepared(before, queue, None if cut is None else (reason, cut))
-
-    def _kept_from(self, inquiry: Inquiry, record: SharedGroup, now_us: int) -> Pieces[int]:
-        created_at_offset = min(item.from_offset for item in record.reads)
-        named = NamedQueue(record.party, record.reads, created_at_offset)
-        properties = self._config.application_queue_properties
-        return (yield from kept_from(self._log, inquiry, named, properties, now_us))
 
     def _share(self, group: _Group) -> None:
         """The group has these members now, who share as its strategy says. Messages of QoS 0 are
