@@ -140,7 +140,9 @@ def press(stage: Stage, presses: dict[str, Press]) -> dict[str, float]:
     while not queue.empty():
         name, milliseconds = queue.get()
         took[name] = milliseconds
-    for process in processes:
+    for name, process in zip(presses, processes, strict=True):
+        if process.exitcode:
+            took[f"{name}: failed with"] = process.exitcode
         process.kill()
         process.join()
     return took
