@@ -115,7 +115,7 @@ def _play(line: Line, broker: Ours | Theirs, options: argparse.Namespace) -> Pla
             line.settings,
             fresh=options.fresh,
         ) as served:
-            moments, ended = stage.play(served, flow, lambda found: line.act(found, scale), _say)
+            moments, ended = _moments(line, served, flow, scale)
     except (OSError, GoneError, BrokerError, AssertionError) as failure:
         error = f"{type(failure).__name__}: {failure}"
     alone += stage.disk_alone(WORK)

@@ -19,8 +19,8 @@ PARTIAL = RESULTS / "beside-partial.tmp"
 """Some of the lines: kept for a look, never rendered."""
 
 HEADINGS = (
-    "line", "what", "p50", "p99", "p999", "maximum", "PINGRESP, maximum",
-    "disk meanwhile", "step", "what others waited",
+    "line", "what", "p50", "p99", "p999", "maximum", "PINGRESP, p999", "its maximum",
+    "disk meanwhile", "step", "what others waited, ms, and other figures",
 )  # fmt: skip
 
 
@@ -64,14 +64,15 @@ class Played:
     def _row(self, moment: Moment) -> list[str]:
         own = "; ".join(self._own(name, value) for name, value in moment.own_ms.items())
         if not self.is_probed:
-            return ["", f"- {moment.title}", *[""] * 7, own]
+            return ["", f"- {moment.title}", *[""] * (len(HEADINGS) - 3), own]
         puback = moment.puback
-        times = (puback.p50, puback.p99, puback.p999, puback.maximum, moment.ping.maximum)
+        times = (puback.p50, puback.p99, puback.p999, puback.maximum)
+        asked = (moment.ping.p999, moment.ping.maximum)
         step = (
             f"at most {P999_STEP_MS:g}, {MAXIMUM_STEP_MS + self.disk_alone_ms:.0f}:"
             f" {'yes' if moment.is_met(self.disk_alone_ms) else 'no'}"
         )
-        shown = [shown_ms(time_ms) for time_ms in (*times, moment.disk_meanwhile_ms)]
+        shown = [shown_ms(time_ms) for time_ms in (*times, *asked, moment.disk_meanwhile_ms)]
         return ["", f"- {moment.title} ({moment.seconds:.1f} s)", *shown, step, own]
 
     def _own(self, name: str, value: float) -> str:
