@@ -1,6 +1,7 @@
 """The command line: which lines, which broker, which scale."""
 
 import argparse
+import fcntl
 import os
 import sys
 from datetime import UTC, datetime
@@ -39,6 +40,17 @@ def main() -> int:
     allow_many_connections()
     build_generator()
     WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another run is at work in this work tree.", file=sys.stderr)
+            return 1
+        return _measure(chosen, brokers, options)
+
+
+def _measure(chosen: list[Line], brokers: list[Ours | Theirs], options: argparse.Namespace) -> int:
+    """Plays the lines and writes what they gave."""
     played: list[Played] = []
     for line in chosen:
         for broker in brokers:
@@ -54,7 +66,7 @@ def main() -> int:
         brokers={broker.name: broker.version() for broker in brokers},
         played=played,
     )
-    whole = not options.line and options.scale == 1
+    whole = not options.line and options.scale == 1 and not options.broker_from
     path = DIRECTORY / result.file_name if whole else PARTIAL
     result.write(path)
     _say(

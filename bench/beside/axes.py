@@ -8,7 +8,7 @@ import time
 
 from bench.beside.figures import Bound
 from bench.beside.filling import leave_sessions, publish
-from bench.beside.lines import SMALL, Line
+from bench.beside.lines import MANY_SESSIONS, SMALL, Line
 from bench.beside.stage import Stage, processor_s
 from bench.beside.wire import HOST, Peer
 from bench.macro.measurement import Timing, generate
@@ -110,6 +110,7 @@ AXES = (
         _idle,
         _fill_waiting,
         "waiting",
+        MANY_SESSIONS,
         bounds=(Bound(IDLE, at_most=IDLE_STEP_PERCENT),),
         is_probed=False,
     ),
@@ -128,6 +129,7 @@ AXES = (
         _start,
         _fill_sessions,
         "devices",
+        MANY_SESSIONS,
         bounds=(Bound(OPEN, START_STEP_MS),),
         is_probed=False,
     ),

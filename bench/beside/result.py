@@ -37,7 +37,7 @@ class Played:
     moments: list[Moment]
     bounds: list[Bound]
     ended: list[str]
-    """Whose connections the broker ended."""
+    """Whose connections the broker ended, and what it did not answer in time."""
     is_probed: bool = True
     """False where a line is about the figures in `own_ms` only."""
     error: str | None = None

@@ -120,8 +120,10 @@ class Stage:
         in milliseconds."""
         own: dict[str, float] = {}
         began_ns = time.monotonic_ns()
-        yield own
-        self.windows.append(_Window(title, began_ns, time.monotonic_ns(), own))
+        try:
+            yield own
+        finally:
+            self.windows.append(_Window(title, began_ns, time.monotonic_ns(), own))
         told = ", ".join(f"{name} {took:.0f}" for name, took in own.items())
         self.say(f"  {title}: {self.windows[-1].ended_ns / 1e9 - began_ns / 1e9:.1f} s; {told}")
 
@@ -163,7 +165,8 @@ def timed(do: Callable[[], object]) -> float:
 def play(
     broker: Served, flow: Flow, act: Callable[[Stage], None], say: Callable[[str], None]
 ) -> tuple[list[Moment], list[str]]:
-    """Plays a line on a broker; its moments, and whose connections the broker ended."""
+    """Plays a line on a broker; its moments, and whose connections the broker ended or what it did
+    not answer."""
     stage = Stage(broker, say)
     work = broker.directory
     ended: list[str] = []
@@ -173,6 +176,9 @@ def play(
         try:
             time.sleep(SETTLE_S)
             act(stage)
+        except OSError as error:
+            # Whoever did it waited too long or lost its connection; what the prober saw counts.
+            ended.append(f"not played to its end: {type(error).__name__}: {error}")
         finally:
             seen, synced = prober.end(), disk.end()
     if seen["broken"]:
