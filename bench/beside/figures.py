@@ -9,6 +9,9 @@ P999_STEP_MS = 20.0
 MAXIMUM_STEP_MS = 50.0
 """Plus what the disk alone shows in the same run."""
 
+P999_SAMPLES = 1_000
+"""A thousandth of fewer is less than one of them: of a short moment only the maximum is judged."""
+
 Sample = tuple[int, int]
 """When it began and how long it took, in nanoseconds."""
 
@@ -65,8 +68,9 @@ class Moment:
 
     def is_met(self, disk_alone_ms: float) -> bool:
         """Whether the prober's steps are reached."""
-        within = self.puback.maximum <= MAXIMUM_STEP_MS + disk_alone_ms
-        return within and self.puback.p999 <= P999_STEP_MS
+        if self.puback.maximum > MAXIMUM_STEP_MS + disk_alone_ms:
+            return False
+        return self.puback.count < P999_SAMPLES or self.puback.p999 <= P999_STEP_MS
 
 
 @dataclass(frozen=True)

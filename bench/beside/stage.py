@@ -183,7 +183,14 @@ def play(
             seen, synced = prober.end(), disk.end()
     if seen["broken"]:
         ended.append(f"{seen['broken']} connections of the prober broke")
-    return [_moment(window, seen, synced) for window in stage.windows], ended
+    return [_moment(window, seen, synced) for window in _with_the_whole(stage.windows)], ended
+
+
+def _with_the_whole(windows: list[_Window]) -> list[_Window]:
+    """Before its parts: a thousandth of a short one is nothing."""
+    if len(windows) < 2:
+        return windows
+    return [_Window("the whole line", windows[0].began_ns, windows[-1].ended_ns, {}), *windows]
 
 
 def play_alone(

@@ -63,7 +63,8 @@ BESIDE = """
 `make bench-beside`, {date} UTC at commit {commit}: 50 pairs at QoS 1 at a tenth of their
 throughput, and a prober that publishes at QoS 1 and asks for a sign of life every 5 ms, whatever
 comes back. Milliseconds until its PUBACK, beside what each line holds and what is done to it; the
-step is p999 and maximum, the latter plus what the disk alone showed before the line and after it.
+step is p999 and maximum, the latter plus what the disk alone showed before the line and after it;
+of what lasts less than five seconds, the maximum only.
 The machine's load average was {load_average:.1f} in the end: more than its cores means that others
 wanted them too.
 

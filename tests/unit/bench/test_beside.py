@@ -71,6 +71,13 @@ def test_the_disk_alone_is_added_to_the_longest_and_to_nothing_else(
     assert moment(p999, maximum).is_met(disk_alone_ms=7.0) is met
 
 
+def test_of_a_short_moment_only_the_longest_is_judged() -> None:
+    short = replace(moment(0.0, 0.0), puback=Spread(999, 1.0, 2.0, 40.0, 57.0))
+    assert short.is_met(disk_alone_ms=7.0)
+    assert not short.is_met(disk_alone_ms=6.9)
+    assert not replace(short, puback=replace(short.puback, count=1_000)).is_met(disk_alone_ms=7.0)
+
+
 def test_a_bound_holds_up_to_itself() -> None:
     assert [Bound("x", at_most=50).is_met(value) for value in (49.0, 50.0, 50.1)] == [1, 1, 0]
     assert [Bound("x", at_least=0.9).is_met(value) for value in (0.89, 0.9, 1.0)] == [0, 1, 1]
