@@ -27,6 +27,8 @@ BATCH_MESSAGES = 1_000
 BATCHES_OUT = 20
 """Written and not yet acknowledged: far less than there are identifiers, and their acknowledgements
 fit into a socket's buffer."""
+FILLED_WITHIN_S = 600.0
+"""Without an answer: what stands still here is not what is measured."""
 BATCH_BYTES_MAXIMUM = 1 << 20
 
 
@@ -37,7 +39,7 @@ def leave_sessions(
     for first in range(0, count, AT_ONCE):
         group = []
         for number in range(first, min(first + AT_ONCE, count)):
-            connection = opened(port)
+            connection = opened(port, FILLED_WITHIN_S)
             wanted = topic_filters(number)
             subscribe = encode_subscribe(wanted) if wanted else b""
             connection.sendall(encode_connect(f"{name}{number}") + subscribe)
@@ -53,7 +55,7 @@ def leave_sessions(
 
 def publish(port: int, topics: Iterable[str], payload: bytes, *, retain: bool = False) -> None:
     """Publishes one message at QoS 1 to each topic; all are acknowledged when this returns."""
-    with opened(port) as connection:
+    with opened(port, FILLED_WITHIN_S) as connection:
         connection.sendall(encode_connect("filler", clean=True))
         _receive(connection, CONNACK_BYTES)
         identifiers = itertools.cycle(range(1, IDENTIFIER_MAXIMUM + 1))

@@ -62,9 +62,9 @@ def _string(text: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-def opened(port: int) -> socket.socket:
+def opened(port: int, within_s: float = ANSWER_WITHIN_S) -> socket.socket:
     """A connected socket that writes at once and waits for no answer for ever."""
-    connection = socket.create_connection((HOST, port), ANSWER_WITHIN_S)
+    connection = socket.create_connection((HOST, port), within_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
