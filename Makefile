@@ -158,7 +158,12 @@ fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
 .PHONY: bench
 bench: setup bench-setup ## Measure beside other brokers in one run; the table goes to bench/results
 	cargo build --quiet --release --locked -p holdfast-load
+	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
 	$(BIN)/python -m bench.macro
+
+.PHONY: bench-beside
+bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints
+	$(BIN)/python -m bench.beside
 
 .PHONY: bench-micro
 bench-micro: ## Count the instructions of the kernel's hot path, beside those on record
