@@ -121,6 +121,10 @@ impl Log {
         self.inner.answer(&mut question.inner, effort).map_err(to_python)
     }
 
+    fn prepare_filters(&mut self, effort: u64) -> bool {
+        self.inner.prepare_filters(effort)
+    }
+
     fn stored_at(&mut self, offset: u64) -> PyResult<Option<u64>> {
         Ok(self.inner.stored_at(Offset(offset)).map_err(to_python)?.map(|at| at.0))
     }

@@ -138,6 +138,10 @@ pub const POSTINGS_CACHE_BYTES: usize = 16_777_216;
 /// segment. A filter that matches 100 000 topics takes 16 KiB. What is forgotten is found again, in pieces.
 pub const FILTER_MEMORY_BYTES_MAXIMUM: usize = 67_108_864;
 
+/// Levels of a topic by which filters find it, from the first one on: a client that publishes to topics of 128 levels
+/// costs no more memory by that than one of 16.
+pub const LEVELS_INDEXED_MAXIMUM: usize = 16;
+
 /// New topics that a remembered filter is compared with one by one; where there are more, and more than it matches
 /// already, walking over the names is quicker.
 pub const FILTER_CATCH_UP_MAXIMUM: u64 = 1_024;

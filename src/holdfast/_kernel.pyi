@@ -341,6 +341,9 @@ class Log:
     def scan(self, scans: Scans) -> None: ...
     def answer(self, question: Question, effort: int) -> int | None:
         """Works on the question with about this effort (`effort`); `None` while the answer is not there yet."""
+    def prepare_filters(self, effort: int) -> bool:
+        """Gets ready for filters with wildcards, with about this effort (`effort`); true once it is. Without it the first
+        one to come does that."""
     def stored_at(self, offset: int) -> int | None:
         """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:

@@ -9,7 +9,10 @@
 
 use super::cache::Cache;
 use super::dictionary::Dictionary;
-use super::encoding::wide;
+use super::encoding::{index64, wide};
+use super::leap::first_key;
+use super::levels::Levels;
+use crate::ids::TopicId;
 use crate::limits::{FILTER_CATCH_UP_MAXIMUM, FILTER_MEMORY_BYTES_MAXIMUM};
 use crate::topic;
 use roaring::RoaringBitmap;
@@ -42,6 +45,7 @@ pub(super) struct Tally {
 /// What is remembered of filters.
 pub(super) struct FilterMemory {
     sets: Cache<Arc<[u8]>, Remembered>,
+    levels: Levels,
 }
 
 struct Remembered {
@@ -61,16 +65,33 @@ pub(super) struct Learning {
 /// One filter that is being looked up.
 struct Walk {
     topics: RoaringBitmap,
-    /// The name at which the walk over the names goes on; `None` once it is over.
-    from: Option<Vec<u8>>,
+    way: Way,
     /// Names from here on are new since the walk began.
     seen: usize,
+}
+
+/// How the names known when the walk began are gone through.
+enum Way {
+    /// By their levels, once all of them are known.
+    Levels,
+    /// These are left to be compared with the filter.
+    Candidates(RoaringBitmap),
+    /// In their order, from this one on.
+    Names(Vec<u8>),
+    /// They have been.
+    Done,
 }
 
 impl FilterMemory {
     /// Nothing is remembered.
     pub fn new(seed: u64) -> FilterMemory {
-        FilterMemory { sets: Cache::new(FILTER_MEMORY_BYTES_MAXIMUM, seed) }
+        FilterMemory { sets: Cache::new(FILTER_MEMORY_BYTES_MAXIMUM, seed), levels: Levels::new(seed) }
+    }
+
+    /// Gets ready for filters: takes in the levels of all names, until `effort` has reached `until`; true once that is
+    /// done.
+    pub fn prepare(&mut self, dictionary: &Dictionary, effort: (&mut u64, u64)) -> bool {
+        self.levels.learn(dictionary, dictionary.names_known(), effort)
     }
 
     /// What a segment has of the topics of a filter, if that was found before.
@@ -125,7 +146,7 @@ impl Learning {
                 continue;
             }
             let mut walk = self.walk.take().unwrap_or_else(|| Walk::begin(filter, memory, dictionary));
-            if !walk.go_on(filter, dictionary, (effort, until)) {
+            if !walk.go_on(filter, memory, dictionary, (effort, until)) {
                 self.walk = Some(walk);
                 return None;
             }
@@ -144,26 +165,51 @@ impl Walk {
             wide(dictionary.names_known().saturating_sub(*seen)) <= worth
         });
         match remembered {
-            Some((seen, topics)) => Walk { topics: topics.as_ref().clone(), from: None, seen },
-            None => Walk {
-                topics: RoaringBitmap::new(),
-                from: Some(super::leap::first_key(filter)),
-                seen: dictionary.names_known(),
-            },
+            Some((seen, topics)) => Walk { topics: topics.as_ref().clone(), way: Way::Done, seen },
+            None => Walk { topics: RoaringBitmap::new(), way: Way::Levels, seen: dictionary.names_known() },
         }
     }
 
-    fn go_on(&mut self, filter: &[u8], dictionary: &Dictionary, (effort, until): (&mut u64, u64)) -> bool {
-        if let Some(from) = &mut self.from {
-            let allowed = until.saturating_sub(*effort).max(LOOKS_MINIMUM);
-            let mut looks = allowed;
-            let is_done = dictionary.walk(filter, from, &mut looks, &mut self.topics);
-            *effort = effort.saturating_add(allowed.saturating_sub(looks));
-            if !is_done {
+    fn go_on(
+        &mut self,
+        filter: &[u8],
+        memory: &mut FilterMemory,
+        dictionary: &Dictionary,
+        (effort, until): (&mut u64, u64),
+    ) -> bool {
+        if matches!(self.way, Way::Levels) {
+            if !memory.levels.learn(dictionary, self.seen, (&mut *effort, until)) {
                 return false;
             }
-            self.from = None;
+            let candidates = memory.levels.candidates(filter);
+            self.way = candidates.map_or_else(|| Way::Names(first_key(filter)), Way::Candidates);
         }
+        match &mut self.way {
+            Way::Names(from) => {
+                let allowed = until.saturating_sub(*effort).max(LOOKS_MINIMUM);
+                let mut looks = allowed;
+                let is_done = dictionary.walk(filter, from, &mut looks, &mut self.topics);
+                *effort = effort.saturating_add(allowed.saturating_sub(looks));
+                if !is_done {
+                    return false;
+                }
+            }
+            Way::Candidates(left) => {
+                let allowed = until.saturating_sub(*effort).max(LOOKS_MINIMUM).min(left.len());
+                for id in left.iter().take(index64(allowed)) {
+                    if topic::matches(filter, dictionary.name(TopicId(id))) {
+                        self.topics.insert(id);
+                    }
+                }
+                *effort = effort.saturating_add(allowed);
+                left.remove_smallest(allowed);
+                if !left.is_empty() {
+                    return false;
+                }
+            }
+            Way::Levels | Way::Done => {}
+        }
+        self.way = Way::Done;
         let least = self.seen.saturating_add(1);
         while let Some(id) = dictionary.named(self.seen) {
             if *effort >= until && self.seen >= least {
@@ -198,5 +244,76 @@ pub(super) fn union<'a>(mut sets: impl ExactSizeIterator<Item = &'a Topics>) -> 
             sets.for_each(|set| all |= set.as_ref());
             Arc::new(all)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LogPosition;
+    use proptest::prelude::*;
+
+    fn learned(memory: &mut FilterMemory, dictionary: &Dictionary, filter: &str, at_once: u64) -> (Vec<u32>, u64) {
+        let (mut learning, mut effort) = (Learning::default(), 0);
+        loop {
+            let until = effort + at_once;
+            let sets = learning.learn([filter.as_bytes()].into_iter(), memory, dictionary, (&mut effort, until));
+            if let Some([topics]) = sets {
+                return (topics.iter().collect(), effort);
+            }
+        }
+    }
+
+    fn declare(dictionary: &mut Dictionary, name: &str) {
+        if dictionary.find(name.as_bytes()).is_none() {
+            let id = dictionary.next_id().unwrap();
+            dictionary.declare(id, name.as_bytes(), 0, LogPosition(0));
+        }
+    }
+
+    fn level() -> impl Strategy<Value = String> {
+        prop_oneof!["[ab!]", "[ab$]{0,2}"]
+    }
+
+    proptest! {
+        #[test]
+        fn a_filter_knows_its_topics_whatever_is_declared_between_two_looks(
+            names in prop::collection::vec(prop::collection::vec(level(), 1..6), 1..60),
+            filters in prop::collection::vec(
+                (prop::collection::vec(prop_oneof![level(), Just("+".to_owned())], 1..6), any::<bool>()), 1..4),
+            at_once in 1_u64..40,
+            is_prepared in any::<bool>(),
+        ) {
+            let (mut memory, mut dictionary) = (FilterMemory::new(1), Dictionary::new(1));
+            for part in names.chunks(names.len() / 2 + 1) {
+                part.iter().for_each(|name| declare(&mut dictionary, &name.join("/")));
+                if is_prepared {
+                    let mut effort = 0;
+                    prop_assert!(memory.prepare(&dictionary, (&mut effort, u64::MAX)));
+                }
+                for (levels, is_open) in &filters {
+                    let filter = levels.join("/") + if *is_open { "/#" } else { "" };
+                    let expected: Vec<u32> = dictionary
+                        .topics()
+                        .filter(|(id, _)| topic::matches(filter.as_bytes(), dictionary.name(*id)))
+                        .map(|(id, _)| id.0)
+                        .collect();
+                    prop_assert_eq!(learned(&mut memory, &dictionary, &filter, at_once).0, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn filters_that_match_nothing_cost_little_once_the_levels_of_all_names_are_known() {
+        let (mut memory, mut dictionary) = (FilterMemory::new(1), Dictionary::new(1));
+        (0..20_000).for_each(|number| declare(&mut dictionary, &format!("site/{number}/unit/{number}/a/b/c")));
+        let mut effort = 0;
+        assert!(memory.prepare(&dictionary, (&mut effort, u64::MAX)));
+        for filter in ["site/+/unit/+/nobody", "+/+/+/+/a", "+/7/+/8/#", "+/+/unit/+", "nobody/+/#"] {
+            let (topics, effort) = learned(&mut memory, &dictionary, filter, 1_000);
+            assert!(topics.is_empty() && effort <= LOOKS_MINIMUM, "{filter}: {effort}");
+        }
+        assert_eq!(learned(&mut memory, &dictionary, "+/+/unit/7/#", 1_000).0, [8]);
     }
 }

@@ -245,6 +245,13 @@ impl Log {
         Ok(self.archive.record_at(location)?.map(|record| record.appended_at))
     }
 
+    /// Gets ready for filters with wildcards, with about this effort; true once it is. Without it the first one to come
+    /// does that.
+    pub fn prepare_filters(&mut self, effort: u64) -> bool {
+        let until = self.archive.effort.saturating_add(effort);
+        self.filters.prepare(&self.dictionary, (&mut self.archive.effort, until))
+    }
+
     /// Named numbers for people.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let wide = super::encoding::wide;

@@ -22,6 +22,7 @@ mod identity;
 mod in_force;
 mod index;
 mod leap;
+mod levels;
 mod log;
 mod parties;
 mod query;

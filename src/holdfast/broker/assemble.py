@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 
 from holdfast.broker.access.access import Access
-from holdfast.broker.chores import Chores
+from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -38,7 +38,7 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import READ_BUFFER_BYTES
-from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
+from holdfast.kernel import Dispatch, Inbox, Log, Outboxes, Routes
 
 log = logging.getLogger(__name__)
 
@@ -102,12 +102,19 @@ def assemble(config: Config, world: World) -> Server:
     redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
+    stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, counts)
 
 
 def _tell_found_connected(count: int) -> None:
     if count:
         log.info("sessions found connected", extra={"fields": {"sessions": count}})
+
+
+def _prepare_filters(kernel_log: Log) -> Pieces[None]:
+    """The first client with a wildcard need not wait until all names have been looked at."""
+    while not kernel_log.prepare_filters(PIECE_EFFORT):
+        yield None
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
