@@ -94,19 +94,6 @@ impl Log {
         }
         Ok(bytes)
     }
-
-    /// The offsets of the matching messages that lie in one segment, in order.
-    pub(super) fn matching_offsets(
-        &mut self,
-        subscriptions: &[Subscription],
-        owner: Party,
-        place: usize,
-        from: Offset,
-        to: Offset,
-    ) -> Result<Vec<Offset>> {
-        let query = Query::new(subscriptions, owner, &self.dictionary, Timestamp(0));
-        query.offsets(&mut self.archive, &self.dictionary, place, from, to)
-    }
 }
 
 impl<'a> Query<'a> {

@@ -170,6 +170,7 @@ class Server:
         """Ends without another word to the disk: the log cannot be trusted to take it."""
         self.listeners.close()
         self._sweep.stop()
+        self._sweep.close()
         self._stages.access.close()
         for connection in self._stages.connections.all():
             connection.transport.abort()
@@ -181,6 +182,7 @@ class Server:
         stages = self._stages
         stages.access.close()
         stages.chores.close()
+        self._sweep.close()
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.loopback.waiting():
@@ -189,5 +191,4 @@ class Server:
         stages.losses.write(now_us)
         stages.kernel.log.commit()
         self._records.refresh()
-        stages.kernel.log.checkpoint(now_us)
         self._records.close()

@@ -20,6 +20,9 @@ class Records:
     def last_loss(self) -> int:
         return 0
 
+    def first_loss(self) -> int:
+        return 0
+
     def put(self, _table: int, key: bytes, value: bytes, _now_us: int) -> int:
         self.rows[key] = value
         return 0

@@ -128,6 +128,11 @@ class Groups:
         group = self._by_party.get(party)
         return "" if group is None else group.record.name
 
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset all of an attached group is acknowledged; `None` for one at rest."""
+        group = self._by_party.get(party)
+        return None if group is None or group.queue is None else self._dispatch.mark(group.queue)
+
     def has_room(self, name: str, party: int, others: int) -> bool:
         """True if the session may join, while it joins so many others."""
         group = self._groups.get(name)
@@ -248,8 +253,12 @@ class Groups:
         )
 
     def cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
-        """What retention has to keep for groups."""
-        for group in self._groups.values():
+        """What retention has to keep for groups. It asks in pieces: those that have ended since are
+        left out."""
+        for name in list(self._groups):
+            group = self._groups.get(name)
+            if group is None:
+                continue
             keep_from, maximum = 0, self._config.queue_messages_maximum
             if group.record.queue_name is not None:
                 keep_from, maximum = self._kept_from(group.record, now_us), UNLIMITED_MESSAGES

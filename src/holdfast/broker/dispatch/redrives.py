@@ -91,7 +91,8 @@ class Redrives:
         """Drives what these ranges hold for the target again. Without a message left nothing
         begins."""
         wanted = RangeSet(list(ranges))
-        whole_from = self._log.begin_offset()
+        # What is going is as good as gone.
+        whole_from = self._log.whole_from()
         gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
         gone = [(first, end) for first, end in gone if first < end]
         wanted.remove_below(whole_from)
@@ -150,13 +151,19 @@ class Redrives:
             else:
                 self._rest(redrive, now_us)
 
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset all of one is acknowledged, while somebody takes from it."""
+        queues = (it.queue for it in self._all() if it.record.party == party)
+        return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
+
     def cursors(self, messages_maximum: int) -> Iterator[dict[str, Any]]:
         """What retention has to keep for them."""
-        for redrive in self._all():
+        for redrive in list(self._all()):
             yield {
                 "party": redrive.record.party,
                 "mark": self._mark(redrive),
                 "subscriptions": [item.table() for item in redrive.record.reads],
+                "keep_from": 0,
                 "messages_maximum": messages_maximum,
             }
 

@@ -156,6 +156,13 @@ class Sessions:
             return attached.session.client_identifier
         return self._groups.name_of(party) or self._records.refresh().client_of(party)
 
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset an attached session has acknowledged all; `None` for one at rest."""
+        attached = self._by_party.get(party)
+        if attached is None or attached.queue is None:
+            return None
+        return self._dispatch.mark(attached.queue)
+
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
         back to, or one that was opened without a credential."""

@@ -147,14 +147,16 @@ class View:
         """Credentials (their values) that a client identifier alone proves."""
         return self._values("SELECT value FROM credentials WHERE proof = 'identifier' ORDER BY key")
 
-    def sessions(self) -> Iterator[tuple[bytes, bytes]]:
-        """Every session's value, and that of its subscriptions."""
+    def sessions(self, after: bytes = b"", limit: int = -1) -> list[tuple[bytes, bytes]]:
+        """The value of each session behind a key, and that of its subscriptions, in the order of
+        their keys; all of them without a limit."""
         query = (
             "SELECT sessions.value, coalesce(subscriptions.value, '')"
             " FROM sessions LEFT JOIN subscriptions USING (key)"
+            " WHERE sessions.key > ? ORDER BY sessions.key LIMIT ?"
         )
-        for session, subscriptions in self._database.execute(query):
-            yield session.encode(), subscriptions.encode()
+        rows = self._database.execute(query, (after, limit))
+        return [(session.encode(), subscriptions.encode()) for session, subscriptions in rows]
 
     def groups(self) -> list[bytes]:
         """Every group of a shared subscription."""
@@ -227,10 +229,6 @@ class View:
         query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
         rows = self._database.execute(query, (limit,)).fetchall()
         return [(key, value.encode()) for key, value in rows]
-
-    def loss_count(self) -> int:
-        """How many rows the loss ledger has."""
-        return self._one("SELECT count(*) FROM losses")
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""
