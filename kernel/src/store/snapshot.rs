@@ -72,7 +72,8 @@ impl Log {
     pub fn checkpoint_piece(&mut self, effort: u64) -> bool {
         let Some(mut walk) = self.walk.take() else { return true };
         let mut left = effort;
-        while let Some(next) = walk.next.take().filter(|_| left > 0) {
+        while left > 0 {
+            let Some(next) = walk.next.take() else { break };
             let mut entries = Entries::default();
             let mut last = None;
             let (part, next) = match next {
@@ -101,8 +102,9 @@ impl Log {
                 return true;
             }
         }
+        let all = walk.next.is_none();
         self.walk = Some(walk);
-        false
+        all
     }
 
     /// The checkpoint that was taken down, once the log is durable up to where it ends: to be written beside the loop
