@@ -11,7 +11,7 @@
 mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
-use holdfast_kernel::disk::{Disk, DiskFile};
+use holdfast_kernel::disk::Disk;
 use holdfast_kernel::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{Job, Log};
@@ -64,7 +64,8 @@ fn change() -> impl Strategy<Value = Change> {
 fn step() -> impl Strategy<Value = Step> {
     let party = || 1_u32..6;
     prop_oneof![
-        3 => (0..TOPICS.len(), any::<bool>(), any::<bool>()).prop_map(|(topic, retain, empty)| Step::Append(topic, retain, empty)),
+        3 => (0..TOPICS.len(), any::<bool>(), any::<bool>())
+            .prop_map(|(topic, retain, empty)| Step::Append(topic, retain, empty)),
         2 => (0_u8..5, 0_u8..3).prop_map(|(key, value)| Step::Control(key, value)),
         8 => (party(), change()).prop_map(|(party, change)| Step::Changes(party, change)),
         1 => (party(), any::<bool>()).prop_map(|(party, in_flight)| Step::Rest(party, in_flight)),

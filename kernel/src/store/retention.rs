@@ -153,10 +153,7 @@ impl Log {
     /// True once what was written anew is durable and a checkpoint stands behind the range. Where the disk is nearly
     /// full, room comes first: a checkpoint would take some.
     pub fn retention_may_go_on(&self) -> bool {
-        let Some(run) = &self.run else { return true };
-        let end = run.range.end_position;
-        let durable = self.renewed.is_some_and(|(until, at)| until >= end && self.durable_position() >= at);
-        durable && (self.checkpointed >= end || self.space_is_low)
+        self.run.as_ref().is_none_or(|run| self.may_go(&run.range))
     }
 
     /// False if the newest checkpoint does not reach behind the range of the present run.
@@ -284,9 +281,13 @@ impl Log {
     }
 
     fn may_find(&self, run: &Run) -> bool {
-        let (end, renewed) = (run.range.end_position, self.renewed.unwrap_or_default());
-        let durable = renewed.0 >= end && self.durable_position() >= renewed.1;
-        run.survey.is_some() && durable && (self.checkpointed >= end || self.space_is_low)
+        run.survey.is_some() && self.may_go(&run.range)
+    }
+
+    fn may_go(&self, range: &Range) -> bool {
+        let end = range.end_position;
+        let durable = self.renewed.is_some_and(|(until, at)| until >= end && self.durable_position() >= at);
+        durable && (self.checkpointed >= end || self.space_is_low)
     }
 
     /// The oldest segments if they are past retention. A small carry segment before them is written anew with them, so
