@@ -15,7 +15,7 @@ use holdfast_kernel::disk::Disk;
 use holdfast_kernel::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{Job, Log};
-use log_support::{arrivals, message, open, options, Stored, TOPICS};
+use log_support::{arrivals, message, open, options, without_checkpoints, Stored, TOPICS};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -113,18 +113,6 @@ fn rested(log: &Log, party: u32, in_flight: bool) -> Vec<u8> {
     let mut value = Vec::new();
     state.encode(&mut value);
     value
-}
-
-/// The same files without checkpoints: all state comes from the records then.
-fn without_checkpoints(disk: &FakeDisk) -> FakeDisk {
-    let copy = FakeDisk::new(1, 1 << 30);
-    for name in disk.list().unwrap().into_iter().filter(|name| !name.starts_with("checkpoint-")) {
-        let file = disk.open(&name, false).unwrap();
-        let mut bytes = vec![0; file.size().unwrap() as usize];
-        file.read_at(0, &mut bytes).unwrap();
-        copy.create(&name, 0).unwrap().write_at(0, &bytes).unwrap();
-    }
-    copy
 }
 
 /// Everything that is derived.

@@ -15,7 +15,7 @@ use holdfast_kernel::flow::state::{Changes, Phase, Source, State};
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{Job, Log, RetentionCursor};
 use holdfast_kernel::topic;
-use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
+use log_support::{arrivals, message, open, options, scan_all, subscription, without_checkpoints, Stored, TOPICS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -236,6 +236,13 @@ impl Run {
             .expect("control records in force are kept");
         self.controls.truncate(count);
         self.durable_controls = count;
+        // Should no checkpoint be whole, the records have it all; but what retained messages were deleted.
+        let (mut plain, _) = open(&without_checkpoints(&self.disk), options());
+        for party in [GROUP, MEMBER, AT_REST] {
+            assert_eq!(plain.delivery_state(party), self.log.delivery_state(party), "{party:?}");
+        }
+        let (expected, mark) = (self.matching(FILTER, self.mark), self.mark);
+        assert_eq!(scan_all(&mut plain, FILTER, mark, 7), expected, "names of topics are kept");
     }
 
     fn check(&mut self) {
@@ -384,4 +391,78 @@ fn a_disk_that_stops_at_any_write_of_a_run_loses_nothing() {
         stops.push(Step::Crash);
         run(writes, &stops);
     }
+}
+
+/// What happens in the middle of a run, between what has been asked of queues and what else is looked for; then the
+/// power is cut as soon as the segments are gone.
+fn cut_behind(before: &[Step], in_between: &[Step]) {
+    let mut run = Run::new(3);
+    let go = |run: &mut Run, steps: &[Step]| {
+        for step in steps {
+            match *step {
+                Step::Append(topic, retain, empty, size) => {
+                    let payload = if empty { vec![] } else { vec![1; size] };
+                    let stored = Stored { retain, ..message(TOPICS[topic], &payload) };
+                    run.log.append(&mut arrivals(std::slice::from_ref(&stored)), &[""; 0], Timestamp(9)).unwrap();
+                    run.messages.push(stored);
+                }
+                Step::HandOver => run.hand_over(),
+                _ => drop(run.log.commit().unwrap()),
+            }
+        }
+        run.durable = run.log.durable_offset().0 as usize;
+    };
+    go(&mut run, before);
+    for number in 0..40 {
+        go(&mut run, &[Step::Append(number % 3, false, false, 2_000), Step::Commit]);
+    }
+    let mut seen = false;
+    while run.removed == 0 {
+        if run.stage == Stage::Find && !seen {
+            go(&mut run, in_between);
+            seen = true;
+        }
+        run.retain(u64::MAX).unwrap();
+        if run.stage == Stage::Checkpoint {
+            run.log.commit().unwrap();
+        }
+    }
+    assert!(seen);
+    run.crash();
+    run.check();
+}
+
+#[test]
+fn a_retained_message_whose_successor_a_crash_takes_back_is_kept() {
+    let retained = Step::Append(5, true, false, 100);
+    for empty in [false, true] {
+        cut_behind(&[retained.clone(), Step::Commit], &[Step::Append(5, true, empty, 100)]);
+    }
+}
+
+#[test]
+fn what_a_group_hands_over_after_it_was_visited_is_kept() {
+    let of_the_group = Step::Append(3, false, false, 100);
+    cut_behind(&[of_the_group.clone(), of_the_group, Step::Commit], &[Step::HandOver, Step::Commit, Step::HandOver]);
+}
+
+#[test]
+fn nothing_is_looked_for_before_what_was_written_anew_is_durable() {
+    let mut run = Run::new(1);
+    for _ in 0..60 {
+        run.log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(9)).unwrap();
+        run.log.commit().unwrap();
+    }
+    let (log, now) = (&mut run.log, Timestamp(9));
+    log.checkpoint(now).unwrap();
+    assert!(log.begin_retention(u64::MAX, 0, now).unwrap());
+    let mut survey = log.survey_job().unwrap();
+    while survey.step() {}
+    log.finish(survey).unwrap();
+    assert!(log.retention_has_checkpoint() && !log.retention_may_go_on());
+    while !log.renew_piece(3, now).unwrap() {}
+    assert!(!log.retention_may_go_on() && log.visit_piece(3).is_err() && log.find_piece(3).is_err());
+    log.commit().unwrap();
+    assert!(log.retention_may_go_on() && log.visit_piece(3).is_ok());
+    assert!(log.carry_job(now).is_none(), "all of it has to be looked for first");
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
 use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
@@ -71,6 +72,18 @@ pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
         from: Offset(from),
         until: Offset(until),
     }
+}
+
+/// The same files without checkpoints: all state comes from the records then.
+pub fn without_checkpoints(disk: &FakeDisk) -> FakeDisk {
+    let copy = FakeDisk::new(1, 1 << 30);
+    for name in disk.list().unwrap().into_iter().filter(|name| !name.starts_with("checkpoint-")) {
+        let file = disk.open(&name, false).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        copy.create(&name, 0).unwrap().write_at(0, &bytes).unwrap();
+    }
+    copy
 }
 
 /// What a run of retention did.
