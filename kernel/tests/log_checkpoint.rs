@@ -267,3 +267,25 @@ fn crc32c_of(bytes: &[u8]) -> u32 {
     }
     !checksum
 }
+
+#[test]
+fn the_page_of_the_format_shows_this_checkpoint() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let retained = Stored { retain: true, ..message("a", b"21.5") };
+    log.append(&mut arrivals(&[message("a", b"20.5"), retained]), &[""; 0], Timestamp(1_000_000)).unwrap();
+    let mut state = Vec::new();
+    State::new(Offset(2)).encode(&mut state);
+    log.append_control(0, &5_u32.to_le_bytes(), &state, Timestamp(1_000_000)).unwrap();
+    log.append_control(1, b"d", b"{}", Timestamp(1_000_000)).unwrap();
+    log.checkpoint(Timestamp(1_000_000)).unwrap();
+    let file = disk.open("checkpoint-0000000001", false).unwrap();
+    let mut written = vec![0; file.size().unwrap() as usize];
+    file.read_at(0, &mut written).unwrap();
+    let page = include_str!("../../docs/formats/log.md");
+    let block = page.split("```").nth(3).unwrap();
+    let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    let shown: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    let lines: Vec<String> = written.chunks(16).map(|line| format!("{line:02x?}")).collect();
+    assert_eq!(shown, written, "{}", lines.join("\n"));
+}
