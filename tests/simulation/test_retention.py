@@ -132,3 +132,34 @@ def test_a_stop_in_the_middle_of_a_run_loses_nothing() -> None:
         assert await come_back(stand, "away") == list(range(5))
 
     run(story, SLOW_WORKER)
+
+
+def test_what_is_driven_again_outlives_its_segment() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.publish("kept", *(b"%d " % number for number in range(5)))
+        await away(stand, "away", "kept")
+        stages, now_us = stand.server.stages, stand.server.now_us()
+        target = stages.sessions.target("away")
+        assert target is not None
+        assert stages.redrives.begin(1, [(0, 5)], target, now_us).messages == 5
+        await fill(stand, "t")
+        await until(lambda: "segment-0000000001.log" not in stand.files())
+        assert await come_back(stand, "away") == list(range(5))
+
+    run(story, SLOW_WORKER)
+
+
+def test_what_is_going_is_not_driven_again() -> None:
+    async def story(stand: Stand) -> None:
+        await away(stand, "away", "t")
+        await fill(stand, "t")
+        await until(lambda: any(name.endswith("log.partial") for name in stand.files()))
+        stages, now_us = stand.server.stages, stand.server.now_us()
+        target = stages.sessions.target("away")
+        assert target is not None
+        before = stages.kernel.log.begin_offset()
+        gone = stages.redrives.begin(1, [(0, SENT)], target, now_us).gone
+        await until(lambda: stages.kernel.log.begin_offset() > before)
+        assert gone == [(0, stages.kernel.log.begin_offset())]
+
+    run(story, SLOW_WORKER)
