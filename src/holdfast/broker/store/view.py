@@ -11,6 +11,7 @@ Invariants:
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from holdfast.broker.store.tables import Table
 
@@ -85,6 +86,24 @@ _ROWS = {
     for table, name in _NAMES.items()
 }
 
+_QUEUES = """
+SELECT sessions.key, sessions.party, json_extract(sessions.value, '$.created_at_offset'),
+    sessions.expires_at_us, sessions.queue_name, subscriptions.value
+FROM sessions JOIN subscriptions USING (key)
+WHERE sessions.key > ? ORDER BY sessions.key LIMIT ?
+"""
+
+
+class QueueRow(NamedTuple):
+    """What retention asks of a session. It asks all of them, so only what it needs is read."""
+
+    key: bytes
+    party: int
+    created_at_offset: int
+    expires_at_us: int | None
+    queue_name: str | None
+    subscriptions: str
+
 
 class View:
     """One SQLite database, held by one thread."""
@@ -147,16 +166,18 @@ class View:
         """Credentials (their values) that a client identifier alone proves."""
         return self._values("SELECT value FROM credentials WHERE proof = 'identifier' ORDER BY key")
 
-    def sessions(self, after: bytes = b"", limit: int = -1) -> list[tuple[bytes, bytes]]:
-        """The value of each session behind a key, and that of its subscriptions, in the order of
-        their keys; all of them without a limit."""
+    def sessions(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every session's value, and that of its subscriptions."""
         query = (
             "SELECT sessions.value, coalesce(subscriptions.value, '')"
             " FROM sessions LEFT JOIN subscriptions USING (key)"
-            " WHERE sessions.key > ? ORDER BY sessions.key LIMIT ?"
         )
-        rows = self._database.execute(query, (after, limit))
-        return [(session.encode(), subscriptions.encode()) for session, subscriptions in rows]
+        for session, subscriptions in self._database.execute(query):
+            yield session.encode(), subscriptions.encode()
+
+    def queues(self, after: bytes, limit: int) -> list[QueueRow]:
+        """The queues of sessions with subscriptions, in the order of their keys."""
+        return list(map(QueueRow._make, self._database.execute(_QUEUES, (after, limit))))
 
     def groups(self) -> list[bytes]:
         """Every group of a shared subscription."""
