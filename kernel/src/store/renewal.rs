@@ -4,6 +4,7 @@
 //! Each is walked in its order, in pieces, while the log goes on. Whatever comes into being behind the walk has its
 //! record behind the range already, so the walk needs to see only what was there when it began.
 
+use super::encoding::wide;
 use super::index::Class;
 use super::log::Log;
 use super::retention::{Range, Run};
@@ -12,6 +13,9 @@ use crate::ids::{Party, Timestamp, TopicId};
 
 /// Looking whether something is to be written anew costs 1, writing it about as much as looking at so many records.
 const WRITE_EFFORT: u64 = 8;
+
+/// Bytes of a record that cost as much to be read and checked as looking at one more record.
+const BYTES_PER_EFFORT: u64 = 256;
 
 /// How far it is.
 #[derive(Default)]
@@ -95,13 +99,15 @@ impl Log {
 
     fn renew_control(&mut self, place: usize, position: u32, now: Timestamp) -> Result<()> {
         let Some(record) = self.archive.record(place, position)? else { return Ok(()) };
+        let mut effort = wide(record.size_bytes()) / BYTES_PER_EFFORT;
         let (table, number) = (record.publisher.0, record.entry);
         let key = record.key.unwrap_or_default();
         if table > 0 && self.in_force.is(table, key, number) {
             let (key, value) = (key.to_vec(), record.payload.to_vec());
             self.append_control(table, &key, &value, now)?;
-            self.archive.effort = self.archive.effort.wrapping_add(WRITE_EFFORT);
+            effort = effort.saturating_add(WRITE_EFFORT);
         }
+        self.archive.effort = self.archive.effort.wrapping_add(effort);
         Ok(())
     }
 
