@@ -11,7 +11,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a queue loses: party, first offset, end offset, count.
+type Loss = (u32, u64, u64, u64);
 
 /// A control record: number, table, key, value.
 type ControlRow<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -109,6 +112,11 @@ impl Log {
         self.inner.delivery_state(Party(party)).map(|state| PyBytes::new(py, &state))
     }
 
+    fn marks(&self, parties: Vec<u32>) -> Vec<Option<u64>> {
+        let parties: Vec<Party> = parties.into_iter().map(Party).collect();
+        self.inner.marks(&parties).into_iter().map(|mark| mark.map(|mark| mark.0)).collect()
+    }
+
     fn commit(&mut self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.inner.commit()).map_err(to_python)
     }
@@ -142,29 +150,83 @@ impl Log {
         self.inner.retained_count()
     }
 
-    #[pyo3(signature = (*, maximum_age_us, maximum_bytes, cursors, now_us))]
-    fn retain<'py>(
-        &mut self,
-        py: Python<'py>,
-        maximum_age_us: u64,
-        maximum_bytes: u64,
-        cursors: &Bound<'_, PyList>,
-        now_us: u64,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let cursors = cursors.iter().map(|cursor| cursor_of(&cursor)).collect::<PyResult<Vec<RetentionCursor>>>()?;
-        let retain = || self.inner.retain(maximum_age_us, maximum_bytes, &cursors, Timestamp(now_us));
-        let retention = py.detach(retain).map_err(to_python)?;
-        let losses = retention.losses.iter().map(|loss| (loss.party.0, loss.first.0, loss.end.0, loss.count));
-        let dict = PyDict::new(py);
-        dict.set_item("removed", retention.removed_segments)?;
-        dict.set_item("carried", retention.carried_records)?;
-        dict.set_item("losses", losses.collect::<Vec<(u32, u64, u64, u64)>>())?;
-        dict.set_item("unfinished", retention.unfinished)?;
-        Ok(dict)
+    #[pyo3(signature = (*, maximum_age_us, maximum_bytes, now_us))]
+    fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now_us: u64) -> PyResult<bool> {
+        self.inner.begin_retention(maximum_age_us, maximum_bytes, Timestamp(now_us)).map_err(to_python)
     }
 
-    fn checkpoint(&mut self, now_us: u64) -> PyResult<()> {
-        self.inner.checkpoint(Timestamp(now_us)).map_err(to_python)
+    fn begin_thinning(&mut self, now_us: u64) -> PyResult<bool> {
+        self.inner.begin_thinning(Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn abandon_retention(&mut self) {
+        self.inner.abandon_retention();
+    }
+
+    fn whole_from(&self) -> u64 {
+        self.inner.whole_from().0
+    }
+
+    fn survey_job(&self) -> Option<Job> {
+        self.inner.survey_job().map(Job::new)
+    }
+
+    fn renew_piece(&mut self, effort: u64, now_us: u64) -> PyResult<bool> {
+        self.inner.renew_piece(effort, Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn retention_may_go_on(&self) -> bool {
+        self.inner.retention_may_go_on()
+    }
+
+    fn retention_has_checkpoint(&self) -> bool {
+        self.inner.retention_has_checkpoint()
+    }
+
+    fn visit(&mut self, cursors: &Bound<'_, PyList>) -> PyResult<()> {
+        let cursors = cursors.iter().map(|cursor| cursor_of(&cursor)).collect::<PyResult<Vec<RetentionCursor>>>()?;
+        self.inner.visit(cursors);
+        Ok(())
+    }
+
+    fn visit_piece(&mut self, effort: u64) -> PyResult<(Vec<Loss>, bool)> {
+        let (losses, done) = self.inner.visit_piece(effort).map_err(to_python)?;
+        let losses = losses.iter().map(|loss| (loss.party.0, loss.first.0, loss.end.0, loss.count));
+        Ok((losses.collect(), done))
+    }
+
+    fn find_piece(&mut self, effort: u64) -> PyResult<bool> {
+        self.inner.find_piece(effort).map_err(to_python)
+    }
+
+    fn give_up(&mut self, party: u32, to_offset: u64, now_us: u64) -> PyResult<()> {
+        self.inner.give_up(Party(party), Offset(to_offset), Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn carry_job(&mut self, now_us: u64) -> Option<Job> {
+        self.inner.carry_job(Timestamp(now_us)).map(Job::new)
+    }
+
+    fn checkpoint(&mut self, py: Python<'_>, now_us: u64) -> PyResult<()> {
+        py.detach(|| self.inner.checkpoint(Timestamp(now_us))).map_err(to_python)
+    }
+
+    fn begin_checkpoint(&mut self, now_us: u64) -> PyResult<()> {
+        self.inner.begin_checkpoint(Timestamp(now_us)).map_err(to_python)
+    }
+
+    fn checkpoint_piece(&mut self, effort: u64) -> bool {
+        self.inner.checkpoint_piece(effort)
+    }
+
+    fn checkpoint_job(&mut self) -> Option<Job> {
+        self.inner.checkpoint_job().map(Job::new)
+    }
+
+    fn finish(&mut self, job: &Job) -> PyResult<(u64, u64, Option<Job>)> {
+        let job = lock(&job.inner).take().ok_or_else(|| PyValueError::new_err("the job was finished before"))?;
+        let finished = self.inner.finish(job).map_err(to_python)?;
+        Ok((finished.removed_segments, finished.carried_records, finished.next.map(Job::new)))
     }
 
     fn bytes_since_checkpoint(&self) -> u64 {
@@ -230,6 +292,29 @@ impl Question {
     fn so_far(&self) -> u64 {
         self.inner.so_far()
     }
+}
+
+/// Work beside the loop. The lock is free whenever a step has ended: the loop and its worker take turns.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Job {
+    inner: Mutex<Option<store::Job>>,
+}
+
+impl Job {
+    fn new(inner: store::Job) -> Job {
+        Job { inner: Mutex::new(Some(inner)) }
+    }
+}
+
+#[pymethods]
+impl Job {
+    fn step(&self, py: Python<'_>) -> bool {
+        py.detach(|| lock(&self.inner).as_mut().is_some_and(store::Job::step))
+    }
+}
+
+fn lock(job: &Mutex<Option<store::Job>>) -> MutexGuard<'_, Option<store::Job>> {
+    job.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A cursor from the dict that the stub describes.
@@ -346,5 +431,6 @@ pub fn damage_dict<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py,
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Log>()?;
     module.add_class::<Question>()?;
+    module.add_class::<Job>()?;
     module.add_class::<SimulatedDisk>()
 }

@@ -89,7 +89,7 @@ fn drain(log: &mut Log, filter: &str) -> usize {
     while scan.from < log.durable_offset() {
         log.scan(std::slice::from_mut(&mut scan)).unwrap();
         for record in &scan.found {
-            bytes += log.message(record.location).unwrap().unwrap().payload.len();
+            bytes += log.message(record.location, record.offset).unwrap().unwrap().payload.len();
         }
         found += scan.found.len();
         scan.from = scan.reached;

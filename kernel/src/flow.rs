@@ -330,8 +330,8 @@ pub struct Message<'a> {
 
 /// Where encode finds stored messages.
 pub trait Messages {
-    /// The message at `location`; `None` if retention has taken it.
-    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>>;
+    /// The message with an offset, which was at `location` when it was found; `None` if retention has taken it.
+    fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>>;
 }
 
 /// What one turn sends, in order per connection.
@@ -368,6 +368,8 @@ pub struct Delivery {
     /// Subscription identifiers to send.
     pub identifiers: Option<Arc<[u32]>>,
     /// The message.
+    pub offset: Offset,
+    /// Where it was when it was found.
     pub location: Location,
 }
 

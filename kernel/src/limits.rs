@@ -152,8 +152,19 @@ pub const SCAN_MEMORIES_MAXIMUM: usize = 4_096;
 /// ... topics and positions remembered for all of them; beyond it the memory is emptied.
 pub const SCAN_MEMORY_ENTRIES_MAXIMUM: usize = 8_388_608;
 
-/// Sealed segments that one call of `retain` removes, so that it does not hold up the loop for long.
+/// Sealed segments that go in one run of retention: the step in which they leave the log takes some microseconds each.
 pub const RETAIN_SEGMENTS_MAXIMUM: usize = 64;
+
+/// Bytes of the segments that go in one run (one segment may have more): all of them may have to be copied to one
+/// carry segment, whose positions have 32 bits.
+pub const RETAIN_BYTES_MAXIMUM: u64 = 1_073_741_824;
+
+/// Filters with wildcards that one run of retention tells apart, some 150 bytes each. What further ones may match is
+/// kept whatever its topic.
+pub const RETENTION_FILTERS_MAXIMUM: usize = 262_144;
+
+/// Bytes of the block cache from which retention copies: it reads each segment once, in order.
+pub const CARRY_CACHE_BYTES: usize = 4_194_304;
 
 /// Damaged places that are remembered and reported; further ones are counted.
 pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;

@@ -175,7 +175,7 @@ fn append_times_go_on_from_the_newest_record_whatever_the_clock_says() {
         log.append(&mut arrivals(&[message("a", b"2")]), &[""; 0], Timestamp(1_001)).unwrap();
         log.commit().unwrap();
         let location = log.locate(Offset(1)).unwrap().unwrap();
-        let appended_at = log.message(location).unwrap().unwrap().appended_at;
+        let appended_at = log.message(location, Offset(1)).unwrap().unwrap().appended_at;
         assert!(appended_at >= Timestamp(9_000_000), "{appended_at:?}, from a checkpoint: {with_checkpoint}");
     }
 }

@@ -14,9 +14,9 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{Columns, Limits, Log, LogReader, Retention, RetentionCursor, SegmentKind};
+use holdfast_kernel::store::{Columns, Limits, Log, LogReader, RetentionCursor, SegmentKind};
 use holdfast_kernel::topic;
-use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
+use log_support::{arrivals, message, open, options, retain, scan_all, subscription, Retention, Stored, TOPICS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -219,17 +219,15 @@ fn run(seed: u64, steps: Vec<Step>) {
                 }
             }
             Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
-            Step::Retain(bytes, quota) => {
-                match log.retain(u64::MAX, bytes, &[cursor(model.mark, quota)], Timestamp(now)) {
-                    Ok(retention) => {
-                        model.retained(&log, retention, quota);
-                    }
-                    Err(error) => {
-                        assert!(stopped, "{error}");
-                        return;
-                    }
+            Step::Retain(bytes, quota) => match retain(&mut log, u64::MAX, bytes, &[cursor(model.mark, quota)], now) {
+                Ok(retention) => {
+                    model.retained(&log, retention, quota);
                 }
-            }
+                Err(error) => {
+                    assert!(stopped, "{error}");
+                    return;
+                }
+            },
             Step::StopAfter(writes) => {
                 disk.stop_after(writes);
                 stopped = true;
@@ -319,9 +317,7 @@ fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
         log.append(&mut arrivals(&[message("a", &[number as u8; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
         log.commit().unwrap();
     }
-    while log.retain(u64::MAX, 0, &[], Timestamp(100)).unwrap().unfinished {
-        log.commit().unwrap();
-    }
+    retain(&mut log, u64::MAX, 0, &[], 100).unwrap();
     let mut scan = Scan { owed: vec![Offset(3), Offset(4)], ..log_support::scan_of("nobody", 0) };
     log.scan(std::slice::from_mut(&mut scan)).unwrap();
     assert_eq!(scan.found_owed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
@@ -336,9 +332,7 @@ fn what_was_carried_goes_when_nobody_needs_it_any_more() {
         log.commit().unwrap();
     }
     let mut retain = |mark: u64| {
-        while log.retain(u64::MAX, 0, &[cursor(mark, u64::MAX)], Timestamp(500)).unwrap().unfinished {
-            log.commit().unwrap();
-        }
+        retain(&mut log, u64::MAX, 0, &[cursor(mark, u64::MAX)], 500).unwrap();
         let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
         reader.refresh(None, true).unwrap();
         let segments = reader.segments();
@@ -366,7 +360,7 @@ fn forget_everything(log: &mut Log) {
     while log.begin_offset() < end {
         log.append(&mut arrivals(&[message("filling", &[1; 4_000])]), &[""; 0], Timestamp(100)).unwrap();
         log.commit().unwrap();
-        log.retain(u64::MAX, 0, &[], Timestamp(100)).unwrap();
+        retain(log, u64::MAX, 0, &[], 100).unwrap();
     }
 }
 

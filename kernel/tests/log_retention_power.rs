@@ -36,14 +36,10 @@ fn fill(log: &mut Log) {
     }
 }
 
-fn retain_once(log: &mut Log, cursors: &[RetentionCursor]) -> Result<bool> {
-    log.retain(u64::MAX, 0, cursors, Timestamp(6)).map(|retention| !retention.unfinished)
-}
-
 /// Removes everything that is sealed, or stops at the first error.
 fn retain(log: &mut Log, cursors: &[RetentionCursor]) -> Result<()> {
     for _ in 0..CALLS {
-        if retain_once(log, cursors)? {
+        if log_support::retain(log, u64::MAX, 0, cursors, 6)?.removed_segments == 0 {
             return Ok(());
         }
         log.commit()?;
@@ -109,65 +105,6 @@ fn control_records_are_in_force_wherever_retention_is_cut_short() {
             let (mut log, _) = open(&disk, options());
             assert_eq!(in_force(&mut log), [(b"k".to_vec(), b"v".to_vec())], "seed {seed}, {writes} writes");
         }
-    }
-}
-
-/// Retention is called `rounds` times, each time while a commit is on its way that ends behind it; then the disk takes
-/// nothing more, retention is called so often, and the power is cut.
-fn retain_on_a_slow_disk(disk: &FakeDisk, mut log: Log, (rounds, calls): (usize, usize)) -> Log {
-    for round in 0..=rounds {
-        log.append_control(6, b"other", b"v", Timestamp(5)).unwrap();
-        let commit = log.begin_commit().unwrap().unwrap();
-        if round == rounds {
-            for _ in 0..calls {
-                drop(retain_once(&mut log, &[]));
-            }
-        } else {
-            drop(retain_once(&mut log, &[]));
-            let ended = commit.run();
-            log.finish_commit(commit, ended).unwrap();
-        }
-    }
-    disk.crash();
-    open(disk, options()).0
-}
-
-/// Rounds, and calls after them.
-fn places() -> impl Iterator<Item = (usize, usize)> {
-    (0..8).flat_map(|rounds| [1, 2, CALLS].map(|calls| (rounds, calls)))
-}
-
-#[test]
-fn retention_waits_until_what_it_wrote_anew_is_durable() {
-    for place in places() {
-        let disk = FakeDisk::new(1, 1 << 30);
-        let (mut log, _) = open(&disk, options());
-        log.append_control(5, b"k", b"v", Timestamp(5)).unwrap();
-        fill(&mut log);
-        log.checkpoint(Timestamp(5)).unwrap();
-        log.commit().unwrap();
-        let mut log = retain_on_a_slow_disk(&disk, log, place);
-        let found = in_force(&mut log);
-        assert!(found.contains(&(b"k".to_vec(), b"v".to_vec())), "{place:?}: {found:?}");
-    }
-}
-
-#[test]
-fn retention_waits_until_the_checkpoint_stands_that_it_counts_on() {
-    for place in places() {
-        let disk = FakeDisk::new(1, 1 << 30);
-        let (mut log, _) = open(&disk, options());
-        // So large that the carry segment with it is not written anew with the next range.
-        put_retained(&mut log, &[1; 6_000]);
-        fill(&mut log);
-        retain(&mut log, &[]).unwrap();
-        log.commit().unwrap();
-        assert_eq!(retained_count(&log), 1, "it was carried");
-        // That it is deleted says one record only, and no checkpoint yet.
-        put_retained(&mut log, b"");
-        fill(&mut log);
-        let log = retain_on_a_slow_disk(&disk, log, place);
-        assert_eq!(retained_count(&log), 0, "it has come back: {place:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{
     Arrivals, Delivery, Fate, Message, Messages, Outgoing, Packet, Publish, Span, Target, Terms,
 };
-use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::{ALIASES_SENT_MAXIMUM, ALIAS_TOPIC_BYTES_MAXIMUM, OUTBOX_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::frame::Frame;
@@ -42,7 +42,7 @@ fn topic(number: u32) -> String {
 struct Log(String);
 
 impl Messages for Log {
-    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
+    fn message(&mut self, location: Location, _: Offset) -> Result<Option<Message<'_>>> {
         self.0 = topic(location.position);
         let (topic, properties, qos, retain) = (self.0.as_bytes(), b"\x03\0\x01c".as_slice(), 1, false);
         let appended_at = Timestamp(0);
@@ -128,6 +128,7 @@ fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {
         dup: false,
         retain: false,
         identifiers: Some([5].into()),
+        offset: Offset(0),
         location: Location { segment: 0, position: number },
     };
     let mut outgoing = Outgoing { packets: vec![Packet::Publish(delivery)] };

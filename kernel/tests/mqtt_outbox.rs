@@ -14,7 +14,7 @@ use holdfast_kernel::flow::{
     Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, NoticeKind, Outgoing, Packet,
     Publish, Span, Target, Terms,
 };
-use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::sharing::Member;
@@ -165,7 +165,7 @@ fn slow_reader_loses_messages_of_qos_0_and_is_told_how_many() {
 struct Log;
 
 impl Messages for Log {
-    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
+    fn message(&mut self, location: Location, _: Offset) -> Result<Option<Message<'_>>> {
         let expires_at = (location.position > 0).then(|| Timestamp(u64::from(location.position) * 1_000_000));
         let message = Message {
             topic: b"t",
@@ -188,6 +188,7 @@ fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Pac
         dup: qos > 0,
         retain: false,
         identifiers: Some([5].into()),
+        offset: Offset(0),
         location: Location { segment, position },
     })
 }

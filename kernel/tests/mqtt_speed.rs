@@ -11,7 +11,7 @@
 
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{self, Arrivals, Delivery, Message, Messages, Outgoing, Packet, Target, Terms};
-use holdfast_kernel::ids::{Connection, KeySlot, Location, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
@@ -74,7 +74,7 @@ fn decode_speed(qos: u8, version: Version) {
 struct OneMessage;
 
 impl Messages for OneMessage {
-    fn message(&mut self, _: Location) -> Result<Option<Message<'_>>> {
+    fn message(&mut self, _: Location, _: Offset) -> Result<Option<Message<'_>>> {
         let (properties, qos, retain, expires_at): (&[u8], _, _, _) = (&[], 1, false, None);
         let appended_at = Timestamp(0);
         Ok(Some(Message { topic: TOPIC, properties, payload: &PAYLOAD, qos, retain, appended_at, expires_at }))
@@ -127,6 +127,7 @@ fn encode_speed() {
                 dup: false,
                 retain: false,
                 identifiers: None,
+                offset: Offset(0),
                 location: Location::default(),
             }));
         }

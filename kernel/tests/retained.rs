@@ -69,7 +69,7 @@ fn turn(dispatch: &mut Dispatch, log: &mut Log) -> Vec<String> {
     for packet in outgoing.packets {
         let Packet::Publish(delivery) = packet else { continue };
         assert!(delivery.retain && !delivery.dup);
-        let message = log.message(delivery.location).unwrap().unwrap();
+        let message = log.message(delivery.location, delivery.offset).unwrap().unwrap();
         topics.push(String::from_utf8(message.topic.to_vec()).unwrap());
         let (connection, packet_identifier) = (HERE, delivery.packet_identifier);
         let kind = AcknowledgementKind::Puback;

@@ -334,6 +334,8 @@ class Log:
         start at 1. Fewer than `limit` only where there are no more."""
     def next_control_number(self) -> int:
         """The number of the next control record."""
+    def marks(self, parties: list[int]) -> list[int | None]:
+        """Below which offset each of these durable parties has acknowledged all; None of those without a state."""
     def delivery_state(self, party: int) -> bytes | None:
         """The delivery state of a durable party as recovery found it in the log, or as last written."""
     def commit(self) -> bool:
@@ -353,15 +355,50 @@ class Log:
         offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is
         looked at in one call is bounded."""
     def retained_count(self) -> int: ...
-    def retain(self, *, maximum_age_us: int, maximum_bytes: int, cursors: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
-        """Removes sealed segments past retention, carrying what is still needed (retained messages, control records in
-        force, records from `keep_from` on that `cursors` (party, mark, subscriptions, keep_from, messages_maximum) have not
-        seen). Returns `removed`
-        (segments), `carried` (records), `losses` (party, first, end, count), and `unfinished`: True where something is
-        past retention and waits for the commit on its way; to be called again after it."""
+    def begin_retention(self, *, maximum_age_us: int, maximum_bytes: int, now_us: int) -> bool:
+        """Begins to remove the oldest sealed segments: those whose last record is older, and those without which the log
+        would fit. False if there are none. Each of the following is one step; the log goes on between them."""
+    def begin_thinning(self, now_us: int) -> bool:
+        """Begins to write the next carry segment anew, if at least half of what it holds is needed by nobody. False if
+        there is none."""
+    def abandon_retention(self) -> None:
+        """The run is given up; nothing has gone."""
+    def whole_from(self) -> int:
+        """The offset from which on the log is whole and stays so while the present run lasts."""
+    def survey_job(self) -> Job | None:
+        """First step, beside the loop: which topics have records there."""
+    def renew_piece(self, effort: int, now_us: int) -> bool:
+        """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
+        rest. True if that was all; it has to become durable."""
+    def retention_may_go_on(self) -> bool:
+        """True once that is durable and a checkpoint stands behind what goes, or the disk is nearly full."""
+    def retention_has_checkpoint(self) -> bool: ...
+    def visit(self, cursors: list[dict[str, Any]]) -> None:
+        """These queues (party, mark, subscriptions, keep_from, messages_maximum) are to be looked at: groups before the
+        sessions that take from them. What is older than `keep_from` and what is beyond the maximum they lose."""
+    def visit_piece(self, effort: int) -> tuple[list[tuple[int, int, int, int]], bool]:
+        """Looks at some of them: what they lose (party, first, end, count), and True if none waits any more."""
+    def give_up(self, party: int, to_offset: int, now_us: int) -> None:
+        """Appends that a party at rest has lost all below an offset: it goes on from there."""
+    def find_piece(self, effort: int) -> bool:
+        """When all queues have been visited: what else outlives the segments (retained messages, what groups have handed
+        over). True if that was all."""
+    def carry_job(self, now_us: int) -> Job | None:
+        """Beside the loop: copies what outlives its segment. `finish` hands out a job that gives the copy its name, unless
+        the copy was not worth it: from then on the segments are gone. The `finish` of that hands out their removal."""
     def checkpoint(self, now_us: int) -> None:
-        """Has the derived state (dictionary, retained index, delivery states) written by the next commit, so that
-        recovery is this plus the tail."""
+        """Commits what there is, and writes the derived state behind it, here and now: for tools. A broker does it in the
+        pieces that follow."""
+    def begin_checkpoint(self, now_us: int) -> None:
+        """Begins to take down the derived state (dictionary, retained index, delivery states), so that recovery is this
+        plus the log from here on."""
+    def checkpoint_piece(self, effort: int) -> bool:
+        """Takes down some of it; True if that was all. It has to become durable."""
+    def checkpoint_job(self) -> Job | None:
+        """Once it is: the checkpoint, to be written beside the loop."""
+    def finish(self, job: Job) -> tuple[int, int, Job | None]:
+        """Takes over a job whose steps are done: segments removed, messages copied, and what is to be done next. Raises
+        what the job failed with, and then all is as it was before."""
     def bytes_since_checkpoint(self) -> int: ...
     def epoch(self) -> str:
         """The log's identity, as `LogReader.epoch` tells it."""
@@ -371,6 +408,13 @@ class Log:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
     def close(self) -> None:
         """Commits what is left, with a checkpoint."""
+
+@final
+class Job:
+    """Work beside the loop, which any thread may do; the log hands it out and takes it over."""
+
+    def step(self) -> bool:
+        """Does the next step without the interpreter's lock; True while there is another one. Never raises."""
 
 @final
 class Committer:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.core.layout import LOG_DIRECTORY
-from holdfast.kernel import Arrivals, Inbox, Log, encode_packet
+from holdfast.kernel import Arrivals, Inbox, Job, Log, encode_packet
 
 START_US = 1_700_000_000_000_000
 STEP_US = 1_000
@@ -115,6 +115,22 @@ def forget(data_dir: Path) -> None:
         now_us=START_US,
     )
     try:
-        log.retain(maximum_age_us=1, maximum_bytes=1, cursors=[], now_us=START_US * 2)
+        now_us = START_US * 2
+        assert log.begin_retention(maximum_age_us=1, maximum_bytes=1, now_us=now_us)
+        _run(log, log.survey_job())
+        while not log.renew_piece(1_000, now_us):
+            pass
+        log.checkpoint(now_us)
+        while not log.find_piece(1_000):
+            pass
+        _run(log, log.carry_job(now_us))
     finally:
         log.close()
+
+
+def _run(log: Log, job: Job | None) -> None:
+    """Does a job, and what follows from it."""
+    while job is not None:
+        while job.step():
+            pass
+        _, _, job = log.finish(job)

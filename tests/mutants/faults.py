@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 POWER = "kernel/tests/log_power.rs"
 RETENTION = "kernel/tests/log_retention_power.rs"
+STEPS = "kernel/tests/log_retention_steps.rs"
 PROMISES = "tests/unit/broker/test_durability.py"
 CONTROLS = "tests/unit/broker/test_control_records.py"
 
@@ -97,15 +98,15 @@ FILES = (
     ),
     Fault(
         "a carry segment is renamed without being synced",
-        "kernel/src/store/retention.rs",
-        "        file.sync()?;\n",
-        "",
+        "kernel/src/store/carry.rs",
+        "        file.sync()\n",
+        "        Ok(())\n",
         (f"{RETENTION}::what_a_queue_needs_is_there_wherever_retention_is_cut_short",),
     ),
     Fault(
         "the directory is not synced after a carry segment was renamed",
-        "kernel/src/store/retention.rs",
-        "        self.disk.sync_directory()?;\n",
+        "kernel/src/store/carry.rs",
+        "        self.files.disk.sync_directory()?;\n",
         "",
         (f"{RETENTION}::what_a_queue_needs_is_there_wherever_retention_is_cut_short",),
     ),
@@ -115,29 +116,29 @@ RETAINING = (
     Fault(
         "retention goes on before what it wrote anew is durable",
         "kernel/src/store/retention.rs",
-        "if self.renewed.is_none_or(|(_, durable_at)| self.durable_position() < durable_at) {",
-        "if self.renewed.is_none() {",
-        (f"{RETENTION}::retention_waits_until_what_it_wrote_anew_is_durable",),
+        "until >= end && self.durable_position() >= at);",
+        "until >= end && at <= self.end_position());",
+        (f"{STEPS}::nothing_is_looked_for_before_what_was_written_anew_is_durable",),
     ),
     Fault(
         "retention goes on before the checkpoint stands that it counts on",
         "kernel/src/store/retention.rs",
-        "        if self.checkpointed < range.end_position && !self.space_is_low {\n",
-        "        if false {\n",
-        (f"{RETENTION}::retention_waits_until_the_checkpoint_stands_that_it_counts_on",),
+        "durable && (self.checkpointed >= end || self.space_is_low)",
+        "durable",
+        (f"{STEPS}::nothing_is_looked_for_before_a_checkpoint_stands_behind_the_range",),
     ),
     Fault(
         "control records in force are not carried with their range",
-        "kernel/src/store/retention.rs",
-        "if table > 0 && self.in_force.is(table, &key, number) {",
-        "if table > 99 && self.in_force.is(table, &key, number) {",
+        "kernel/src/store/renewal.rs",
+        "if table > 0 && self.in_force.is(table, key, number) {",
+        "if table > 99 && self.in_force.is(table, key, number) {",
         (f"{RETENTION}::control_records_are_in_force_wherever_retention_is_cut_short",),
     ),
     Fault(
         "delivery states of parties at rest are not carried with their range",
-        "kernel/src/store/retention.rs",
-        "for party in self.parties.resting_on(range.end_control) {",
-        "for party in self.parties.resting_on(0 * range.end_control) {",
+        "kernel/src/store/renewal.rs",
+        "if known.full_number < range.end_control {",
+        "if known.full_number < 0 * range.end_control {",
         (
             f"{RETENTION}::delivery_states_of_parties_at_rest_outlive_their_records_without_a"
             "_checkpoint_too",

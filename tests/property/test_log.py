@@ -93,8 +93,15 @@ class LogMachine(RuleBasedStateMachine):
         self.twin.commit()
 
     @rule()
-    def checkpoint(self) -> None:
-        self.log.checkpoint(self.now_us)
+    def begin_checkpoint(self) -> None:
+        self.log.begin_checkpoint(self.now_us)
+
+    @rule(effort=st.integers(1, 5))
+    def go_on_with_the_checkpoint(self, effort: int) -> None:
+        if self.log.checkpoint_piece(effort) and (job := self.log.checkpoint_job()):
+            while job.step():
+                pass
+            self.log.finish(job)
 
     @rule()
     def cut_the_power(self) -> None:

@@ -168,6 +168,16 @@ class Stand:
         self._machine.cut_power()
         self._machine.recover()
 
+    async def restart(self) -> None:
+        """The broker ends cleanly and starts again."""
+        await self._machine.stop()
+        self._machine.recover()
+        await asyncio.sleep(3)
+
+    def files(self) -> list[str]:
+        """The names of the log's files."""
+        return self._machine.disk.files()
+
     def losses(self) -> list[tuple[str, str, int]]:
         """Client, reason and count of each row of the ledger."""
         rows = self.server.records.catch_up().losses(1_000)

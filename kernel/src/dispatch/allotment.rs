@@ -145,6 +145,7 @@ fn allot_handed(
         dup: true,
         retain: found.retain && terms.retain_as_published,
         identifiers: terms.identifiers,
+        offset: found.offset,
         location: found.location,
     })
 }
@@ -164,6 +165,7 @@ fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, 
         dup: again.is_some(),
         retain: true,
         identifiers: owed.identifier.map(|identifier| [identifier].into()),
+        offset: found.offset,
         location: found.location,
     })
 }
@@ -200,6 +202,7 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         dup: again.is_some(),
         retain: found.retain && found.terms.retain_as_published,
         identifiers: found.terms.identifiers.clone(),
+        offset: found.offset,
         location: found.location,
     })
 }

@@ -428,6 +428,7 @@ impl Session {
             dup: false,
             retain: found.retain && membership.terms.retain_as_published,
             identifiers: membership.terms.identifiers.clone(),
+            offset: found.offset,
             location: found.location,
         })
     }

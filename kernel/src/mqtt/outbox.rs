@@ -259,7 +259,7 @@ impl Outboxes {
         let Outboxes { outboxes, listed, spare, spare_bytes, refused, dropped, counters, .. } = self;
         let connection = delivery.connection;
         let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { return Ok(()) };
-        let message = messages.message(delivery.location)?;
+        let message = messages.message(delivery.location, delivery.offset)?;
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
         let refusal = match &message {

@@ -93,7 +93,7 @@ impl Log {
         if record.retain {
             if let Some(name) = self.dictionary.shared_name(topic) {
                 let durable = (LogPosition(self.head.position), self.durable_position());
-                self.retained.change_at(name, Retained::of(&record, location), durable);
+                self.retained.change_at(name, Retained::of(&record), durable);
             }
         }
         self.parties.note_message(&record);
@@ -129,7 +129,7 @@ impl Log {
         };
         self.make_room(record.size_bytes())?;
         if let Some(party) = party {
-            self.parties.apply(party, record.entry, value)?;
+            self.parties.apply(party, record.entry, value, |_| false)?;
         } else {
             self.in_force.apply(table, key, value, record.entry);
         }

@@ -1,25 +1,62 @@
 //! Derived state on the disk, so that recovery is this plus the tail of the log (`docs/formats/log.md`, "Checkpoint").
 //!
+//! Owns: the file's format, and what is read of it at a start. How the state is taken down is in `snapshot`.
+//!
 //! Invariants:
-//! 1. A checkpoint is written only after everything that it stands on is synced, so it is never ahead of the log.
+//! 1. A checkpoint is written only after everything that it holds is synced, so it is never ahead of the log.
 //! 2. It is there wholly or not at all: a temporary file, a sync, a rename, a sync of the directory.
+//! 3. Its parts were taken one after the other while the log went on, all of them between two log positions. The log is
+//!    replayed from the first: what a part has already is applied to it again. For topics, retained messages and keys
+//!    in force the last record decides, so that changes nothing; delivery states pass over what they have already.
 
 use super::encoding::{index64, narrow, wide, Sink, Source};
 use super::header::FORMAT_VERSION;
-use super::identity::{read_all, write_whole};
+use super::identity::read_all;
 use super::log::{Head, Log};
 use super::parties::PartyState;
 use super::retained::Retained;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::flow::state::State;
-use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::ids::{LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::limits::CHUNK_BYTES;
+use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"HFCHECKP";
-const UNKNOWN_NAME: u32 = u32::MAX;
+const MAGIC: &[u8; 8] = b"HFCHECK2";
+/// As versions wrote it that took all of the state down at one go.
+const WHOLE_MAGIC: &[u8; 8] = b"HFCHECKP";
+pub(super) const UNKNOWN_NAME: u32 = u32::MAX;
 
 /// Checkpoints that are kept: the newest, and one more in case that one is damaged.
 const KEPT: usize = 2;
+
+/// What a part of a checkpoint holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Topics,
+    Retained,
+    Parties,
+    Keys,
+}
+
+/// What a checkpoint has of the log.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    /// What lies before is in it.
+    pub(super) from: LogPosition,
+    /// So far the log was durable when it was written; some of what lies before is in it too.
+    pub(super) end: LogPosition,
+    /// Delivery states: up to which party they were taken down where, in the order of parties.
+    pub(super) taken: Vec<(Party, LogPosition)>,
+}
+
+impl Recovered {
+    /// True if it has what the record at `here` says of a party's delivery state.
+    pub(super) fn has(&self, party: Party, here: LogPosition) -> bool {
+        let part = self.taken.partition_point(|(last, _)| *last < party);
+        self.taken.get(part).is_some_and(|(_, taken_at)| here < *taken_at)
+    }
+}
 
 /// The name of a checkpoint's file.
 fn name_of(number: u64) -> String {
@@ -37,116 +74,153 @@ pub(super) fn numbers(names: &[String]) -> Vec<u64> {
     numbers
 }
 
-/// Writes a checkpoint durably and removes old ones.
-pub(super) fn write(disk: &dyn Disk, number: u64, bytes: &[u8]) -> Result<()> {
-    write_whole(disk, &name_of(number), bytes)?;
-    for old in numbers(&disk.list()?).into_iter().skip(KEPT) {
-        disk.remove(&name_of(old))?;
+/// What a checkpoint begins with: `from` is where replay begins, `head` where the log stood when its last part was
+/// taken.
+pub(super) fn encode_beginning(epoch: u128, from: LogPosition, head: &Head) -> Vec<u8> {
+    let mut out = Vec::with_capacity(68);
+    out.put(MAGIC);
+    out.put_u32(FORMAT_VERSION);
+    out.put_u128(epoch);
+    out.put_u64(from.0);
+    for number in [head.offset, head.control, head.position, head.time] {
+        out.put_u64(number);
     }
-    Ok(())
+    out
+}
+
+/// A checkpoint on its way to the disk, beside the loop. Each step writes and syncs a little, so that a large file does
+/// not hold up the sync of a commit.
+pub struct CheckpointWrite {
+    disk: Arc<dyn Disk>,
+    number: u64,
+    pub(super) from: LogPosition,
+    chunks: std::vec::IntoIter<Vec<u8>>,
+    file: Option<Arc<dyn DiskFile>>,
+    written: u64,
+    checksum: u32,
+}
+
+impl CheckpointWrite {
+    pub(super) fn new(disk: Arc<dyn Disk>, number: u64, from: LogPosition, chunks: Vec<Vec<u8>>) -> CheckpointWrite {
+        CheckpointWrite { disk, number, from, chunks: chunks.into_iter(), file: None, written: 0, checksum: 0 }
+    }
+
+    /// Writes the next chunks, a megabyte or one of them; false when the file has its name and is durable.
+    pub(super) fn step(&mut self) -> Result<bool> {
+        let partial = format!("{}.partial", name_of(self.number));
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => {
+                let file = self.disk.create(&partial, 0)?;
+                self.file = Some(Arc::clone(&file));
+                file
+            }
+        };
+        let (begin, mut ended) = (self.written, true);
+        for chunk in self.chunks.by_ref() {
+            self.checksum = crc32c::crc32c_append(self.checksum, &chunk);
+            file.write_at(self.written, &chunk)?;
+            self.written = self.written.saturating_add(wide(chunk.len()));
+            if self.written.saturating_sub(begin) >= wide(CHUNK_BYTES) {
+                ended = false;
+                break;
+            }
+        }
+        if ended {
+            file.write_at(self.written, &self.checksum.to_le_bytes())?;
+        }
+        file.sync()?;
+        if ended {
+            self.disk.rename(&partial, &name_of(self.number))?;
+            self.disk.sync_directory()?;
+            for old in numbers(&self.disk.list()?).into_iter().skip(KEPT) {
+                self.disk.remove(&name_of(old))?;
+            }
+        }
+        Ok(!ended)
+    }
+
+    /// Nothing is left of it.
+    pub(super) fn undo(&self) {
+        drop(self.disk.remove(&format!("{}.partial", name_of(self.number))));
+    }
 }
 
 impl Log {
-    /// Has the derived state written by the next commit.
-    pub fn checkpoint(&mut self, now: Timestamp) -> Result<()> {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
-        self.advance(now);
-        self.checkpoint_number = self.checkpoint_number.saturating_add(1);
-        self.checkpoint_position = self.head.position;
-        self.pending_checkpoint = Some(self.encode_checkpoint());
-        Ok(())
-    }
-
-    /// Bytes appended since the last checkpoint.
-    pub fn bytes_since_checkpoint(&self) -> u64 {
-        self.head.position.saturating_sub(self.checkpoint_position)
-    }
-
-    fn encode_checkpoint(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put(MAGIC);
-        out.put_u32(FORMAT_VERSION);
-        out.put_u128(self.epoch);
-        out.put_u64(self.head.offset);
-        out.put_u64(self.head.control);
-        out.put_u64(self.head.position);
-        out.put_u64(self.head.time);
-        out.put_u64(wide(self.dictionary.len()));
-        for (_, topic) in self.dictionary.topics() {
-            out.put_u32(topic.name.as_ref().map_or(UNKNOWN_NAME, |name| narrow(name.len())));
-            out.put(topic.name.as_deref().unwrap_or_default());
-            out.put_u64(topic.next_entry);
-            out.put_u64(topic.declared_at.0);
-        }
-        out.put_u64(wide(self.retained.len()));
-        for retained in self.retained.iter() {
-            out.put_u32(retained.topic.0);
-            out.put_u32(retained.location.segment);
-            out.put_u32(retained.location.position);
-            out.put_u64(retained.offset.0);
-            out.put_u64(retained.expires_at.map_or(u64::MAX, |expires_at| expires_at.0));
-        }
-        self.encode_controls(&mut out);
-        let checksum = crc32c::crc32c(&out);
-        out.put_u32(checksum);
-        out
-    }
-
-    fn encode_controls(&self, out: &mut Vec<u8>) {
-        out.put_u64(wide(self.parties.len()));
-        let mut state_bytes = Vec::new();
-        for (party, state) in self.parties.iter() {
-            state_bytes.clear();
-            state.state.encode(&mut state_bytes);
-            out.put_u32(party.0);
-            out.put_u64(state.full_number);
-            out.put_u32(narrow(state_bytes.len()));
-            out.put(&state_bytes);
-        }
-        out.put_u64(wide(self.in_force.len()));
-        for (key, number) in self.in_force.iter() {
-            out.put_u32(narrow(key.len()));
-            out.put(key);
-            out.put_u64(number);
-        }
-    }
-
-    /// Takes over the newest whole checkpoint of this log that `is_usable` (by its log position), and returns that.
+    /// Reads the newest checkpoint that is whole and from which on the log is there.
     pub(super) fn load_checkpoint(
         &mut self,
         names: &[String],
         is_usable: impl Fn(LogPosition) -> bool,
-    ) -> Result<Option<LogPosition>> {
+    ) -> Result<Option<Recovered>> {
         let numbers = numbers(names);
         self.checkpoint_number = numbers.first().copied().unwrap_or(0);
         for number in numbers {
             let name = name_of(number);
             let bytes = read_all(self.disk.as_ref(), &name, u64::MAX)?;
-            let Some(mut body) = checked(&bytes, &name)? else { continue };
+            let Some((mut body, whole)) = checked(&bytes, &name)? else { continue };
             if body.u128() != Some(self.epoch) {
                 continue;
             }
-            let position = Source::new(body.rest().get(16..).unwrap_or_default()).u64().map(LogPosition);
-            if let Some(position) = position.filter(|position| is_usable(*position)) {
+            // One that was taken at one go has its log position behind offset and control number, once.
+            let ahead = if whole { 16 } else { 0 };
+            let from = Source::new(body.rest().get(ahead..).unwrap_or_default()).u64().map(LogPosition);
+            if from.is_some_and(&is_usable) {
                 // The checksum fits, so what does not decode was never written by this version.
                 let unreadable =
                     || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
-                self.decode_checkpoint(&mut body).ok_or_else(unreadable)?;
-                self.checkpoint_position = position.0;
-                self.checkpointed = position;
-                return Ok(Some(position));
+                let decoded = if whole { self.decode_whole(&mut body) } else { self.decode_parts(&mut body) };
+                let recovered = decoded.ok_or_else(unreadable)?;
+                self.checkpointed = recovered.from;
+                self.checkpoint_begun = recovered.from;
+                return Ok(Some(recovered));
             }
         }
         Ok(None)
     }
 
-    fn decode_checkpoint(&mut self, body: &mut Source<'_>) -> Option<()> {
-        self.head = Head { offset: body.u64()?, control: body.u64()?, position: body.u64()?, time: body.u64()? };
-        let topics = body.u64()?;
-        for number in 1..=topics {
-            let id = TopicId(u32::try_from(number).ok()?);
+    fn decode_parts(&mut self, body: &mut Source<'_>) -> Option<Recovered> {
+        let from = LogPosition(body.u64()?);
+        self.head = decode_head(body)?;
+        let mut recovered = Recovered { from, end: LogPosition(self.head.position), taken: Vec::new() };
+        let mut topics = 0_u64;
+        while let Some(kind) = body.u8() {
+            let (count, taken_at) = (u64::from(body.u32()?), LogPosition(body.u64()?));
+            match kind {
+                1 => {
+                    self.decode_topics(body, topics, count)?;
+                    topics = topics.checked_add(count)?;
+                }
+                2 => self.decode_retained(body, count, false)?,
+                3 => {
+                    let last = Party(body.u32()?);
+                    self.decode_parties(body, count)?;
+                    recovered.taken.push((last, taken_at));
+                }
+                4 => self.decode_keys(body, count)?,
+                _ => return None,
+            }
+        }
+        Some(recovered)
+    }
+
+    fn decode_whole(&mut self, body: &mut Source<'_>) -> Option<Recovered> {
+        self.head = decode_head(body)?;
+        let count = body.u64()?;
+        self.decode_topics(body, 0, count)?;
+        let count = body.u64()?;
+        self.decode_retained(body, count, true)?;
+        let count = body.u64()?;
+        self.decode_parties(body, count)?;
+        let count = body.u64()?;
+        self.decode_keys(body, count)?;
+        let end = LogPosition(self.head.position);
+        Some(Recovered { from: end, end, taken: Vec::new() })
+    }
+
+    fn decode_topics(&mut self, body: &mut Source<'_>, before: u64, count: u64) -> Option<()> {
+        for number in 1..=count {
+            let id = TopicId(u32::try_from(before.checked_add(number)?).ok()?);
             let size = body.u32()?;
             let name = if size == UNKNOWN_NAME { None } else { Some(body.take(index64(size.into()))?) };
             let (next_entry, declared_at) = (body.u64()?, LogPosition(body.u64()?));
@@ -155,24 +229,35 @@ impl Log {
                 None => self.dictionary.note_entry(id, next_entry.saturating_sub(1)),
             }
         }
-        let retained = body.u64()?;
-        for _ in 0..retained {
+        Some(())
+    }
+
+    fn decode_retained(&mut self, body: &mut Source<'_>, count: u64, with_place: bool) -> Option<()> {
+        for _ in 0..count {
             let topic = TopicId(body.u32()?);
-            let location = Location { segment: body.u32()?, position: body.u32()? };
+            if with_place {
+                body.u64()?;
+            }
             let offset = Offset(body.u64()?);
             let expires_at = Some(Timestamp(body.u64()?)).filter(|expires_at| expires_at.0 != u64::MAX);
             if let Some(name) = self.dictionary.shared_name(topic) {
-                self.retained.insert(name, Retained { topic, location, offset, expires_at });
+                self.retained.insert(name, Retained { topic, offset, expires_at });
             }
         }
-        let parties = body.u64()?;
-        for _ in 0..parties {
+        Some(())
+    }
+
+    fn decode_parties(&mut self, body: &mut Source<'_>, count: u64) -> Option<()> {
+        for _ in 0..count {
             let (party, full_number, size) = (Party(body.u32()?), body.u64()?, body.u32()?);
             let state = State::decode(body.take(index64(size.into()))?).ok()?;
             self.parties.insert(party, PartyState { state, full_number });
         }
-        let keys = body.u64()?;
-        for _ in 0..keys {
+        Some(())
+    }
+
+    fn decode_keys(&mut self, body: &mut Source<'_>, count: u64) -> Option<()> {
+        for _ in 0..count {
             let size = body.u32()?;
             let key = body.take(index64(size.into()))?;
             self.in_force.insert(key, body.u64()?);
@@ -181,8 +266,12 @@ impl Log {
     }
 }
 
-/// The body of a checkpoint whose checksum fits; `None` if it does not.
-pub(super) fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Source<'a>>> {
+fn decode_head(body: &mut Source<'_>) -> Option<Head> {
+    Some(Head { offset: body.u64()?, control: body.u64()?, position: body.u64()?, time: body.u64()? })
+}
+
+/// The body of a checkpoint whose checksum fits, and whether it was taken at one go; `None` if it does not fit.
+fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<(Source<'a>, bool)>> {
     let Some((checked, stored)) = bytes.len().checked_sub(4).and_then(|size| bytes.split_at_checked(size)) else {
         return Ok(None);
     };
@@ -190,12 +279,28 @@ pub(super) fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Source<'
         return Ok(None);
     }
     let mut body = Source::new(checked);
-    if body.take(8) != Some(MAGIC) {
-        return Ok(None);
-    }
+    let whole = match body.take(8) {
+        Some(magic) if magic == MAGIC => false,
+        Some(magic) if magic == WHOLE_MAGIC => true,
+        _ => return Ok(None),
+    };
     match body.u32() {
-        Some(FORMAT_VERSION) => Ok(Some(body)),
+        Some(FORMAT_VERSION) => Ok(Some((body, whole))),
         Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat { file: name.to_owned(), version }),
         _ => Ok(None),
     }
+}
+
+/// What stands before the entries of a part: what they are, how many, and where the log stood when they were taken.
+pub(super) fn encode_part(part: Part, count: usize, taken_at: LogPosition) -> Vec<u8> {
+    let mut out = Vec::with_capacity(17);
+    out.push(match part {
+        Part::Topics => 1,
+        Part::Retained => 2,
+        Part::Parties => 3,
+        Part::Keys => 4,
+    });
+    out.put_u32(narrow(count));
+    out.put_u64(taken_at.0);
+    out
 }

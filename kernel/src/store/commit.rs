@@ -9,7 +9,6 @@
 //!    again, and the next group's marker, which counted on it, is taken back.
 
 use super::archive::Indexed;
-use super::checkpoint;
 use super::encoding::wide;
 use super::footer::{self, Trailer};
 use super::index::SegmentIndex;
@@ -73,8 +72,6 @@ pub struct Commit {
     marker: (Arc<dyn DiskFile>, u64, Vec<u8>),
     /// The size of the next segment's file, if there is none yet.
     prepare: Option<u64>,
-    checkpoint: Option<(u64, Vec<u8>)>,
-    checkpoint_position: LogPosition,
 }
 
 /// How a commit ended.
@@ -82,22 +79,18 @@ pub struct Ended {
     result: Result<()>,
     sealed: Vec<(u32, Trailer)>,
     prepared: Option<Result<Arc<dyn DiskFile>>>,
-    checkpointed: Option<Result<()>>,
     free_bytes: Option<u64>,
 }
 
 impl Commit {
     /// Does the writes and the sync. Any thread; nothing else of the log is needed.
     pub fn run(&self) -> Ended {
-        let mut ended =
-            Ended { result: Ok(()), sealed: Vec::new(), prepared: None, checkpointed: None, free_bytes: None };
+        let mut ended = Ended { result: Ok(()), sealed: Vec::new(), prepared: None, free_bytes: None };
         ended.result = self.write(&mut ended.sealed);
         if ended.result.is_ok() {
             let (file, position, bytes) = &self.marker;
             // Only tells readers elsewhere sooner; the next group writes the same bytes at the same place.
             drop(file.write_at(*position, bytes));
-            ended.checkpointed =
-                self.checkpoint.as_ref().map(|(number, bytes)| checkpoint::write(self.disk.as_ref(), *number, bytes));
             ended.prepared = self.prepare.map(|size| self.disk.create(PREPARED, size));
         }
         ended.free_bytes = self.disk.free_bytes().ok();
@@ -122,8 +115,8 @@ impl Commit {
                 }
             }
         }
-        // A sealed segment and whatever a checkpoint stands on are synced even where messages are not.
-        if self.sync || self.checkpoint.is_some() || !sealed.is_empty() {
+        // A sealed segment is synced even where messages are not.
+        if self.sync || !sealed.is_empty() {
             if !files.last().is_some_and(|file| Arc::ptr_eq(file, &self.marker.0)) {
                 files.push(&self.marker.0);
             }
@@ -148,7 +141,7 @@ impl Log {
             return Ok(None);
         }
         self.freeze();
-        if self.work.is_empty() && self.pending_checkpoint.is_none() {
+        if self.work.is_empty() && self.synced >= self.sync_until {
             return Ok(None);
         }
         let Some(segment) = self.archive.segments.last() else { return Ok(None) };
@@ -161,17 +154,14 @@ impl Log {
         self.group_started = false;
         self.in_flight = true;
         let prepare = self.prepared.is_none().then_some(u64::from(self.options.segment_bytes));
-        let checkpoint = self.pending_checkpoint.take().map(|bytes| (self.checkpoint_number, bytes));
         Ok(Some(Commit {
             disk: Arc::clone(&self.disk),
             work: std::mem::take(&mut self.work),
             ends,
-            sync: self.options.durability == Durability::Fsync,
+            sync: self.options.durability == Durability::Fsync || self.synced < self.sync_until,
             sync_directory: std::mem::take(&mut self.sync_directory),
             marker: early,
             prepare,
-            checkpoint,
-            checkpoint_position: LogPosition(self.checkpoint_position),
         }))
     }
 
@@ -188,6 +178,9 @@ impl Log {
                 self.totals.committed_bytes = self.totals.committed_bytes.wrapping_add(bytes);
                 self.durable = commit.ends;
                 self.written = commit.ends;
+                if commit.sync || !ended.sealed.is_empty() {
+                    self.synced = commit.ends.position;
+                }
             }
             Err(Error::Disk { operation: "write", full: true, .. }) => {
                 self.take_back(commit);
@@ -207,11 +200,7 @@ impl Log {
             None => {}
         }
         self.trim_tail();
-        if matches!(ended.checkpointed, Some(Ok(()))) {
-            self.checkpointed = commit.checkpoint_position;
-        }
-        // The log itself is safe without its checkpoint, so a failure is told and does not poison.
-        ended.checkpointed.unwrap_or(Ok(()))
+        Ok(())
     }
 
     /// Tells readers elsewhere that everything recovered is durable, as a commit does.
@@ -259,9 +248,6 @@ impl Log {
     fn take_back(&mut self, commit: Commit) {
         self.space_is_low = true;
         self.sync_directory |= commit.sync_directory;
-        if let Some((_, bytes)) = commit.checkpoint {
-            self.pending_checkpoint.get_or_insert(bytes);
-        }
         let gathered = std::mem::replace(&mut self.work, commit.work);
         let vouches_for = self.written.position;
         if self.group_started {

@@ -214,7 +214,7 @@ impl Log {
             if question.part.segment != Some(stretch.number) {
                 question.part = Part { segment: Some(stretch.number), ..Part::default() };
             }
-            if !self.look_at(question, interest, &stretch, until)? {
+            if !self.look_into(question, interest, &stretch, until)? {
                 return Ok(None);
             }
             if let Some(answer) = self.conclude_stretch(question, &stretch)? {
@@ -253,7 +253,13 @@ impl Log {
     }
 
     /// Finds out what the stretch has; false if the effort is used up before.
-    fn look_at(&mut self, question: &mut Question, interest: &Interest, stretch: &Stretch, until: u64) -> Result<bool> {
+    fn look_into(
+        &mut self,
+        question: &mut Question,
+        interest: &Interest,
+        stretch: &Stretch,
+        until: u64,
+    ) -> Result<bool> {
         let present = self.archive.queued_topics(stretch.place)?;
         if present.is_disjoint(&interest.all) {
             return Ok(true);
@@ -489,35 +495,6 @@ impl Log {
     /// The first offset that was appended at `time` or later, or the end of what is durable.
     pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
         Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))
-    }
-
-    /// The offsets of the matching messages that lie in one segment, in order.
-    pub(super) fn matching_offsets(
-        &mut self,
-        subscriptions: &[Subscription],
-        owner: Party,
-        place: usize,
-        from: Offset,
-        to: Offset,
-    ) -> Result<Vec<Offset>> {
-        let mut question =
-            Question::new(subscriptions.into(), owner, (from, to), Timestamp(0), Wanted::Newest(u64::MAX));
-        let Some(interest) = self.interest_of(&mut question, u64::MAX) else { return Ok(Vec::new()) };
-        let Some(segment) = self.archive.segments.get(place) else { return Ok(Vec::new()) };
-        let (number, first, end) =
-            (segment.header.number, segment.base_offset().max(from), segment.end_offset().min(to));
-        if first >= end {
-            return Ok(Vec::new());
-        }
-        let stretch = Stretch { place, number, first, end, is_whole: false };
-        let present = self.archive.queued_topics(place)?;
-        self.walk_topics(&mut question, &interest, &stretch, &present, u64::MAX)?;
-        question.part.positions.sort_unstable();
-        let mut offsets = Vec::with_capacity(question.part.positions.len());
-        for position in question.part.positions {
-            offsets.extend(self.archive.record(place, position)?.map(|record| record.offset));
-        }
-        Ok(offsets)
     }
 }
 

@@ -1,23 +1,19 @@
 //! Which control record has the newest value of each key: retention keeps those.
 //!
 //! Bounded by the number of live keys: about 100 bytes each. The keys themselves are kept and not hashes of them,
-//! because a client that found two keys with one hash could make the log forget one.
+//! because a client that found two keys with one hash could make the log forget one. They are kept in order, so that a
+//! walk in pieces finds its place again.
 
-use ahash::RandomState;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// The number of the newest control record of each live key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct InForce {
-    numbers: HashMap<Box<[u8]>, u64, RandomState>,
+    numbers: BTreeMap<Box<[u8]>, u64>,
 }
 
 impl InForce {
-    /// No key has a value.
-    pub fn new(seed: u64) -> InForce {
-        InForce { numbers: HashMap::with_hasher(RandomState::with_seeds(seed, 41, 42, 43)) }
-    }
-
     /// Record `number` has the newest value of the key; an empty value removes the key.
     pub fn apply(&mut self, table: u32, key: &[u8], value: &[u8], number: u64) {
         let key = full_key(table, key);
@@ -38,9 +34,10 @@ impl InForce {
         self.numbers.insert(full_key.into(), number);
     }
 
-    /// All keys (table first) with their numbers, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> + '_ {
-        self.numbers.iter().map(|(key, number)| (key.as_ref(), *number))
+    /// The keys (table first) behind one, or all of them, with their numbers.
+    pub fn after(&self, key: Option<&[u8]>) -> impl Iterator<Item = (&[u8], u64)> + '_ {
+        let first = key.map_or(Bound::Unbounded, Bound::Excluded);
+        self.numbers.range::<[u8], _>((first, Bound::Unbounded)).map(|(key, number)| (key.as_ref(), *number))
     }
 
     /// How many keys have a value.

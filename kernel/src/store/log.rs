@@ -18,13 +18,14 @@ use super::index::Class;
 use super::parties::Parties;
 use super::record::{Kind, Record};
 use super::retained::RetainedMessages;
+use super::retention::Run;
 use super::scan::ScanMemory;
+use super::snapshot::Walk;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::flow::{Message, Messages};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
 use crate::limits::{SEGMENT_BYTES_MAXIMUM, SEGMENT_BYTES_MINIMUM};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// When something counts as durable.
@@ -103,13 +104,19 @@ pub struct Log {
     pub(super) prepared: Option<Arc<dyn DiskFile>>,
     pub(super) space_is_low: bool,
     pub(super) space_checked_at: u64,
-    pub(super) pending_checkpoint: Option<Vec<u8>>,
-    pub(super) checkpoint_position: u64,
+    /// Everything below is on the medium, whatever counts as durable.
+    pub(super) synced: LogPosition,
+    /// Commits sync until everything below this is on the medium.
+    pub(super) sync_until: LogPosition,
+    /// A checkpoint that is taken down, or waits until what it holds is synced.
+    pub(super) walk: Option<Walk>,
     pub(super) checkpoint_number: u64,
-    /// The log position on which the newest durable checkpoint stands.
+    /// The log position from which the newest checkpoint that was begun has the log replayed, ...
+    pub(super) checkpoint_begun: LogPosition,
+    /// ... and the newest durable one.
     pub(super) checkpointed: LogPosition,
-    /// Where messages are that were carried since the log was opened: queues in memory know their old places.
-    pub(super) moved: HashMap<Location, Location>,
+    /// What goes away at present.
+    pub(super) run: Option<Run>,
     /// Up to which log position what has to outlive retention is written anew, and where that is durable.
     pub(super) renewed: Option<(LogPosition, LogPosition)>,
     /// Which carry segment is looked at next for what nobody needs any more.
@@ -220,6 +227,11 @@ impl Log {
         self.parties.encoded(party)
     }
 
+    /// Below which offset durable parties have acknowledged all; `None` of those without a state.
+    pub fn marks(&self, parties: &[Party]) -> Vec<Option<Offset>> {
+        parties.iter().map(|party| self.parties.get(*party).map(|known| known.state.mark)).collect()
+    }
+
     /// Offsets of the retained messages that match, from `from` on in their order: `limit` at most, and up to which
     /// offset that is all.
     pub fn retained(&self, filter: &[u8], from: Offset, limit: usize) -> (Vec<Offset>, Offset) {
@@ -279,8 +291,7 @@ impl Log {
 
     /// Commits what is left, with a checkpoint, so that the next start reads little.
     pub fn close(&mut self) -> Result<()> {
-        self.checkpoint(Timestamp(0))?;
-        self.commit().map(|_| ())
+        self.checkpoint(Timestamp(0))
     }
 
     /// Append time: never before what was appended last.
@@ -291,11 +302,13 @@ impl Log {
 }
 
 impl Messages for Log {
-    fn message(&mut self, location: Location) -> Result<Option<Message<'_>>> {
+    fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
         let location = match self.archive.find(location.segment) {
-            Some(_) => location,
-            None => self.moved.get(&location).copied().unwrap_or(location),
+            Some(_) => Some(location),
+            // Its segment has gone since it was found there; it may have been carried.
+            None => self.archive.find_message(offset, None)?,
         };
+        let Some(location) = location else { return Ok(None) };
         let dictionary = &self.dictionary;
         let record = self.archive.record_at(location)?;
         Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {

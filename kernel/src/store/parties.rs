@@ -1,14 +1,14 @@
 //! The delivery state of every durable party, folded from the log as it is written and as it is recovered.
 //!
 //! Bounded by the number of durable parties: a few hundred bytes each, because a checkpoint must be able to write all
-//! of them without reading the log again.
+//! of them without reading the log again. They are kept in order, so that a walk in pieces finds its place again.
 
 use super::record::Record;
 use crate::error::Result;
 use crate::flow::state::{State, FULL, REMOVED};
 use crate::ids::{Offset, Party};
-use ahash::RandomState;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// A party's state, and where the log has it.
 #[derive(Debug, Default)]
@@ -20,32 +20,31 @@ pub struct PartyState {
 }
 
 /// All states.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Parties {
-    states: HashMap<u32, PartyState, RandomState>,
+    /// Apart from the tree, whose nodes are half empty.
+    states: BTreeMap<u32, Box<PartyState>>,
 }
 
 impl Parties {
-    /// No party has a state.
-    pub fn new(seed: u64) -> Parties {
-        Parties { states: HashMap::with_hasher(RandomState::with_seeds(seed, 31, 32, 33)) }
-    }
-
     /// Takes over a record of table 0. A value that is not a state is an error; what was known stays. Where it says
     /// that a group has handed a message over, the group has it no more: a crash may leave this record without the
-    /// group's.
-    pub fn apply(&mut self, party: Party, number: u64, value: &[u8]) -> Result<()> {
-        if value.first() == Some(&REMOVED) {
+    /// group's. `has` says of whom a checkpoint holds what the record says already.
+    pub fn apply(&mut self, party: Party, number: u64, value: &[u8], has: impl Fn(Party) -> bool) -> Result<()> {
+        let handed = if has(party) {
+            State::default().apply(value)?
+        } else if value.first() == Some(&REMOVED) {
             self.states.remove(&party.0);
             return Ok(());
-        }
-        let mut known = self.states.remove(&party.0).unwrap_or_default();
-        let result = known.state.apply(value);
-        if value.first() == Some(&FULL) && result.is_ok() {
-            known.full_number = number;
-        }
-        self.states.insert(party.0, known);
-        for (offset, group) in result? {
+        } else {
+            let known = self.states.entry(party.0).or_default();
+            let result = known.state.apply(value);
+            if value.first() == Some(&FULL) && result.is_ok() {
+                known.full_number = number;
+            }
+            result?
+        };
+        for (offset, group) in handed.into_iter().filter(|(_, group)| !has(*group)) {
             if let Some(group) = self.states.get_mut(&group.0) {
                 group.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
             }
@@ -63,39 +62,31 @@ impl Parties {
         }
     }
 
-    /// The messages that groups have handed to members and that have to be there until these have them.
-    pub fn handed_over(&self) -> Vec<(Offset, Party)> {
-        self.states.values().flat_map(|known| known.state.handed_over()).collect()
-    }
-
     /// Sets a state, as a checkpoint has it.
     pub fn insert(&mut self, party: Party, state: PartyState) {
-        self.states.insert(party.0, state);
+        self.states.insert(party.0, Box::new(state));
+    }
+
+    /// The state of a party.
+    pub fn get(&self, party: Party) -> Option<&PartyState> {
+        self.states.get(&party.0).map(Box::as_ref)
     }
 
     /// The state of a party as bytes.
     pub fn encoded(&self, party: Party) -> Option<Vec<u8>> {
-        let found = self.states.get(&party.0)?;
         let mut bytes = Vec::new();
-        found.state.encode(&mut bytes);
+        self.get(party)?.state.encode(&mut bytes);
         Some(bytes)
     }
 
-    /// All of them, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (Party, &PartyState)> {
-        self.states.iter().map(|(party, state)| (Party(*party), state))
+    /// Those behind a party, or all of them, in their order.
+    pub fn after(&self, party: Option<Party>) -> impl Iterator<Item = (Party, &PartyState)> {
+        let first = party.map_or(Bound::Unbounded, |party| Bound::Excluded(party.0));
+        self.states.range((first, Bound::Unbounded)).map(|(party, state)| (Party(*party), state.as_ref()))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         self.states.len()
-    }
-
-    /// Parties whose state the log would not have any more without the control records below `number`.
-    pub fn resting_on(&self, number: u64) -> Vec<Party> {
-        let mut parties: Vec<Party> =
-            self.iter().filter(|(_, state)| state.full_number < number).map(|(party, _)| party).collect();
-        parties.sort_unstable();
-        parties
     }
 }

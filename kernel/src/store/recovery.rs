@@ -9,6 +9,7 @@
 
 use super::append::names_of;
 use super::archive::{Archive, Indexed, Segment};
+use super::checkpoint::Recovered;
 use super::commit::{Ends, Work};
 use super::dictionary::Dictionary;
 use super::filters::FilterMemory;
@@ -25,7 +26,7 @@ use super::retained::{Retained, RetainedMessages};
 use super::scan::ScanMemory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
-use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
+use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::DAMAGE_REPORTS_MAXIMUM;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -62,8 +63,8 @@ pub struct Recovery {
 
 /// A replay on its way.
 struct Replay {
-    /// What lies before is in the checkpoint.
-    from: LogPosition,
+    /// What the checkpoint has.
+    known: Recovered,
     /// By topic, because its name may come later: the retained message, or `None` where it was deleted.
     retained: HashMap<u32, Option<Retained>>,
 }
@@ -95,9 +96,10 @@ impl Log {
         let first = own.map(|segment| segment.header.base_position).min();
         let checkpoint = log.load_checkpoint(&names, |position| first.is_some_and(|first| first <= position))?;
         recovery.from_checkpoint = checkpoint.is_some();
+        let end = checkpoint.as_ref().map_or(LogPosition(0), |known| known.end);
         log.replay(checkpoint, &mut recovery)?;
-        log.make_durable(checkpoint.unwrap_or_default())?;
-        log.ready(now, &mut recovery)?;
+        log.make_durable(end)?;
+        log.ready(now, end, &mut recovery)?;
         log.opened_at = log.end_offset();
         Ok((log, recovery))
     }
@@ -111,8 +113,8 @@ impl Log {
             dictionary: Dictionary::new(options.seed),
             filters: FilterMemory::new(options.seed),
             retained: RetainedMessages::default(),
-            parties: Parties::new(options.seed),
-            in_force: InForce::new(options.seed),
+            parties: Parties::default(),
+            in_force: InForce::default(),
             memory: ScanMemory::default(),
             head: Head { control: 1, ..Head::default() },
             opened_at: Offset(0),
@@ -128,11 +130,13 @@ impl Log {
             prepared: None,
             space_is_low: false,
             space_checked_at: 0,
-            pending_checkpoint: None,
-            checkpoint_position: 0,
+            synced: LogPosition(0),
+            sync_until: LogPosition(0),
+            walk: None,
             checkpoint_number: 0,
+            checkpoint_begun: LogPosition(0),
             checkpointed: LogPosition(0),
-            moved: HashMap::new(),
+            run: None,
             renewed: None,
             thinned: 0,
             totals: Totals::default(),
@@ -293,18 +297,19 @@ impl Log {
     }
 
     /// Applies what the checkpoint does not have, and finds out where the log ends.
-    fn replay(&mut self, checkpoint: Option<LogPosition>, recovery: &mut Recovery) -> Result<()> {
-        let mut replay = Replay { from: checkpoint.unwrap_or_default(), retained: HashMap::new() };
-        if checkpoint.is_none() {
+    fn replay(&mut self, checkpoint: Option<Recovered>, recovery: &mut Recovery) -> Result<()> {
+        let from_checkpoint = checkpoint.is_some();
+        let mut replay = Replay { known: checkpoint.unwrap_or_default(), retained: HashMap::new() };
+        if !from_checkpoint {
             self.learn_names()?;
         }
         let mut place = 0;
         while let Some(segment) = self.archive.segments.get(place) {
             let next = self.archive.segments.get(place.saturating_add(1)).map(|next| next.header);
             let sealed = matches!(segment.index, Indexed::Sealed(_));
-            let behind =
-                next.is_some_and(|next| next.base_position <= replay.from) || segment.header.kind == SegmentKind::Carry;
-            let covered = sealed && behind && checkpoint.is_some();
+            let behind = next.is_some_and(|next| next.base_position <= replay.known.from)
+                || segment.header.kind == SegmentKind::Carry;
+            let covered = sealed && behind && from_checkpoint;
             if !covered && !self.replay_segment(place, &mut replay, next, recovery)? {
                 break;
             }
@@ -315,7 +320,7 @@ impl Log {
                 self.retained.change(name, change);
             }
         }
-        self.relocate_retained()
+        Ok(())
     }
 
     /// A topic's record may lie behind its oldest messages, because retention writes it anew; so without a checkpoint
@@ -360,11 +365,11 @@ impl Log {
                     // The file of a torn group's later segment may have its name where one before it has none.
                     let here = self.log_position(place, position);
                     let gap = header.kind == SegmentKind::Log && next.is_some_and(|next| here < next.base_position);
-                    break gap && !self.is_vouched(place, &pages, position, here, replay.from, next_offset)?;
+                    break gap && !self.is_vouched(place, &pages, position, here, replay.known.end, next_offset)?;
                 }
                 Place::Hole(whole) => {
                     let here = self.log_position(place, position);
-                    if !self.is_vouched(place, &pages, position, here, replay.from, next_offset)? {
+                    if !self.is_vouched(place, &pages, position, here, replay.known.end, next_offset)? {
                         break true;
                     }
                     let end = whole.unwrap_or(pages.limit);
@@ -396,12 +401,12 @@ impl Log {
         pages: &Pages,
         position: u32,
         here: LogPosition,
-        from: LogPosition,
+        end: LogPosition,
         next_offset: u64,
     ) -> Result<bool> {
         // A carry segment has its name only since it was synced.
         let carried = self.archive.segments.get(place).is_some_and(|segment| segment.header.kind == SegmentKind::Carry);
-        if carried || here < from || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
+        if carried || here < end || pages.vouched(position, next_offset).is_some_and(|vouched| vouched > here) {
             return Ok(true);
         }
         for later in self.archive.segments.get(place.saturating_add(1)..).unwrap_or_default() {
@@ -463,9 +468,8 @@ impl Log {
     fn replay_record(&mut self, record: &Record<'_>, header: &Header, position: u32, replay: &mut Replay) {
         let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
         let here = LogPosition(header.base_position.0.saturating_add(within));
-        let location = Location { segment: header.number, position };
         let own = header.kind == SegmentKind::Log;
-        if own && here < replay.from {
+        if own && here < replay.known.from {
             return;
         }
         self.head.offset = self.head.offset.max(record.offset.0.saturating_add(u64::from(record.count)));
@@ -473,49 +477,32 @@ impl Log {
         match record.kind {
             Kind::Message => {
                 self.dictionary.note_entry(record.topic, record.entry);
-                if own {
+                if own && !replay.known.has(record.publisher, here) {
                     self.parties.note_message(record);
                 }
                 if record.retain {
-                    replay.retained.insert(record.topic.0, Retained::of(record, location));
+                    replay.retained.insert(record.topic.0, Retained::of(record));
                 }
             }
-            Kind::Control => self.replay_control(record),
+            Kind::Control => self.replay_control(record, here, &replay.known),
             Kind::Topic => self.dictionary.declare(record.topic, record.payload, record.entry, here),
             Kind::Marker => {}
         }
     }
 
-    fn replay_control(&mut self, record: &Record<'_>) {
+    fn replay_control(&mut self, record: &Record<'_>, here: LogPosition, known: &Recovered) {
         self.head.control = self.head.control.max(record.entry.saturating_add(1));
         let key = record.key.unwrap_or_default();
         if record.publisher.0 > 0 {
             self.in_force.apply(record.publisher.0, key, record.payload, record.entry);
         } else if let Ok(party) = super::append::party_of(key) {
             // A state that cannot be decoded was refused when it was to be appended.
-            drop(self.parties.apply(party, record.entry, record.payload));
+            drop(self.parties.apply(party, record.entry, record.payload, |party| known.has(party, here)));
         }
-    }
-
-    /// Retained messages may have been copied to a carry segment after the checkpoint was written.
-    fn relocate_retained(&mut self) -> Result<()> {
-        let archive = &self.archive;
-        let mut lost: Vec<Retained> =
-            self.retained.iter().filter(|kept| archive.find(kept.location.segment).is_none()).copied().collect();
-        lost.sort_unstable_by_key(|retained| retained.offset);
-        let mut last = None;
-        for retained in lost {
-            if let Some(location) = self.archive.find_message(retained.offset, last)? {
-                last = Some(location);
-                let name = self.dictionary.name(retained.topic).to_vec();
-                self.retained.relocate(&name, retained.offset, location);
-            }
-        }
-        Ok(())
     }
 
     /// The log is whole and synced: the next record gets its place.
-    fn ready(&mut self, now: Timestamp, recovery: &mut Recovery) -> Result<()> {
+    fn ready(&mut self, now: Timestamp, stood_on: LogPosition, recovery: &mut Recovery) -> Result<()> {
         self.advance(now);
         if let Some(last) = self.archive.segments.last().filter(|last| last.header.kind == SegmentKind::Log) {
             self.head.offset = self.head.offset.max(last.base_offset().0);
@@ -535,26 +522,31 @@ impl Log {
         }
         self.durable = self.ends();
         self.written = self.durable;
+        self.synced = self.durable.position;
         self.next_marker = Record::marker(self.end_position(), self.end_offset(), Timestamp(self.head.time));
         self.space_is_low = self.disk.free_bytes()? < self.options.reserve_bytes;
-        if self.head.position < self.checkpoint_position {
-            // What the checkpoint stood on is gone: records that come now would lie before it, and the next recovery
-            // would pass over them. It gets a successor before anything is acknowledged.
-            self.report_cut(recovery);
-            self.checkpoint(now)?;
+        let is_cut = self.head.position < stood_on.0;
+        if is_cut {
+            self.report_cut(stood_on, recovery);
         }
         self.declare_learned(Timestamp(self.head.time))?;
         self.commit()?;
+        if is_cut {
+            // What the checkpoint stood on is gone: records that come now would lie before it, and the next recovery
+            // would pass over them. It gets a successor before anything is acknowledged.
+            self.checkpointed = LogPosition(0);
+            self.checkpoint(now)?;
+        }
         self.announce();
         Ok(())
     }
 
     /// A file that was cut exactly between two records is whole in itself; only the checkpoint knows how far it went.
-    fn report_cut(&self, recovery: &mut Recovery) {
+    fn report_cut(&self, stood_on: LogPosition, recovery: &mut Recovery) {
         let Some(last) = self.archive.segments.last() else { return };
         let is_known = |known: &Damage| known.file == last.name && known.end_position == u64::from(last.end);
         if !recovery.damaged.iter().any(is_known) {
-            let missing = self.checkpoint_position.saturating_sub(self.head.position);
+            let missing = stood_on.0.saturating_sub(self.head.position);
             let end = last.end.saturating_add(u32::try_from(missing).unwrap_or(u32::MAX));
             let (first_offset, end_offset) = (last.summary().end_offset, Offset(self.head.offset));
             let reason = "it ends before the checkpoint that stands on it";

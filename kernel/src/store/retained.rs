@@ -1,11 +1,12 @@
-//! The retained message of each topic: where it is stored.
+//! The retained message of each topic.
 
 use super::dictionary::literal_range;
 use super::record::Record;
-use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
+use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::RETAINED_LOOKED_AT_MAXIMUM;
 use crate::topic;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A retained message.
@@ -13,8 +14,6 @@ use std::sync::Arc;
 pub struct Retained {
     /// Its topic.
     pub topic: TopicId,
-    /// Its record.
-    pub location: Location,
     /// Its offset.
     pub offset: Offset,
     /// When it expires, if ever.
@@ -24,9 +23,9 @@ pub struct Retained {
 impl Retained {
     /// What a message with the RETAIN flag makes the retained message of its topic: itself, or none if its payload is
     /// empty [MQTT-3.3.1-6].
-    pub fn of(record: &Record<'_>, location: Location) -> Option<Retained> {
+    pub fn of(record: &Record<'_>) -> Option<Retained> {
         let (topic, offset, expires_at) = (record.topic, record.offset, record.expires_at);
-        (!record.payload.is_empty()).then_some(Retained { topic, location, offset, expires_at })
+        (!record.payload.is_empty()).then_some(Retained { topic, offset, expires_at })
     }
 }
 
@@ -85,13 +84,6 @@ impl RetainedMessages {
         self.by_offset.insert(retained.offset, name);
     }
 
-    /// The retained message of a topic has been copied.
-    pub fn relocate(&mut self, name: &[u8], offset: Offset, location: Location) {
-        if let Some(retained) = self.by_name.get_mut(name).filter(|retained| retained.offset == offset) {
-            retained.location = location;
-        }
-    }
-
     /// Offsets of those that match, from `from` up to `until`, in their order: `limit` at most, and up to which offset
     /// that is all. Where few names can match, they are looked at; where many can, some follow by their offsets.
     pub fn page(&self, filter: &[u8], from: Offset, until: Offset, limit: usize) -> (Vec<Offset>, Offset) {
@@ -127,9 +119,15 @@ impl RetainedMessages {
         (offsets, until)
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Retained> {
-        self.by_name.values()
+    /// Those behind a name, or all of them, in the order of their names.
+    pub fn after(&self, name: Option<&[u8]>) -> impl Iterator<Item = (&Arc<[u8]>, &Retained)> {
+        let first = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_name.range::<[u8], _>((first, Bound::Unbounded))
+    }
+
+    /// The offsets of those between two.
+    pub fn between(&self, from: Offset, until: Offset) -> impl Iterator<Item = Offset> + '_ {
+        self.by_offset.range(from..until.max(from)).map(|(offset, _)| *offset)
     }
 
     /// How many there are.

@@ -1,9 +1,17 @@
 //! What goes away, and what outlives its segment (design section 3.9).
 //!
-//! Oldest segments go first, whole. Before a segment goes, what is still needed of it is kept: retained messages and
-//! messages that cursors within their quota have not seen are copied *with their ids* to a carry segment; control
-//! records in force, delivery states and topic names are written anew at the head of the log. Only when the copies are
-//! synced are the files removed.
+//! Oldest segments go first, whole, in one run after the other. A run goes through these steps, in pieces or beside the
+//! loop; whoever calls them has the log go on between any two:
+//!
+//! 1. `begin_retention` plans the range: sealed segments past retention. Or `begin_thinning`: a carry segment.
+//! 2. `survey_job`, beside: which topics have records there.
+//! 3. `renew_piece`: control records in force, delivery states and topic names are written anew at the head of the log
+//!    (in `renewal`). Then the log is durable, and a checkpoint stands behind the range: `retention_may_go_on`.
+//! 4. `visit` and `visit_piece`: what each queue has not seen and still gets, and what it loses.
+//! 5. `find_piece`: retained messages, and what groups have handed over.
+//! 6. `carry_job`, beside: that is copied *with its ids* to a carry segment, and synced. What `finish` hands out gives
+//!    it its name: from then on the range is gone, so all losses are durable before. The next `finish` has it take
+//!    the place of the range, and hands out the removal of the files.
 //!
 //! Invariants:
 //! 1. A carry segment gets its name when it is whole and synced; it says which range of the log it replaces, so that
@@ -11,25 +19,24 @@
 //! 2. No segment goes before a checkpoint stands behind it: the record that deleted a retained message is not kept,
 //!    and what it deleted may be, in an older carry segment. Where the disk is nearly full the checkpoint follows at
 //!    once instead.
-//! 3. What a cursor loses is reported once, with its offsets and their number.
+//! 3. What is found needed holds all that is needed when the range goes, although the log goes on meanwhile, because
+//!    what is needed of a range that is durable and sealed only becomes less (docs/adr/0015-in-pieces-or-beside.md).
 
 use super::archive::{Indexed, Segment};
-use super::encoding::{narrow, wide};
-use super::footer::{self, Trailer};
-use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
-use super::index::{Class, SegmentIndex};
+use super::carry::{CarryPlan, CarryWrite, Needs, Survey};
+use super::counting::{Question, Wanted};
+use super::encoding::wide;
+use super::header::{Header, SegmentKind};
+use super::job::{Finished, Job, Task};
 use super::log::Log;
-use super::record::{self, Kind};
-use crate::disk::DiskFile;
+use super::renewal::Renewal;
 use crate::error::{Error, Result};
+use crate::flow::state::Changes;
 use crate::flow::Subscription;
-use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
-use crate::limits::RETAIN_SEGMENTS_MAXIMUM;
-use std::collections::BTreeSet;
+use crate::ids::{LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::limits::{RETAIN_BYTES_MAXIMUM, RETAIN_SEGMENTS_MAXIMUM};
+use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Bytes of a carry segment that are written at once.
-const WRITE_BYTES: usize = 1_048_576;
 
 /// A queue whose messages outlive their segment.
 #[derive(Clone, Debug)]
@@ -59,122 +66,257 @@ pub struct Loss {
     pub count: u64,
 }
 
-/// What a call of `retain` did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
-    /// Segments that were removed.
-    pub removed_segments: u64,
-    /// Messages that were copied.
-    pub carried_records: u64,
-    /// What cursors have lost.
-    pub losses: Vec<Loss>,
-    /// Something is past retention and waits for a commit: to be called again.
-    pub unfinished: bool,
-}
-
 /// The segments that go together, and the range that they cover.
-struct Range {
-    first: usize,
-    end: usize,
-    base: Header,
-    end_offset: Offset,
-    end_position: LogPosition,
-    end_control: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub(super) first: usize,
+    pub(super) end: usize,
+    pub(super) base: Header,
+    pub(super) end_offset: Offset,
+    pub(super) end_position: LogPosition,
+    pub(super) end_control: u64,
 }
 
-/// A carry segment that is written and not in force yet.
-struct Carried {
-    file: Arc<dyn DiskFile>,
-    trailer: Trailer,
-    end: u32,
-    /// The topic of a retained message, the offset, where the record was, and where it is.
-    moved: Vec<(Option<TopicId>, Offset, Location, Location)>,
+/// A run on its way. Nothing but its end takes segments away, and new ones come behind all others: the places of its
+/// range stay what they are.
+pub(super) struct Run {
+    pub(super) range: Range,
+    /// Above so many messages its carry segment is not worth to be written.
+    messages_maximum: u64,
+    pub(super) renewal: Renewal,
+    survey: Option<Survey>,
+    needs: Needs,
+    waiting: VecDeque<RetentionCursor>,
+    visit: Option<Visit>,
+    search: Search,
+}
+
+/// A queue that is being looked at.
+struct Visit {
+    cursor: RetentionCursor,
+    /// The first offset that it keeps, once that is known.
+    kept_from: Option<Offset>,
+    /// What is being counted.
+    question: Option<Question>,
+}
+
+/// What a look at a queue has come to.
+enum Visited {
+    Done(Option<Loss>),
+    /// It goes on with the next piece.
+    Later(Box<Visit>),
+}
+
+impl Run {
+    fn has_visited_all(&self) -> bool {
+        self.waiting.is_empty() && self.visit.is_none()
+    }
+}
+
+/// How far what is needed besides queues has been looked for.
+enum Search {
+    Retained(Offset),
+    Parties(Option<Party>),
+    Done,
 }
 
 impl Log {
-    /// Removes sealed segments past retention, oldest first and a few at a time: those whose last record is older than
-    /// `maximum_age_us`, and those without which the log would fit into `maximum_bytes`.
-    pub fn retain(
-        &mut self,
-        maximum_age_us: u64,
-        maximum_bytes: u64,
-        cursors: &[RetentionCursor],
-        now: Timestamp,
-    ) -> Result<Retention> {
-        if self.poisoned {
-            return Err(Error::Poisoned);
+    /// Begins to remove sealed segments past retention, oldest first: those whose last record is older than
+    /// `maximum_age_us`, and those without which the log would fit into `maximum_bytes`. False if there are none. A
+    /// run that was on its way is given up.
+    pub fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now: Timestamp) -> Result<bool> {
+        let now = self.begin_run(now)?;
+        if let Some(range) = self.past_retention(now.0.saturating_sub(maximum_age_us), maximum_bytes) {
+            self.plan_run(range, u64::MAX);
         }
-        let now = self.advance(now);
-        let mut retention = Retention::default();
-        let Some(range) = self.past_retention(now.0.saturating_sub(maximum_age_us), maximum_bytes) else {
-            return self.thin(cursors, now);
-        };
-        if self.renewed.is_none_or(|(until, _)| until < range.end_position) {
-            self.renew(&range, now)?;
-            self.renewed = Some((range.end_position, self.end_position()));
-            self.commit()?;
-        }
-        // What is written anew has to be durable before what it replaces goes. While a commit is on its way elsewhere
-        // that takes another call.
-        if self.renewed.is_none_or(|(_, durable_at)| self.durable_position() < durable_at) {
-            retention.unfinished = true;
-            return Ok(retention);
-        }
-        // Where the disk is nearly full, room comes first: a checkpoint would take some.
-        let waits = self.checkpointed < range.end_position && !self.space_is_low;
-        if waits && self.pending_checkpoint.is_none() {
-            self.checkpoint(now)?;
-            self.commit()?;
-        }
-        if self.checkpointed < range.end_position && !self.space_is_low {
-            retention.unfinished = true;
-            return Ok(retention);
-        }
-        let needed = self.needed(&range, cursors, &mut retention)?;
-        retention.carried_records = wide(needed.len());
-        let carry =
-            if needed.is_empty() && cursors.is_empty() { None } else { Some(self.write_carry(&range, &needed, now)?) };
-        retention.removed_segments = wide(range.end.saturating_sub(range.first));
-        self.replace(&range, carry)?;
-        if self.checkpointed < range.end_position && self.pending_checkpoint.is_none() {
-            // There is room for it now, and what went tells nobody any more which retained messages it deleted.
-            self.checkpoint(now)?;
-        }
-        Ok(retention)
+        Ok(self.run.is_some())
     }
 
-    /// Writes the next carry segment in turn anew, if at least half of what it holds is needed by nobody any more.
-    fn thin(&mut self, cursors: &[RetentionCursor], now: Timestamp) -> Result<Retention> {
+    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
+    /// by nobody any more. False if there is none.
+    pub fn begin_thinning(&mut self, now: Timestamp) -> Result<bool> {
+        self.begin_run(now)?;
         let segments = &self.archive.segments;
         let carries = segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
         let place = self.thinned.checked_rem(carries).unwrap_or_default();
         self.thinned = place.saturating_add(1);
-        let mut retention = Retention::default();
         let Some(carry) = segments.get(place).filter(|segment| segment.header.kind == SegmentKind::Carry) else {
-            return Ok(retention);
+            return Ok(false);
         };
-        let (messages, range) = (
-            carry.summary().messages,
-            Range {
-                first: place,
-                end: place.saturating_add(1),
-                base: carry.header,
-                end_offset: carry.end_offset(),
-                end_position: carry.header.end_position,
-                end_control: carry.summary().end_control,
-            },
-        );
-        if messages == 0 || self.checkpointed < range.end_position {
-            return Ok(retention);
+        let range = Range {
+            first: place,
+            end: place.saturating_add(1),
+            base: carry.header,
+            end_offset: carry.end_offset(),
+            end_position: carry.header.end_position,
+            end_control: carry.summary().end_control,
+        };
+        let messages = carry.summary().messages;
+        if messages > 0 && self.checkpointed >= range.end_position && matches!(carry.index, Indexed::Sealed(_)) {
+            // It has nothing but messages.
+            self.renewed = self.renewed.max(Some((range.end_position, LogPosition(0))));
+            self.plan_run(range, messages / 2);
         }
-        let needed = self.needed(&range, cursors, &mut retention)?;
-        if wide(needed.len()).saturating_mul(2) > messages {
-            return Ok(Retention::default());
+        Ok(self.run.is_some())
+    }
+
+    /// The log is whole from here on, and stays so as long as the present run of retention lasts.
+    pub fn whole_from(&self) -> Offset {
+        let going = self.run.as_ref().map_or(Offset(0), |run| run.range.end_offset);
+        self.begin_offset().max(going)
+    }
+
+    /// Which topics have records in the range: to be found out beside the loop and handed back to `finish`.
+    pub fn survey_job(&self) -> Option<Job> {
+        let range = self.run.as_ref()?.range;
+        let segments = self.archive.segments.get(range.first..range.end)?;
+        let survey = Survey::new(Arc::clone(&self.disk), self.archive.salt, segments.iter());
+        Some(Job::new(Task::Survey(survey)))
+    }
+
+    /// True once what was written anew is durable and a checkpoint stands behind the range. Where the disk is nearly
+    /// full, room comes first: a checkpoint would take some.
+    pub fn retention_may_go_on(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| self.may_go(&run.range))
+    }
+
+    /// False if the newest checkpoint does not reach behind the range of the present run.
+    pub fn retention_has_checkpoint(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| self.checkpointed >= run.range.end_position)
+    }
+
+    /// These queues are to be looked at, groups before the sessions that take from them.
+    pub fn visit(&mut self, cursors: Vec<RetentionCursor>) {
+        if let Some(run) = &mut self.run {
+            run.needs.queues |= !cursors.is_empty();
+            run.waiting.extend(cursors);
         }
-        let carry = self.write_carry(&range, &needed, now)?;
-        (retention.removed_segments, retention.carried_records) = (1, wide(needed.len()));
-        self.replace(&range, Some(carry))?;
-        Ok(retention)
+    }
+
+    /// Looks at some more of them, for about `effort`. What they lose, and true if none waits any more.
+    pub fn visit_piece(&mut self, effort: u64) -> Result<(Vec<Loss>, bool)> {
+        let mut losses = Vec::new();
+        let Some(mut run) = self.run.take() else { return Ok((losses, true)) };
+        let end = self.archive.effort.saturating_add(effort);
+        let mut result = if self.may_find(&run) { Ok(()) } else { Err(too_early()) };
+        while self.archive.effort < end && result.is_ok() {
+            let next = || run.waiting.pop_front().map(|cursor| Visit { cursor, kept_from: None, question: None });
+            let Some(visit) = run.visit.take().or_else(next) else { break };
+            self.archive.effort = self.archive.effort.wrapping_add(1);
+            result = self.look_at(&mut run, visit, end).map(|visited| match visited {
+                Visited::Done(loss) => losses.extend(loss),
+                Visited::Later(visit) => run.visit = Some(*visit),
+            });
+        }
+        let done = run.has_visited_all();
+        self.run = Some(run);
+        result.map(|()| (losses, done))
+    }
+
+    /// Everything below `to` is given up: the party at rest goes on from there.
+    pub fn give_up(&mut self, party: Party, to: Offset, now: Timestamp) -> Result<()> {
+        let mut value = Vec::new();
+        Changes { mark: Some(to), ..Changes::default() }.encode(&mut value);
+        self.append_control(0, &party.0.to_le_bytes(), &value, now).map(|_| ())
+    }
+
+    /// Finds some more of what is needed besides what queues need, for about `effort`; true if that is all. To be
+    /// called when all queues have been visited: a group may have handed over meanwhile what it was to give then.
+    pub fn find_piece(&mut self, effort: u64) -> Result<bool> {
+        let Some(mut run) = self.run.take() else { return Ok(true) };
+        let result = if self.may_find(&run) && run.has_visited_all() { Ok(()) } else { Err(too_early()) };
+        if result.is_ok() {
+            run.search = match run.search {
+                Search::Retained(from) => self.find_retained(&mut run, from, effort),
+                Search::Parties(after) => self.find_handed_over(&mut run, after, effort),
+                Search::Done => Search::Done,
+            };
+        }
+        let done = matches!(run.search, Search::Done);
+        self.run = Some(run);
+        result.map(|()| done)
+    }
+
+    /// What was found needed is to be copied beside the loop, and handed back to `finish`. `None` before all of it has
+    /// been looked for.
+    pub fn carry_job(&mut self, now: Timestamp) -> Option<Job> {
+        let run = self.run.as_mut().filter(|run| matches!(run.search, Search::Done))?;
+        let survey = run.survey.take()?;
+        let number = self.next_number;
+        self.next_number = number.saturating_add(1);
+        let needs = std::mem::replace(&mut run.needs, Needs::new(0));
+        let range = run.range;
+        let header = Header {
+            kind: SegmentKind::Carry,
+            number,
+            created_at: now,
+            end_offset: range.end_offset,
+            end_position: range.end_position,
+            ..range.base
+        };
+        let (end_control, messages_maximum, seed) = (range.end_control, run.messages_maximum, self.options.seed);
+        let plan = CarryPlan { header, end_control, messages_maximum, seed };
+        Some(Job::new(Task::Carry(Box::new(CarryWrite::new(survey.files, needs, &plan)))))
+    }
+
+    /// The run is given up; nothing has gone.
+    pub fn abandon_retention(&mut self) {
+        self.run = None;
+    }
+
+    /// The survey is at hand.
+    pub(super) fn surveyed(&mut self, survey: Survey) {
+        if let Some(run) = &mut self.run {
+            run.survey = Some(survey);
+        }
+    }
+
+    /// The carry segment, if there is one, takes the place of the range, whose files are to go.
+    pub(super) fn carried(&mut self, write: CarryWrite) -> Finished {
+        let Some(run) = self.run.take() else { return Finished::default() };
+        let carried_records = write.messages();
+        let mut gone = VecDeque::new();
+        for _ in run.range.first..run.range.end {
+            gone.extend(self.archive.remove(run.range.first));
+        }
+        if let Some(carry) = write.segment {
+            self.archive.segments.insert(run.range.first.min(self.archive.segments.len()), carry);
+        }
+        self.memory.clear();
+        let removed_segments = wide(gone.len());
+        let next = Some(Job::removal(Arc::clone(&self.disk), gone));
+        Finished { removed_segments, carried_records, next }
+    }
+
+    fn begin_run(&mut self, now: Timestamp) -> Result<Timestamp> {
+        self.run = None;
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        Ok(self.advance(now))
+    }
+
+    fn plan_run(&mut self, range: Range, messages_maximum: u64) {
+        self.run = Some(Run {
+            range,
+            messages_maximum,
+            renewal: Renewal::default(),
+            survey: None,
+            needs: Needs::new(self.options.seed),
+            waiting: VecDeque::new(),
+            visit: None,
+            search: Search::Retained(range.base.base_offset),
+        });
+    }
+
+    fn may_find(&self, run: &Run) -> bool {
+        run.survey.is_some() && self.may_go(&run.range)
+    }
+
+    fn may_go(&self, range: &Range) -> bool {
+        let end = range.end_position;
+        let durable = self.renewed.is_some_and(|(until, at)| until >= end && self.durable_position() >= at);
+        durable && (self.checkpointed >= end || self.space_is_low)
     }
 
     /// The oldest segments if they are past retention. A small carry segment before them is written anew with them, so
@@ -183,16 +325,20 @@ impl Log {
         let segments = &self.archive.segments;
         let mut bytes: u64 = segments.iter().map(Segment::bytes).sum();
         let own = segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
-        let mut end = own;
+        let (mut end, mut going) = (own, 0_u64);
         for segment in segments.get(own..).unwrap_or_default().iter().take(RETAIN_SEGMENTS_MAXIMUM) {
             let old = segment.summary().last_time.0 < oldest;
-            if !matches!(segment.index, Indexed::Sealed(_)) || !(old || bytes > maximum_bytes) {
+            let is_past = matches!(segment.index, Indexed::Sealed(_)) && (old || bytes > maximum_bytes);
+            going = going.saturating_add(segment.bytes());
+            if !is_past || (going > RETAIN_BYTES_MAXIMUM && end > own) {
                 break;
             }
             bytes = bytes.saturating_sub(segment.bytes());
             end = end.saturating_add(1);
         }
-        let small = |segment: &Segment| segment.bytes() < u64::from(self.options.segment_bytes / 4);
+        let small = |segment: &Segment| {
+            segment.bytes() < u64::from(self.options.segment_bytes / 4) && matches!(segment.index, Indexed::Sealed(_))
+        };
         let first = match own.checked_sub(1) {
             Some(before) if segments.get(before).is_some_and(small) => before,
             _ => own,
@@ -210,167 +356,127 @@ impl Log {
         })
     }
 
-    /// Writes at the head what the log would otherwise lose: topic names, control records in force, delivery states.
-    fn renew(&mut self, range: &Range, now: Timestamp) -> Result<()> {
-        let topics = self.dictionary.topics().filter(|(_, topic)| topic.declared_at < range.end_position);
-        let old: Vec<TopicId> = topics.map(|(id, _)| id).collect();
-        for id in old {
-            if let Some((name, next)) =
-                self.dictionary.get(id).and_then(|topic| Some((topic.name.clone()?, topic.next_entry)))
-            {
-                self.put_topic(id, &name, next, now)?;
-            }
-        }
-        for place in range.first..range.end {
-            let mut positions = Vec::new();
-            self.archive.positions(place, TopicId(0), Class::Plain, 0, u32::MAX, &mut positions)?;
-            for position in positions {
-                let Some(record) = self.archive.record(place, position)? else { continue };
-                let (table, key, number) = (record.publisher.0, record.key.unwrap_or_default().to_vec(), record.entry);
-                if table > 0 && self.in_force.is(table, &key, number) {
-                    let value = record.payload.to_vec();
-                    self.append_control(table, &key, &value, now)?;
+    /// What one queue needs of the range, and what it loses of it. What it loses of an older carry segment is told when
+    /// that goes.
+    fn look_at(&mut self, run: &mut Run, mut visit: Visit, until: u64) -> Result<Visited> {
+        let (range_end, cursor) = (run.range.end_offset, &visit.cursor);
+        let from = cursor.mark.max(run.range.base.base_offset);
+        let kept_from = match visit.kept_from {
+            Some(kept_from) => kept_from,
+            None => {
+                let wanted = if from < range_end { self.wanted_of(run, cursor) } else { Vec::new() };
+                if wanted.is_empty() {
+                    return Ok(Visited::Done(None));
                 }
-            }
-        }
-        for party in self.parties.resting_on(range.end_control) {
-            if let Some(state) = self.parties.encoded(party) {
-                self.append_control(0, &party.0.to_le_bytes(), &state, now)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The offsets in the range that outlive it: retained messages in force, and what cursors have not seen.
-    fn needed(
-        &mut self,
-        range: &Range,
-        cursors: &[RetentionCursor],
-        retention: &mut Retention,
-    ) -> Result<BTreeSet<Offset>> {
-        let inside = |offset: Offset| range.base.base_offset <= offset && offset < range.end_offset;
-        let mut needed: BTreeSet<Offset> =
-            self.retained.iter().map(|kept| kept.offset).filter(|offset| inside(*offset)).collect();
-        let durable = self.durable_position();
-        needed.extend(self.retained.in_doubt(durable).filter(|offset| inside(*offset)));
-        needed
-            .extend(self.parties.handed_over().into_iter().map(|(offset, _)| offset).filter(|offset| inside(*offset)));
-        for cursor in cursors.iter().filter(|cursor| cursor.mark < range.end_offset) {
-            // What is lost of an older carry segment is told when that goes.
-            let from = cursor.mark.max(range.base.base_offset);
-            let (subscriptions, party) = (&cursor.subscriptions, cursor.party);
-            let newest = self.offset_of_newest(subscriptions, party, from, cursor.messages_maximum, Timestamp(0))?;
-            let kept_from = newest.max(cursor.keep_from).min(range.end_offset);
-            let lost = self.count(subscriptions, party, (from, kept_from), Timestamp(0))?;
-            if lost > 0 {
-                retention.losses.push(Loss { party: cursor.party, first: from, end: kept_from, count: lost });
-            }
-            for place in range.first..range.end {
-                let end = range.end_offset;
-                needed.extend(self.matching_offsets(&cursor.subscriptions, cursor.party, place, kept_from, end)?);
-            }
-        }
-        Ok(needed)
-    }
-
-    /// Copies the needed messages of the range to a carry segment, durably.
-    fn write_carry(&mut self, range: &Range, needed: &BTreeSet<Offset>, now: Timestamp) -> Result<Segment> {
-        let number = self.next_number;
-        self.next_number = number.saturating_add(1);
-        let header = Header {
-            kind: SegmentKind::Carry,
-            number,
-            created_at: now,
-            end_offset: range.end_offset,
-            end_position: range.end_position,
-            ..range.base
-        };
-        let name = header::segment_name(SegmentKind::Carry, number);
-        let partial = format!("{name}.partial");
-        // Nothing points into the new segment before all of it is durable: a full disk leaves everything as it was.
-        let written = self.fill_carry(&header, &partial, range, needed);
-        let Carried { file, trailer, end, moved } = match written {
-            Ok(carried) => carried,
-            Err(error) => {
-                self.disk.remove(&partial)?;
-                return Err(error);
+                let Some(kept_from) = self.kept_from(&mut visit, from, until)? else {
+                    return Ok(Visited::Later(Box::new(visit)));
+                };
+                let kept_from = kept_from.min(range_end);
+                for (place, topic) in wanted {
+                    let Some(item) = visit.cursor.subscriptions.get(place) else { continue };
+                    let (first, end) = (item.from.max(kept_from).max(from), item.until.min(range_end));
+                    match topic {
+                        Some(topic) => run.needs.add_topic(topic, first, end),
+                        None => run.needs.add_filter(&item.filter, first, end),
+                    }
+                }
+                (visit.kept_from, visit.question) = (Some(kept_from), None);
+                kept_from
             }
         };
-        self.disk.rename(&partial, &name)?;
-        self.disk.sync_directory()?;
-        for (topic, offset, old, new) in moved {
-            self.moved.insert(old, new);
-            if let Some(topic) = topic {
-                let name = self.dictionary.name(topic).to_vec();
-                self.retained.relocate(&name, offset, new);
-            }
+        if kept_from <= from {
+            return Ok(Visited::Done(None));
         }
-        Ok(Segment::new(header, name, file, Indexed::Sealed(trailer), end))
+        let Some(lost) = self.ask(&mut visit, (from, kept_from), Wanted::Count, until)? else {
+            return Ok(Visited::Later(Box::new(visit)));
+        };
+        let loss = Loss { party: visit.cursor.party, first: from, end: kept_from, count: lost };
+        Ok(Visited::Done((lost > 0).then_some(loss)))
     }
 
-    fn fill_carry(
-        &mut self,
-        header: &Header,
-        partial: &str,
-        range: &Range,
-        needed: &BTreeSet<Offset>,
-    ) -> Result<Carried> {
-        let number = header.number;
-        let file = self.disk.create(partial, 0)?;
-        let mut moved = Vec::new();
-        let mut bytes = header::encode(header);
-        let mut written = 0_u64;
-        let mut end = SEGMENT_HEADER_BYTES;
-        let mut index = SegmentIndex::new(header.base_offset, range.end_control, self.options.seed);
-        let mut last = None;
-        for offset in needed.iter().copied() {
-            let salt = self.archive.salt;
-            let Some(old) = self.archive.find_message(offset, last)? else { continue };
-            last = Some(old);
-            let Some(record) = self.archive.record_at(old)?.filter(|record| record.kind == Kind::Message) else {
-                continue;
-            };
-            let (size, topic, is_retained) = (record.size_bytes(), record.topic, record.retain);
-            index.add(&record, end, size);
-            record::encode(&record, salt, &mut bytes);
-            let new = Location { segment: number, position: end };
-            end = end.saturating_add(narrow(size));
-            moved.push((is_retained.then_some(topic), offset, old, new));
-            if bytes.len() >= WRITE_BYTES {
-                file.write_at(written, &bytes)?;
-                written = written.saturating_add(wide(bytes.len()));
-                bytes.clear();
+    /// The subscriptions of a queue that can match something of the range, by their places; with the topic of those
+    /// that match only one.
+    fn wanted_of(&mut self, run: &Run, cursor: &RetentionCursor) -> Vec<(usize, Option<TopicId>)> {
+        let is_present = |topic| run.survey.as_ref().is_some_and(|survey| survey.present.contains(topic));
+        let mut wanted = Vec::new();
+        for (place, item) in cursor.subscriptions.iter().enumerate() {
+            self.archive.effort = self.archive.effort.wrapping_add(1);
+            let topic = if has_wildcard(&item.filter) { None } else { Some(self.dictionary.find(&item.filter)) };
+            match topic {
+                Some(Some(topic)) if is_present(topic) => wanted.push((place, Some(topic))),
+                Some(_) => {}
+                None => wanted.push((place, None)),
             }
         }
-        index.summary.end_control = range.end_control;
-        let names = super::append::names_of(&index, |id| self.dictionary.get(id));
-        let (footer, trailer) = footer::encode(number, end, range.end_position, &index, &names);
-        bytes.extend_from_slice(&footer);
-        file.write_at(written, &bytes)?;
-        file.sync()?;
-        Ok(Carried { file, trailer, end, moved })
+        wanted
     }
 
-    /// The carry segment, if there is one, takes the place of the range, whose files go.
-    fn replace(&mut self, range: &Range, carry: Option<Segment>) -> Result<()> {
-        let mut gone = BTreeSet::new();
-        for _ in range.first..range.end {
-            let Some(segment) = self.archive.remove(range.first) else { break };
-            gone.insert(segment.header.number);
-            self.disk.remove(&segment.name)?;
+    /// The first offset that the queue keeps. It is counted only where there are more messages than it may have.
+    fn kept_from(&mut self, visit: &mut Visit, from: Offset, until: u64) -> Result<Option<Offset>> {
+        let (most, maximum) = (self.durable_offset().0.saturating_sub(from.0), visit.cursor.messages_maximum);
+        let keep_from = visit.cursor.keep_from;
+        if most <= maximum && visit.question.is_none() {
+            return Ok(Some(keep_from.max(from)));
         }
-        // A message that was carried before has moved once more; one that is gone is not looked for.
-        let moved = std::mem::take(&mut self.moved);
-        for (old, new) in &moved {
-            let now = if gone.contains(&new.segment) { moved.get(new).copied() } else { Some(*new) };
-            if let Some(now) = now {
-                self.moved.insert(*old, now);
-            }
-        }
-        if let Some(carry) = carry {
-            self.archive.segments.insert(range.first.min(self.archive.segments.len()), carry);
-        }
-        self.memory.clear();
-        self.disk.sync_directory()
+        let newest = self.ask(visit, (from, Offset(u64::MAX)), Wanted::Newest(maximum), until)?;
+        Ok(newest.map(|newest| Offset(newest).max(keep_from)))
     }
+
+    fn ask(&mut self, visit: &mut Visit, range: (Offset, Offset), wanted: Wanted, until: u64) -> Result<Option<u64>> {
+        let cursor = &visit.cursor;
+        let question = visit.question.get_or_insert_with(|| {
+            Question::new(cursor.subscriptions.as_slice().into(), cursor.party, range, Timestamp(0), wanted)
+        });
+        let left = until.saturating_sub(self.archive.effort);
+        self.answer(question, left)
+    }
+
+    /// Retained messages in force. Those that are replaced before the walk comes to them are in doubt as long as a
+    /// crash would bring them back, and are asked for when it has ended.
+    fn find_retained(&mut self, run: &mut Run, from: Offset, effort: u64) -> Search {
+        let mut looked = 0_u64;
+        for offset in self.retained.between(from, run.range.end_offset) {
+            if looked >= effort {
+                self.archive.effort = self.archive.effort.wrapping_add(looked);
+                return Search::Retained(offset);
+            }
+            looked = looked.saturating_add(1);
+            run.needs.offsets.push(offset);
+        }
+        self.archive.effort = self.archive.effort.wrapping_add(looked);
+        let (durable, range) = (self.durable_position(), run.range);
+        let in_doubt = self.retained.in_doubt(durable);
+        run.needs
+            .offsets
+            .extend(in_doubt.filter(|offset| range.base.base_offset <= *offset && *offset < range.end_offset));
+        Search::Parties(None)
+    }
+
+    /// What groups have handed over and its receiver does not have yet.
+    fn find_handed_over(&mut self, run: &mut Run, after: Option<Party>, effort: u64) -> Search {
+        let mut looked = 0_u64;
+        let mut last = after;
+        for (party, known) in self.parties.after(after) {
+            if looked >= effort {
+                self.archive.effort = self.archive.effort.wrapping_add(looked);
+                return Search::Parties(last);
+            }
+            last = Some(party);
+            looked = looked.saturating_add(1).saturating_add(wide(known.state.flights.len()));
+            let open = known.state.handed_over().map(|(offset, _)| offset);
+            run.needs
+                .offsets
+                .extend(open.filter(|offset| run.range.base.base_offset <= *offset && *offset < run.range.end_offset));
+        }
+        self.archive.effort = self.archive.effort.wrapping_add(looked);
+        Search::Done
+    }
+}
+
+fn has_wildcard(filter: &[u8]) -> bool {
+    filter.iter().any(|byte| matches!(byte, b'+' | b'#'))
+}
+
+fn too_early() -> Error {
+    Error::Invalid("what outlives the range is not durable yet".to_owned())
 }

@@ -333,8 +333,12 @@ fn scan_queue(
             if !scan.found.is_empty() {
                 break;
             }
-            let first = scan.missing.map_or(from, |(first, _)| first);
-            scan.missing = Some((first, segment.base_offset()));
+            // Before its first subscription the queue wanted nothing, so it has lost nothing by what is gone.
+            let wanted = scan.subscriptions.iter().map(|subscription| subscription.from).min().unwrap_or(limit);
+            let first = scan.missing.map_or(from, |(first, _)| first).max(wanted);
+            if first < segment.base_offset() {
+                scan.missing = Some((first, segment.base_offset()));
+            }
             from = segment.base_offset();
             continue;
         }

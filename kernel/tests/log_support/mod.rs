@@ -2,9 +2,11 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::Disk;
+use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
 use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Durability, Log, Options, Recovery};
+use holdfast_kernel::store::{Durability, Log, Loss, Options, Recovery, RetentionCursor};
 use std::sync::Arc;
 
 pub const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
@@ -72,6 +74,67 @@ pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
     }
 }
 
+/// The same files without checkpoints: all state comes from the records then.
+pub fn without_checkpoints(disk: &FakeDisk) -> FakeDisk {
+    let copy = FakeDisk::new(1, 1 << 30);
+    for name in disk.list().unwrap().into_iter().filter(|name| !name.starts_with("checkpoint-")) {
+        let file = disk.open(&name, false).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        copy.create(&name, 0).unwrap().write_at(0, &bytes).unwrap();
+    }
+    copy
+}
+
+/// What a run of retention did.
+#[derive(Debug, Default)]
+pub struct Retention {
+    pub removed_segments: u64,
+    pub carried_records: u64,
+    pub losses: Vec<Loss>,
+}
+
+/// One whole run of retention here and now: of what is past it, else of a carry segment.
+pub fn retain(log: &mut Log, age_us: u64, bytes: u64, cursors: &[RetentionCursor], now: u64) -> Result<Retention> {
+    let now = Timestamp(now);
+    let mut done = Retention::default();
+    if !log.begin_retention(age_us, bytes, now)? && !log.begin_thinning(now)? {
+        return Ok(done);
+    }
+    while !log.renew_piece(5, now)? {}
+    log.commit()?;
+    let mut survey = log.survey_job().unwrap();
+    while survey.step() {}
+    log.finish(survey)?;
+    if !log.retention_may_go_on() {
+        log.checkpoint(now)?;
+    }
+    assert!(log.retention_may_go_on());
+    log.visit(cursors.to_vec());
+    loop {
+        let (losses, all) = log.visit_piece(1)?;
+        done.losses.extend(losses);
+        if all {
+            break;
+        }
+    }
+    while !log.find_piece(1)? {}
+    carry(log, &mut done, now)?;
+    Ok(done)
+}
+
+fn carry(log: &mut Log, done: &mut Retention, now: Timestamp) -> Result<()> {
+    let mut next = log.carry_job(now);
+    while let Some(mut job) = next {
+        while job.step() {}
+        let finished = log.finish(job)?;
+        done.removed_segments += finished.removed_segments;
+        done.carried_records += finished.carried_records;
+        next = finished.next;
+    }
+    Ok(())
+}
+
 /// A request for everything that one subscription matches.
 pub fn scan_of(filter: &str, from: u64) -> Scan {
     Scan {
@@ -100,7 +163,8 @@ pub fn scan_all(log: &mut Log, filter: &str, from: u64, page: u32) -> Vec<(u64, 
         log.scan(std::slice::from_mut(&mut scan)).unwrap();
         assert_eq!(scan.missing, None);
         for found in &scan.found {
-            let message = log.message(found.location).unwrap().expect("a message that was found can be read");
+            let message =
+                log.message(found.location, found.offset).unwrap().expect("a message that was found can be read");
             let topic = *TOPICS.iter().find(|topic| topic.as_bytes() == message.topic).unwrap();
             assert_eq!((message.qos, message.retain), (found.qos, found.retain));
             all.push((

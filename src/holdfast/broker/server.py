@@ -176,6 +176,7 @@ class Server:
         """Ends without another word to the disk: the log cannot be trusted to take it."""
         self.listeners.close()
         self._sweep.stop()
+        self._sweep.close()
         self._stages.access.close()
         for connection in self._stages.connections.all():
             connection.transport.abort()
@@ -187,6 +188,7 @@ class Server:
         stages = self._stages
         stages.access.close()
         stages.chores.close()
+        self._sweep.close()
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
         while stages.loopback.waiting():
@@ -195,4 +197,3 @@ class Server:
         stages.losses.write(now_us)
         stages.kernel.log.commit()
         self._records.close()
-        stages.kernel.log.checkpoint(now_us)

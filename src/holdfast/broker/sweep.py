@@ -1,7 +1,7 @@
 """What happens once a second: everything that a moment in time decides, in one timer.
 
-Owns: the period. A timer for each connection would cost more than looking at all of them; a second
-is the unit of every interval in MQTT.
+Owns: the period, and the chores of the store, which it begins. A timer for each connection would
+cost more than looking at all of them; a second is the unit of every interval in MQTT.
 """
 
 import asyncio
@@ -9,15 +9,18 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.expiry import ExpirySchedule
+from holdfast.broker.dispatch.losses import loss_of
 from holdfast.broker.schedule import Schedule
+from holdfast.broker.store.beside import Beside
+from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.retention import Retention
+from holdfast.broker.store.retention import Outcome, Retention
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
-from holdfast.kernel import DiskError
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
@@ -41,12 +44,23 @@ class Sweep:
         schedule: Schedule,
     ) -> None:
         self._stages = stages
-        self._config = config
         self._records = records
         self._schedule = schedule
         self._now_us = world.now_us
         self._expiry = ExpirySchedule(config, world.now_us())
-        self._retention = Retention(config, stages.kernel.log, records, world.now_us())
+        kernel_log = stages.kernel.log
+        self._beside = Beside(world, schedule.soon)
+        self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
+        self._queues = KeptQueues(config, stages)
+        self._retention = Retention(
+            config,
+            kernel_log,
+            records,
+            self._checkpoints,
+            stages.commits,
+            self._beside,
+            world.now_us,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self.segments_removed = 0
         self.records_carried = 0
@@ -69,9 +83,10 @@ class Sweep:
 
     def reconfigure(self, config: Config) -> None:
         """Clears away, writes checkpoints and retains by this from now on."""
-        self._config = config
+        self._queues.config = config
         self._expiry.reconfigure(config, self._now_us())
         self._retention.reconfigure(config)
+        self._checkpoints.reconfigure(config)
 
     def start(self) -> None:
         """Sweeps every second from now on."""
@@ -81,6 +96,11 @@ class Sweep:
         """Sweeps no more."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def close(self) -> None:
+        """Waits for what is being done beside the loop. What was on its way is left: nothing has
+        gone that is not copied, and the last checkpoint stands."""
+        self._beside.stop()
 
     def _tick(self) -> None:
         try:
@@ -146,35 +166,60 @@ class Sweep:
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _store(self, now_us: int) -> None:
+        chores = self._stages.chores
         if self._retention.due(now_us):
-            self._retain(now_us)
-        if self._stages.kernel.log.bytes_since_checkpoint() > self._config.checkpoint_bytes:
-            self._stages.kernel.log.checkpoint(now_us)
+            chores.begin(self._retention.run(self._queues), self._retained)
+        if self._checkpoints.due(now_us):
+            chores.begin(self._checkpoints.write(self._now_us), lambda _: None)
 
-    def _retain(self, now_us: int) -> None:
-        dispatch, sessions, losses = (
-            self._stages.kernel.dispatch,
-            self._stages.sessions,
-            self._stages.losses,
-        )
-        marks = {party: dispatch.mark(queue) for party, queue, _connection in dispatch.queues()}
-        try:
-            outcome = self._retention.run(marks, self._shared_cursors(now_us), now_us)
-        except DiskError as error:
-            if not error.full:
-                raise
-            # What must be kept has to be copied first, and there is no room for that yet.
-            log.warning("retention waits for room on the disk")
-            return
-        self.segments_removed += outcome["removed"]
-        self.records_carried += outcome["carried"]
-        if outcome["removed"]:
-            fields = {"segments": outcome["removed"], "records_carried": outcome["carried"]}
+    def _retained(self, outcome: Outcome) -> None:
+        self.segments_removed += outcome.segments
+        self.records_carried += outcome.records
+        if outcome.segments:
+            fields = {"segments": outcome.segments, "records_carried": outcome.records}
             log.info("segments removed", extra={"fields": fields})
-        taken = [(party, reason, *where) for party, *where, reason in outcome["losses"]]
-        losses.note(taken, sessions.name_of, now_us)
 
-    def _shared_cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
-        """Queues that are no session's own."""
+
+class KeptQueues:
+    """The queues whose messages outlive their segments, as retention asks about them."""
+
+    def __init__(self, config: Config, stages: Stages) -> None:
+        self._stages = stages
+        self.config = config
+
+    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+        """Those of groups, and of re-drives."""
         yield from self._stages.groups.cursors(now_us)
-        yield from self._stages.redrives.cursors(self._config.queue_messages_maximum)
+        yield from self._stages.redrives.cursors(self.config.queue_messages_maximum)
+
+    def mark(self, party: int) -> int | None:
+        """Of an attached queue, whoever takes from it."""
+        stages = self._stages
+        mark = stages.sessions.attached_mark(party)
+        if mark is None:
+            mark = stages.groups.attached_mark(party)
+        if mark is None and party in stages.losses.stand_ins:
+            mark = stages.redrives.attached_mark(party)
+        return mark
+
+    def is_there(self, client: str, party: int) -> bool:
+        """As records have it."""
+        stages = self._stages
+        if client:
+            session = stages.sessions.on_record(client)
+            return session is not None and session.party == party
+        return bool(stages.groups.name_of(party)) or party in stages.losses.stand_ins
+
+    def has_room(self) -> bool:
+        """As the ledger has it."""
+        return self._stages.losses.has_room()
+
+    def lose(
+        self, client: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
+    ) -> None:
+        """Into the ledger; a re-drive's loss is that of whom it stands in for."""
+        losses = self._stages.losses
+        first, end, count = lost
+        party = losses.stand_ins.get(party, party)
+        client = client or self._stages.sessions.name_of(party)
+        losses.record(loss_of(client, party, reason, [(first, end)], count, now_us), now_us)

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from holdfast.broker.dispatch.losses import RANGES_MAXIMUM, ROWS_PER_SWEEP_MAXIMUM, Losses
+import pytest
+
+from holdfast.broker.dispatch import losses as losses_module
+from holdfast.broker.dispatch.losses import (
+    RANGES_MAXIMUM,
+    ROWS_PER_SWEEP_MAXIMUM,
+    Losses,
+    loss_of,
+)
 from holdfast.broker.store.tables import parse_loss
 
 Notice = tuple[int, str, int, int, int]
@@ -18,6 +26,9 @@ class Records:
         return self
 
     def last_loss(self) -> int:
+        return 0
+
+    def first_loss(self) -> int:
         return 0
 
     def put(self, _table: int, key: bytes, value: bytes, _now_us: int) -> int:
@@ -122,3 +133,34 @@ def test_a_row_that_is_driven_again_is_not_added_to() -> None:
     ]
     assert losses.find(2) == rows[1]
     assert losses.find(3) is None
+
+
+def test_what_retention_takes_is_on_record_at_once_with_what_waited_of_the_same() -> None:
+    losses, records = _losses()
+    _note(losses, (1, "retention", 5, 6, 1))
+    losses.record(loss_of("client-1", 1, "retention", [(8, 12)], 4, 1), 1)
+    (value,) = records.rows.values()
+    assert (parse_loss(value).spans, parse_loss(value).count) == (((5, 6), (8, 12)), 5)
+
+
+def test_a_sweep_has_room_for_so_many_that_are_on_record_at_once() -> None:
+    losses, _ = _losses()
+    for party in range(ROWS_PER_SWEEP_MAXIMUM):
+        assert losses.has_room()
+        losses.record(loss_of(f"client-{party}", party, "retention", [(1, 2)], 1, 1), 1)
+    assert not losses.has_room()
+    losses.write(2)
+    assert losses.has_room()
+
+
+def test_the_oldest_rows_leave_a_full_ledger_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses_module, "LEDGER_ROWS_MAXIMUM", 3)
+    losses, records = _losses()
+    for party in range(5):
+        _note(losses, (party, "refused", 5, 6, 1))
+        losses.write(1)
+    for _ in range(2):
+        losses.trim(2)
+    removed = [int.from_bytes(key, "big") for key, value in records.rows.items() if not value]
+    assert removed == [1, 2]
+    assert losses.by_reason["ledger_rows_removed"] == 2

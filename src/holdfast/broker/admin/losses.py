@@ -143,13 +143,15 @@ class LossesView:
         loss = stages.losses.find(number)
         if loss is None:
             raise ProblemError(404, "no_such_loss", f"the loss ledger has no row {written!r}")
-        looking = stages.redrives.look(loss.spans, self._target(number, loss))
-        found, gone = await stages.chores.outcome(looking)
-        # Somebody else may have asked for the same meanwhile, or who lost it may have come or gone.
-        loss, now_us = stages.losses.find(number) or loss, self._server.now_us()
-        messages = stages.redrives.begin(number, found, self._target(number, loss), now_us)
+        messages = None
+        while messages is None:
+            looking = stages.redrives.look(loss.spans, self._target(number, loss))
+            found = await stages.chores.outcome(looking)
+            # Somebody else may have asked for the same, or who lost it may have come or gone.
+            loss, now_us = stages.losses.find(number) or loss, self._server.now_us()
+            messages = stages.redrives.begin(number, found, self._target(number, loss), now_us)
         if not messages:
-            raise self._nothing(number, loss, gone)
+            raise self._nothing(number, loss, found.gone)
         stages.losses.redriven(number, loss, now_us)
         attached = stages.sessions.attached(loss.client_identifier)
         if attached is not None:
@@ -166,7 +168,7 @@ class LossesView:
             "number": number,
             "client_identifier": name,
             "messages": messages,
-            "gone": _ranges(gone),
+            "gone": _ranges(found.gone),
         }
 
     def _target(self, number: int, loss: Loss) -> Target:

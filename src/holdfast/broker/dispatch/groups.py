@@ -151,6 +151,11 @@ class Groups:
         group = self._by_party.get(party)
         return "" if group is None else group.record.name
 
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset all of an attached group is acknowledged; `None` for one at rest."""
+        group = self._by_party.get(party)
+        return None if group is None or group.queue is None else self._dispatch.mark(group.queue)
+
     def has_room(self, name: str, party: int, others: int) -> bool:
         """True if the session may join, while it joins so many others."""
         group = self._groups.get(name)
@@ -294,21 +299,27 @@ class Groups:
             self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
             self._keyed = list(self._by_key.values())
 
-    def cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
-        """What retention has to keep for groups."""
-        for group in self._groups.values():
-            keep_from, maximum = 0, self._config.queue_messages_maximum
-            if group.record.queue_name is not None:
-                asked = (self._log, Inquiry(self._log), self._config, group.record)
-                kept = group_kept_from(*asked, now_us)
-                keep_from, maximum = at_once(kept), UNLIMITED_MESSAGES
-            yield {
-                "party": group.record.party,
-                "mark": self._mark(group),
-                "subscriptions": [item.table() for item in group.record.reads],
-                "keep_from": keep_from,
-                "messages_maximum": maximum,
-            }
+    def cursors(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+        """What retention has to keep for groups. It asks in pieces: those that have ended since are
+        left out."""
+        for name in list(self._groups):
+            group = self._groups.get(name)
+            if group is not None:
+                yield self._cursor(group, now_us)
+
+    def _cursor(self, group: _Group, now_us: int) -> Pieces[dict[str, Any]]:
+        keep_from, maximum, mark = 0, self._config.queue_messages_maximum, self._mark(group)
+        if group.record.queue_name is not None:
+            asked = (self._log, Inquiry(self._log), self._config, group.record)
+            keep_from = yield from group_kept_from(*asked, now_us)
+            maximum = UNLIMITED_MESSAGES
+        return {
+            "party": group.record.party,
+            "mark": mark,
+            "subscriptions": [item.table() for item in group.record.reads],
+            "keep_from": keep_from,
+            "messages_maximum": maximum,
+        }
 
     def names(self) -> list[str]:
         """All groups by name."""

@@ -15,6 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table, format_loss, parse_loss
@@ -49,12 +50,16 @@ class Losses:
 
     def __init__(self, records: ControlRecords) -> None:
         self._records = records
-        self._next = records.refresh().last_loss() + 1
+        view = records.refresh()
+        self._next = view.last_loss() + 1
+        self._first = view.first_loss() or self._next
         self._merged: dict[_Key, Loss] = {}
         self._is_waiting = False
         self._rows: dict[_Key, tuple[int, Loss]] = {}
         """Rows written since the last sweep, by number: more of the same joins them."""
         self._puts = 0
+        self._recorded = 0
+        """Losses put on record at once since the last sweep."""
         self.by_reason: Counter[str] = Counter()
         self.stand_ins: dict[int, int] = {}
         """Parties whose losses are those of another party (re-drives)."""
@@ -66,10 +71,21 @@ class Losses:
             ranges = [(first, end)] if end else []
             self.add(loss_of(name_of(party), party, reason, ranges, count, now_us))
 
+    def has_room(self) -> bool:
+        """True if `record` may be called in this turn, as often as a piece of a chore may lose."""
+        return self._recorded < ROWS_PER_SWEEP_MAXIMUM
+
+    def record(self, loss: Loss, now_us: int) -> None:
+        """Counts a loss and writes it now; what waits of the same session and reason joins it."""
+        self.add(loss)
+        self._recorded += 1
+        loss = self._credited(loss)
+        key = (loss.client_identifier, loss.party, loss.reason)
+        self._put(key if key in self._merged else ("", 0, loss.reason), now_us)
+
     def add(self, loss: Loss) -> None:
         """Counts a loss and keeps it until the next sweep."""
-        if loss.party in self.stand_ins:
-            loss = replace(loss, party=self.stand_ins[loss.party])
+        loss = self._credited(loss)
         self.by_reason[loss.reason] += loss.count
         key = (loss.client_identifier, loss.party, loss.reason)
         if key not in self._merged and len(self._merged) >= MERGED_MAXIMUM:
@@ -93,10 +109,10 @@ class Losses:
 
     def write(self, now_us: int) -> None:
         """Writes what was merged, oldest first, as many rows as one sweep may."""
-        for key in list(self._merged)[:ROWS_PER_SWEEP_MAXIMUM]:
+        for key in list(islice(self._merged, ROWS_PER_SWEEP_MAXIMUM)):
             self._put(key, now_us)
         self._rows.clear()
-        self._puts = 0
+        self._puts = self._recorded = 0
 
     def find(self, number: int) -> Loss | None:
         """The row of this number; more of the same joins it no more."""
@@ -114,12 +130,16 @@ class Losses:
 
     def trim(self, now_us: int) -> None:
         """Removes the oldest rows beyond the ledger's bound."""
-        view = self._records.refresh()
-        excess = view.loss_count() - LEDGER_ROWS_MAXIMUM
-        if excess > 0:
-            for key, _value in view.losses(min(excess, ROWS_PER_SWEEP_MAXIMUM)):
-                self._records.put(Table.LOSSES, key, b"", now_us)
-                self.by_reason["ledger_rows_removed"] += 1
+        # Rows have running numbers, so nobody has to count them.
+        excess = self._next - self._first - LEDGER_ROWS_MAXIMUM
+        for _ in range(min(excess, ROWS_PER_SWEEP_MAXIMUM)):
+            self._records.put(Table.LOSSES, _row_key(self._first), b"", now_us)
+            self._first += 1
+            self.by_reason["ledger_rows_removed"] += 1
+
+    def _credited(self, loss: Loss) -> Loss:
+        """As a loss of whom its party stands in for."""
+        return replace(loss, party=self.stand_ins.get(loss.party, loss.party))
 
     def _put(self, key: _Key, now_us: int) -> None:
         loss = self._merged.pop(key)

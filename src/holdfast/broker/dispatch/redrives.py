@@ -55,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundOne:
+class FoundPart:
     """What subscriptions on equal terms match of what was lost."""
 
     reads: tuple[Subscription, ...]
@@ -63,7 +63,15 @@ class FoundOne:
     """First and end offset, and how many messages lie there; never none."""
 
 
-Found = tuple[FoundOne, ...]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the log has of what was lost."""
+
+    parts: tuple[FoundPart, ...]
+    gone: list[tuple[int, int]]
+    """Ranges of offsets that the log has no more."""
+    whole_from: int
+    """From this offset on the log was whole."""
 
 
 @dataclass(slots=True)
@@ -90,16 +98,14 @@ class Redrives:
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
 
-    def look(
-        self, ranges: Iterable[tuple[int, int]], target: Target
-    ) -> Pieces[tuple[Found, list[tuple[int, int]]]]:
-        """What these ranges hold for the target, and parts of them that the log has no more."""
+    def look(self, ranges: Iterable[tuple[int, int]], target: Target) -> Pieces[Found]:
+        """What these ranges hold for the target."""
         wanted = RangeSet(list(ranges))
-        whole_from = self._log.begin_offset()
+        whole_from = self._log.whole_from()
         gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
         gone = [(first, end) for first, end in gone if first < end]
         wanted.remove_below(whole_from)
-        inquiry, found = Inquiry(self._log), list[FoundOne]()
+        inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
             tables = [item.table() for item in reads]
             counted = []
@@ -108,13 +114,15 @@ class Redrives:
                 if count:
                     counted.append((first, end, count))
             if counted:
-                found.append(FoundOne(reads, tuple(counted)))
-        return tuple(found), gone
+                parts.append(FoundPart(reads, tuple(counted)))
+        return Found(tuple(parts), gone, whole_from)
 
-    def begin(self, number: int, found: Found, target: Target, now_us: int) -> int:
-        """Drives what was found for the target again; returns how many messages that are. Without
-        one nothing begins."""
-        return sum(self._begin_one(number, one, target, now_us) for one in found)
+    def begin(self, number: int, found: Found, target: Target, now_us: int) -> int | None:
+        """Drives what was found for the target again; returns how many messages that are, without
+        one nothing begins. `None`: some of it has gone since, and it is to be looked for again."""
+        if found.whole_from != self._log.whole_from():
+            return None
+        return sum(self._begin_one(number, part, target, now_us) for part in found.parts)
 
     def join(self, target: int, connection: int, terms: Subscription | None) -> None:
         """Whoever is on this connection takes for the target from now on."""
@@ -166,21 +174,31 @@ class Redrives:
             else:
                 self._rest(redrive, now_us)
 
-    def cursors(self, messages_maximum: int) -> Iterator[dict[str, Any]]:
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset all of one is acknowledged, while somebody takes from it."""
+        queues = (it.queue for it in self._all() if it.record.party == party)
+        return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
+
+    def cursors(self, messages_maximum: int) -> Iterator[Pieces[dict[str, Any]]]:
         """What retention has to keep for them."""
-        for redrive in self._all():
-            yield {
-                "party": redrive.record.party,
-                "mark": self._mark(redrive),
-                "subscriptions": [item.table() for item in redrive.record.reads],
-                "messages_maximum": messages_maximum,
-            }
+        for redrive in list(self._all()):
+            yield self._cursor(redrive, messages_maximum)
+
+    def _cursor(self, redrive: _Open, messages_maximum: int) -> Pieces[dict[str, Any]]:
+        yield from ()
+        return {
+            "party": redrive.record.party,
+            "mark": self._mark(redrive),
+            "subscriptions": [item.table() for item in redrive.record.reads],
+            "keep_from": 0,
+            "messages_maximum": messages_maximum,
+        }
 
     def _all(self) -> Iterator[_Open]:
         for redrives in self._by_target.values():
             yield from redrives
 
-    def _begin_one(self, number: int, one: FoundOne, target: Target, now_us: int) -> int:
+    def _begin_one(self, number: int, one: FoundPart, target: Target, now_us: int) -> int:
         ranges = [(first, end) for first, end, _ in one.counted]
         begin, end = ranges[0][0], ranges[-1][1]
         record = Redrive(

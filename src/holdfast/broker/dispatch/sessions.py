@@ -153,6 +153,12 @@ class Sessions:
         known = self._groups.name_of(party) or self._records.refresh().client_of(party)
         return known or self._name_ahead(party)
 
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset an attached session has acknowledged all; `None` for one at rest."""
+        attached = self._by_party.get(party)
+        queue = None if attached is None else attached.queue
+        return None if queue is None else self._dispatch.mark(queue)
+
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
         back to, or one that was opened without a credential."""
@@ -161,8 +167,7 @@ class Sessions:
         return None if session is None or session.expired(now_us) else session.user_name
 
     def leave(self, opening: Opening, now_us: int) -> Pieces[Left | None]:
-        """What is lost if this opening ends the session at rest that its client has; `None` if it
-        ends none."""
+        """What is lost by ending the client's session at rest; `None` if this opening ends none."""
         if opening.client_identifier in self._by_client:
             return None
         known = self._known(opening.client_identifier)
@@ -178,8 +183,8 @@ class Sessions:
         left: Left | None,
         now_us: int,
     ) -> Opened:
-        """Gives the connection its session: resumed, or new. Nothing is delivered yet. `left` is
-        what `leave` found."""
+        """Gives the connection its session: resumed, or new; `left` is what `leave` found. Nothing
+        is delivered yet."""
         began = self._log.end_position()
         client = opening.client_identifier
         displaced = self._by_client.get(client)

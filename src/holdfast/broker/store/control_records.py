@@ -125,6 +125,11 @@ class ControlRecords:
             pass
         return self._view
 
+    def has_all_before(self, position: int) -> bool:
+        """True once the view has all that lies before a log position, which is durable."""
+        self._hand_over()
+        return self._workers is None or self._written_until >= position
+
     async def caught_up(self) -> None:
         """Returns when the view has all that is durable now."""
         durable = self._log.durable_position()

@@ -1,41 +1,136 @@
 """When old segments go, and what has to outlive them.
 
-Owns: when retention is due, and the list of cursors whose unread messages are carried along: not
-those of sessions that have expired, and of devices that are away none that are too old for them.
-Never: removes or copies a byte; the log does.
+Owns: when retention is due; the order of the steps of a run; and the list of cursors whose unread
+messages are carried along: not those of sessions that have expired, and of devices that are away
+none that are too old for them. Never: removes or copies a byte; the log does.
+
+A run is a chore. The log goes on between its pieces, and what it has found needed stays enough,
+because of a range that is sealed nobody comes to need more: marks only grow, new subscriptions and
+queues begin at the log's end, and re-drives begin behind what is going (`Log.whole_from`). What
+ADR 0015 argues kind by kind.
+
+Invariants:
+1. At most one run is on its way.
+2. What a queue loses is on record, and durable, before any segment goes.
+3. A queue at rest that has lost something goes on behind it, from the same moment: what was told as
+   lost is neither delivered nor told again, whatever becomes of the run.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Protocol
 
-from holdfast.broker.chores import at_once
+from holdfast.broker.chores import PIECE_EFFORT, Pieces
+from holdfast.broker.store.beside import Beside
+from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
-from holdfast.broker.store.tables import parse_session, parse_subscriptions
+from holdfast.broker.store.tables import parse_own_tables, parse_subscriptions
+from holdfast.broker.store.view import QueueRow
+from holdfast.broker.world import Commits
 from holdfast.core.config import Config
-from holdfast.kernel import Log, state_mark
-from holdfast.protocols.mqtt.session import Session, own_of
+from holdfast.kernel import DiskError, Log
+from holdfast.protocols.mqtt.session import own_of
 
-AGE_PERIOD_US = 600_000_000
+log = logging.getLogger(__name__)
+
+AGE_PERIOD_US: Final = 600_000_000
 """How often the age of the oldest segment is looked at: messages are kept for days, so ten minutes
 more or less are nothing."""
-NOTHING = 2**64 - 1
-"""From here on messages are kept for a session that has expired and is still to be cleared away."""
-SIZE_PERIOD_US = 5_000_000
+SIZE_PERIOD_US: Final = 5_000_000
 """How often the size of the log is looked at: a disk that writes 200 MB a second adds one
 gigabyte."""
+THIN_PERIOD_US: Final = 60_000_000
+"""How often a carry segment is looked at, at most: every queue is asked for that."""
+THIN_SHARE: Final = 20
+"""And not before this many times as long has passed as the last look took."""
+NOTHING: Final = 2**64 - 1
+"""From here on messages are kept for a session that has expired and is still to be cleared away."""
+PAGE: Final = 50
+"""Sessions or groups in one piece: each costs some 10 us to read and ask."""
+GATHERED_BYTES_MAXIMUM: Final = 4_194_304
+"""Bytes that a run has written anew and that are not durable: more would take the room of what
+clients publish."""
+
+
+class Queues(Protocol):
+    """What a run asks of whoever holds the queues."""
+
+    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+        """The cursors of all queues that are no session's own; what each keeps may have to be
+        counted."""
+
+    def mark(self, party: int) -> int | None:
+        """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
+
+    def is_there(self, client: str, party: int) -> bool:
+        """False if it has ended: the session of a client, or what else has the party where `client`
+        is empty."""
+
+    def has_room(self) -> bool:
+        """True if as many losses as a page may have can be written in this turn."""
+
+    def lose(
+        self, client: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
+    ) -> None:
+        """Appends a loss (first offset, end, count); whose it is by `party` if `client` is
+        empty."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run has done."""
+
+    segments: int = 0
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose cursor it is, and why it loses what it loses."""
+
+    cursor: dict[str, Any]
+    client: str = ""
+    aged_until: int = 0
+    """What lies before is too old for it."""
+    has_ended: bool = False
+
+    def reason(self, end: int) -> str:
+        """Why everything before `end` is lost."""
+        if self.has_ended:
+            return "session_ended"
+        return "ttl" if end <= self.aged_until else "retention"
 
 
 class Retention:
     """Lets the log forget what is past its time."""
 
-    def __init__(self, config: Config, log: Log, records: ControlRecords, now_us: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        kernel_log: Log,
+        records: ControlRecords,
+        checkpoints: Checkpoints,
+        commits: Commits,
+        beside: Beside,
+        now_us: Callable[[], int],
+    ) -> None:
         self._config = config
-        self._log = log
+        self._log = kernel_log
         self._records = records
-        self._age_at_us = now_us + AGE_PERIOD_US
-        self._size_at_us = now_us + SIZE_PERIOD_US
+        self._checkpoints = checkpoints
+        self._commits = commits
+        self._beside = beside
+        self._now_us = now_us
+        self._age_at_us = now_us() + AGE_PERIOD_US
+        self._size_at_us = now_us() + SIZE_PERIOD_US
+        self._thin_at_us = 0
+        self._is_running = False
+        self._later: list[tuple[_Asked, int, int]] = []
+        """Attached queues that lose something: first and end offset of what."""
 
     def reconfigure(self, config: Config) -> None:
         """Keeps for this long, and this much, from now on; the next sweep looks at both."""
@@ -44,6 +139,8 @@ class Retention:
 
     def due(self, now_us: int) -> bool:
         """True if it is time for `run`."""
+        if self._is_running:
+            return False
         if now_us >= self._age_at_us:
             self._age_at_us = now_us + AGE_PERIOD_US
             return True
@@ -52,74 +149,179 @@ class Retention:
             return self._log.statistics()["bytes"] > self._config.retention_bytes
         return False
 
-    def run(
-        self, marks: dict[int, int], groups: Iterable[dict[str, Any]], now_us: int
-    ) -> dict[str, Any]:
-        """Removes what is past retention; `marks` are those of attached sessions, by party, and
-        `groups` the cursors of shared subscriptions. Each of the `losses` has its reason last."""
+    def run(self, queues: Queues) -> Pieces[Outcome]:
+        """Removes what is past retention; else looks at one segment of what was carried before."""
+        self._is_running = True
+        began_us = self._now_us()
+        try:
+            if self._log.begin_retention(
+                maximum_age_us=self._config.retention_age_s * 1_000_000,
+                maximum_bytes=self._config.retention_bytes,
+                now_us=began_us,
+            ):
+                outcome = yield from self._forget(queues)
+                # There may be more of it.
+                self._age_at_us = began_us
+                return outcome
+            if began_us < self._thin_at_us or not self._log.begin_thinning(began_us):
+                return Outcome()
+            outcome = yield from self._forget(queues)
+            took_us = self._now_us() - began_us
+            self._thin_at_us = self._now_us() + max(THIN_PERIOD_US, THIN_SHARE * took_us)
+            return outcome
+        except DiskError as error:
+            if not error.full:
+                raise
+            # What must be kept has to be copied first, and there is no room for that yet.
+            log.warning("retention waits for room on the disk")
+            return Outcome()
+        finally:
+            self._log.abandon_retention()
+            self._later.clear()
+            self._is_running = False
+
+    def _forget(self, queues: Queues) -> Pieces[Outcome]:
+        """All steps of one run."""
+        survey = self._log.survey_job()
+        assert survey is not None, "a run has begun"
+        yield from self._beside.run(survey)
+        self._log.finish(survey)
+        yield from self._renew()
+        # A queue that the view does not know yet would not be asked.
+        known = self._log.durable_position()
+        yield lambda: self._records.has_all_before(known)
+        view = self._records.refresh()
+        shared = queues.shared(self._now_us())
+        while page := list(islice(shared, PAGE)):
+            asked = []
+            for cursor in page:
+                asked.append(_Asked((yield from cursor)))
+            yield from self._visit(queues, asked)
         ttl_us = self._config.queue_ttl_s * 1_000_000
-        oldest = self._log.offset_at(max(now_us - ttl_us, 0)) if ttl_us else 0
-        cursors, aged, ended = list[dict[str, Any]](), set[int](), set[int]()
-        for session, cursor in self._cursors(marks, oldest, now_us):
-            cursors.append(cursor)
-            if session.expired(now_us):
-                ended.add(session.party)
-            elif session.bounded and cursor["keep_from"]:
-                aged.add(session.party)
+        oldest = self._log.offset_at(max(self._now_us() - ttl_us, 0)) if ttl_us else 0
+        after = b""
+        while rows := view.queues(after, PAGE):
+            after = rows[-1].key
+            asked = yield from self._behind(queues, rows, oldest)
+            yield from self._visit(queues, asked)
+        while not self._log.find_piece(PIECE_EFFORT):
+            yield None
+        return (yield from self._carry(queues))
 
-        def reason(party: int, end: int) -> str:
-            if party in ended:
-                return "session_ended"
-            return "ttl" if party in aged and end <= oldest else "retention"
+    def _renew(self) -> Pieces[None]:
+        """What the log would lose otherwise is written anew, and a checkpoint stands behind it."""
+        while not self._log.renew_piece(PIECE_EFFORT, self._now_us()):
+            self._commits.wake()
+            yield lambda: self._log.uncommitted_bytes() < GATHERED_BYTES_MAXIMUM
+        yield from self._durable()
+        while not self._log.retention_may_go_on():
+            yield from self._checkpoints.write_now(self._now_us)
 
-        outcome = self._log.retain(
-            maximum_age_us=self._config.retention_age_s * 1_000_000,
-            maximum_bytes=self._config.retention_bytes,
-            cursors=[*cursors, *groups],
-            now_us=now_us,
-        )
-        outcome["losses"] = [
-            (party, first, end, count, reason(party, end))
-            for party, first, end, count in outcome["losses"]
-        ]
-        if outcome["unfinished"]:
-            # What it copied has to be committed first; the next sweep goes on.
-            self._age_at_us = now_us
-        return outcome
+    def _visit(self, queues: Queues, asked: Iterable[_Asked]) -> Pieces[None]:
+        """These are asked what they have not seen; what they lose is put on record."""
+        by_party = {item.cursor["party"]: item for item in asked}
+        if not by_party:
+            yield None
+            return
+        self._log.visit([item.cursor for item in by_party.values()])
+        done = False
+        while not done:
+            yield queues.has_room
+            losses, done = self._log.visit_piece(PIECE_EFFORT)
+            for party, first, end, count in losses:
+                if queues.mark(party) is None:
+                    self._lose(queues, by_party[party], (first, end, count))
+                else:
+                    self._later.append((by_party[party], first, end))
 
-    def _cursors(
-        self, marks: dict[int, int], oldest: int, now_us: int
-    ) -> Iterator[tuple[Session, dict[str, Any]]]:
-        for session_value, subscriptions_value in self._sessions():
-            session = parse_session(session_value)
-            subscriptions = own_of(parse_subscriptions(subscriptions_value))
-            mark, keep_from = marks.get(session.party), 0
-            maximum = self._config.queue_messages_maximum
-            if not session.bounded:
-                named = NamedQueue(session.party, subscriptions, session.created_at_offset)
-                keep_from, maximum = self._kept_from(named, now_us), UNLIMITED_MESSAGES
-            elif mark is None:
+    def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
+        """A queue at rest loses this, and goes on behind it; one that has just ended has told what
+        it lost."""
+        if not queues.is_there(asked.client, asked.cursor["party"]):
+            return
+        now_us, party, end = self._now_us(), asked.cursor["party"], lost[1]
+        queues.lose(asked.client, party, asked.reason(end), lost, now_us)
+        self._log.give_up(party, end, now_us)
+
+    def _carry(self, queues: Queues) -> Pieces[Outcome]:
+        """What was found needed is copied, and takes the place of the segments."""
+        copy = self._log.carry_job(self._now_us())
+        assert copy is not None, "all has been looked for"
+        yield from self._beside.run(copy)
+        _, _, naming = self._log.finish(copy)
+        if naming is None:
+            return Outcome()
+        yield from self._tell_attached(queues)
+        yield from self._durable()
+        has_checkpoint = self._log.retention_has_checkpoint()
+        yield from self._beside.run(naming)
+        segments, records, removal = self._log.finish(naming)
+        assert removal is not None, "segments have gone"
+        yield from self._beside.run(removal)
+        self._log.finish(removal)
+        if not has_checkpoint:
+            # There is room for it now, and what went tells nobody any more which retained messages
+            # it deleted.
+            yield from self._checkpoints.write_now(self._now_us)
+        return Outcome(segments, records)
+
+    def _tell_attached(self, queues: Queues) -> Pieces[None]:
+        """Queues that are attached read on while the copy is made, so what they lose is told when
+        it is about to go."""
+        for asked, first, end in self._later:
+            yield queues.has_room
+            party, now_us = asked.cursor["party"], self._now_us()
+            attached = queues.mark(party)
+            mark = self._log.marks([party])[0] if attached is None else attached
+            first = max(first, mark or 0)
+            tables = asked.cursor["subscriptions"]
+            count = yield from Inquiry(self._log).count(tables, party, first, end)
+            if not count:
+                continue
+            if attached is None:
+                self._lose(queues, asked, (first, end, count))
+            else:
+                queues.lose(asked.client, party, asked.reason(end), (first, end, count), now_us)
+
+    def _durable(self) -> Pieces[None]:
+        """Everything so far is durable."""
+        end = self._log.end_position()
+        self._commits.wake()
+        yield lambda: self._log.durable_position() >= end
+
+    def _behind(self, queues: Queues, rows: list[QueueRow], oldest: int) -> Pieces[list[_Asked]]:
+        """The cursors of those that have not seen all of what goes. What devices that are away have
+        from before `oldest` is too old for them."""
+        now_us, end = self._now_us(), self._log.whole_from()
+        at_rest = self._log.marks([row.party for row in rows])
+        asked, inquiry = list[_Asked](), Inquiry(self._log)
+        for row, resting in zip(rows, at_rest, strict=True):
+            attached = queues.mark(row.party)
+            mark = resting if attached is None else attached
+            mark = row.created_at_offset if mark is None else mark
+            subscriptions = parse_own_tables(row.subscriptions) if mark < end else []
+            if not subscriptions:
+                continue
+            keep_from, maximum = 0, self._config.queue_messages_maximum
+            if row.queue_name is not None:
+                keep_from = yield from self._kept_from(row, inquiry, now_us)
+                maximum = UNLIMITED_MESSAGES
+            elif attached is None:
                 keep_from = oldest
-            if session.expired(now_us):
-                keep_from = NOTHING
-            if mark is None:
-                state = self._log.delivery_state(session.party)
-                mark = state_mark(state) if state else session.created_at_offset
-            if subscriptions:
-                yield (
-                    session,
-                    {
-                        "party": session.party,
-                        "mark": mark,
-                        "subscriptions": [item.table() for item in subscriptions],
-                        "keep_from": keep_from,
-                        "messages_maximum": maximum,
-                    },
-                )
+            has_ended = row.expires_at_us is not None and row.expires_at_us <= now_us
+            cursor = {
+                "party": row.party,
+                "mark": mark,
+                "subscriptions": subscriptions,
+                "keep_from": NOTHING if has_ended else keep_from,
+                "messages_maximum": maximum,
+            }
+            aged_until = oldest if row.queue_name is None and attached is None else 0
+            asked.append(_Asked(cursor, row.key.decode(), aged_until, has_ended))
+        return asked
 
-    def _kept_from(self, named: NamedQueue, now_us: int) -> int:
+    def _kept_from(self, row: QueueRow, inquiry: Inquiry, now_us: int) -> Pieces[int]:
+        subscriptions = own_of(parse_subscriptions(row.subscriptions.encode()))
+        named = NamedQueue(row.party, subscriptions, row.created_at_offset)
         properties = self._config.application_queue_properties
-        return at_once(kept_from(self._log, Inquiry(self._log), named, properties, now_us))
-
-    def _sessions(self) -> Iterable[tuple[bytes, bytes]]:
-        return self._records.refresh().sessions()
+        return (yield from kept_from(self._log, inquiry, named, properties, now_us))

@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Any
 
 from holdfast.protocols.mqtt.packets import Will
-from holdfast.protocols.mqtt.session import Session, Subscription
-from holdfast.protocols.mqtt.shared import ShareName, parse_shared
+from holdfast.protocols.mqtt.session import IN_FORCE, Session, Subscription
+from holdfast.protocols.mqtt.shared import ShareName, is_shared, parse_shared
 
 
 class Table(IntEnum):
@@ -135,6 +135,17 @@ def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     """The inverse of `format_subscriptions`."""
     return tuple(Subscription(**item) for item in _parse(value)) if value else ()
+
+
+def parse_own_tables(value: str) -> list[dict[str, Any]]:
+    """The subscriptions by which a session's own queue is read, as the kernel takes them: fast,
+    for whoever reads those of all sessions."""
+    items: list[dict[str, Any]] = json.loads(value)
+    own = [item for item in items if not is_shared(item["topic_filter"])]
+    for item in own:
+        item["topic_filter"] = item["topic_filter"].encode()
+        item.setdefault("until_offset", IN_FORCE)
+    return own
 
 
 def format_group(group: SharedGroup) -> bytes:

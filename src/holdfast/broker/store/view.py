@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from holdfast.broker.store.tables import Table
 
@@ -90,6 +90,24 @@ _ROWS = {
     table: f"SELECT key, value FROM {name} WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
     for table, name in _NAMES.items()
 }
+
+_QUEUES = """
+SELECT sessions.key, sessions.party, json_extract(sessions.value, '$.created_at_offset'),
+    sessions.expires_at_us, sessions.queue_name, subscriptions.value
+FROM sessions JOIN subscriptions USING (key)
+WHERE sessions.key > ? ORDER BY sessions.key LIMIT ?
+"""
+
+
+class QueueRow(NamedTuple):
+    """What retention asks of a session. It asks all of them, so only what it needs is read."""
+
+    key: bytes
+    party: int
+    created_at_offset: int
+    expires_at_us: int | None
+    queue_name: str | None
+    subscriptions: str
 
 
 T = TypeVar("T")
@@ -173,6 +191,10 @@ class View:
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
 
+    def queues(self, after: bytes, limit: int) -> list[QueueRow]:
+        """The queues of sessions with subscriptions, in the order of their keys."""
+        return list(map(QueueRow._make, self._database.execute(_QUEUES, (after, limit))))
+
     def groups(self) -> list[bytes]:
         """Every group of a shared subscription."""
         return self._values("SELECT value FROM groups")
@@ -246,10 +268,6 @@ class View:
         query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
         rows = self._database.execute(query, (limit,)).fetchall()
         return [(key, value.encode()) for key, value in rows]
-
-    def loss_count(self) -> int:
-        """How many rows the loss ledger has."""
-        return self._one("SELECT count(*) FROM losses")
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""
