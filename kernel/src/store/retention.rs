@@ -94,7 +94,8 @@ pub(super) struct Run {
 /// A queue that is being looked at.
 struct Visit {
     cursor: RetentionCursor,
-    /// The first offset that it keeps, once that is known.
+    /// The first offset that it has not seen, and the first that it keeps, once they are known.
+    from: Option<Offset>,
     kept_from: Option<Offset>,
     /// What is being counted.
     question: Option<Question>,
@@ -200,7 +201,8 @@ impl Log {
         let end = self.archive.effort.saturating_add(effort);
         let mut result = if self.may_find(&run) { Ok(()) } else { Err(too_early()) };
         while self.archive.effort < end && result.is_ok() {
-            let next = || run.waiting.pop_front().map(|cursor| Visit { cursor, kept_from: None, question: None });
+            let next =
+                || run.waiting.pop_front().map(|cursor| Visit { cursor, from: None, kept_from: None, question: None });
             let Some(visit) = run.visit.take().or_else(next) else { break };
             self.archive.effort = self.archive.effort.wrapping_add(1);
             result = self.look_at(&mut run, visit, end).map(|visited| match visited {
@@ -213,10 +215,11 @@ impl Log {
         result.map(|()| (losses, done))
     }
 
-    /// Everything below `to` is given up: the party at rest goes on from there.
-    pub fn give_up(&mut self, party: Party, to: Offset, now: Timestamp) -> Result<()> {
+    /// What lies between two offsets is given up: the party at rest passes over it. What lies before may have been
+    /// carried, and is still to be had.
+    pub fn give_up(&mut self, party: Party, first: Offset, end: Offset, now: Timestamp) -> Result<()> {
         let mut value = Vec::new();
-        Changes { mark: Some(to), ..Changes::default() }.encode(&mut value);
+        Changes { acknowledged: vec![(first, end)], ..Changes::default() }.encode(&mut value);
         self.append_control(0, &party.0.to_le_bytes(), &value, now).map(|_| ())
     }
 
@@ -360,7 +363,12 @@ impl Log {
     /// that goes.
     fn look_at(&mut self, run: &mut Run, mut visit: Visit, until: u64) -> Result<Visited> {
         let (range_end, cursor) = (run.range.end_offset, &visit.cursor);
-        let from = cursor.mark.max(run.range.base.base_offset);
+        let from = *visit.from.get_or_insert_with(|| {
+            // A run that was given up may have told some of it before.
+            let from = cursor.mark.max(run.range.base.base_offset);
+            let known = self.parties.get(cursor.party).map(|known| &known.state);
+            known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)))
+        });
         let kept_from = match visit.kept_from {
             Some(kept_from) => kept_from,
             None => {
