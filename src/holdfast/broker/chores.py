@@ -39,7 +39,20 @@ class _Chore(NamedTuple):
     @property
     def name(self) -> str:
         """Of the function whose pieces these are."""
-        return cast("GeneratorType[Any, Any, Any]", self.pieces).gi_code.co_name
+        pieces = cast("GeneratorType[Any, Any, Any]", self.pieces)
+        return pieces.__name__
+
+
+class _Failure(NamedTuple):
+    error: Exception
+
+
+def _told(pieces: Pieces[T]) -> "Pieces[T | _Failure]":
+    """The same pieces, with what goes wrong as their outcome."""
+    try:
+        return (yield from pieces)
+    except Exception as error:  # noqa: BLE001 - whoever asked is told; the loop goes on.
+        return _Failure(error)
 
 
 class Chores:
@@ -76,15 +89,22 @@ class Chores:
             self._soon()
 
     async def outcome(self, pieces: Pieces[T]) -> T:
-        """The same, for a coroutine that waits for the outcome. If that is cancelled the chore goes
-        on to its end."""
+        """The same, for a coroutine that waits for the outcome, and is told what goes wrong. If it
+        is cancelled the chore goes on to its end."""
         kept: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: T) -> None:
-            if not kept.done():
+        def done(outcome: T | _Failure) -> None:
+            # Whoever waited may have gone.
+            if kept.done():
+                return
+            if isinstance(outcome, _Failure):
+                kept.set_exception(outcome.error)
+            else:
                 kept.set_result(outcome)
 
-        self.begin(pieces, done)
+        told = _told(pieces)
+        cast("GeneratorType[Any, Any, Any]", told).__name__ = _Chore(pieces, done).name
+        self.begin(told, done)
         return await kept
 
     def run_piece(self) -> str:

@@ -65,6 +65,29 @@ def test_a_coroutine_that_gives_up_does_not_stop_the_chore() -> None:
     assert seen == ["a0", "a1"]
 
 
+def test_a_coroutine_that_waits_is_told_what_goes_wrong_and_the_turn_goes_on() -> None:
+    def failing() -> Pieces[None]:
+        yield None
+        raise ValueError("there is no queue 1")
+
+    async def run() -> None:
+        chores = Chores(lambda: None)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(_wait_for(chores, failing()))
+            await asyncio.sleep(0)
+            while chores.is_busy():
+                chores.run_piece()
+        assert asking.result() == "there is no queue 1"
+
+    asyncio.run(run())
+
+
+async def _wait_for(chores: Chores, pieces: Pieces[None]) -> str:
+    with pytest.raises(ValueError, match="no queue") as raised:
+        await chores.outcome(pieces)
+    return str(raised.value)
+
+
 def test_what_a_piece_raises_reaches_the_turn() -> None:
     def failing() -> Pieces[None]:
         yield None

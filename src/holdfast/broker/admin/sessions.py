@@ -24,6 +24,7 @@ from holdfast.broker.admin.operation import (
 from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
 from holdfast.broker.admin.watch import Watch
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.attached import Attached, is_durable
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
@@ -196,11 +197,7 @@ class SessionsView:
         subscriptions = self._subscriptions(session, attached)
         row = self._row(session)
         stages = self._server.stages
-        inquiry = Inquiry(stages.kernel.log)
-        if attached is not None and attached.queue is not None:
-            counting = self._lengths.attached(inquiry, attached)
-        else:
-            counting = self._lengths.at_rest(inquiry, session, subscriptions)
+        counting = self._length(session, attached, subscriptions)
         messages, in_flight, mark = await stages.chores.outcome(counting)
         return row | {
             "queue_messages": messages,
@@ -237,6 +234,16 @@ class SessionsView:
             await stages.promises.wait_durable(stages.kernel.log.end_position())
         log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
         return {"client_identifier": client_identifier, "done": "removed"}
+
+    def _length(
+        self, session: Session, attached: Attached | None, subscriptions: tuple[Subscription, ...]
+    ) -> Pieces[tuple[int, int, int]]:
+        """Messages, those in flight, and the mark; its connection may just have ended."""
+        inquiry = Inquiry(self._server.stages.kernel.log)
+        is_there = attached is self._sessions.attached(session.client_identifier)
+        if attached is not None and attached.queue is not None and is_there:
+            return (yield from self._lengths.attached(inquiry, attached))
+        return (yield from self._lengths.at_rest(inquiry, session, subscriptions))
 
     def _unsent_bytes(self, attached: Attached) -> int:
         connection = self._server.stages.connections.get(attached.connection)
