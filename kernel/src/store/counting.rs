@@ -451,47 +451,6 @@ impl Log {
         Ok(Some(record.map_or(stretch.first.0, |record| record.offset.0)))
     }
 
-    fn answer_now(
-        &mut self,
-        subscriptions: &[Subscription],
-        owner: Party,
-        range: (Offset, Offset),
-        unexpired_at: Timestamp,
-        wanted: Wanted,
-    ) -> Result<u64> {
-        let mut question = Question::new(subscriptions.into(), owner, range, unexpired_at, wanted);
-        loop {
-            if let Some(answer) = self.answer(&mut question, u64::MAX)? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    /// How many stored messages of QoS 1 and 2 the subscriptions of `owner` match in `from..to`, without those that
-    /// have expired by a time; 0 counts all of them.
-    pub fn count(
-        &mut self,
-        subscriptions: &[Subscription],
-        owner: Party,
-        range: (Offset, Offset),
-        unexpired_at: Timestamp,
-    ) -> Result<u64> {
-        self.answer_now(subscriptions, owner, range, unexpired_at, Wanted::Count)
-    }
-
-    /// The offset from which on exactly the newest `messages` of them remain, or `from` if there are no more than that.
-    pub fn offset_of_newest(
-        &mut self,
-        subscriptions: &[Subscription],
-        owner: Party,
-        from: Offset,
-        messages: u64,
-        unexpired_at: Timestamp,
-    ) -> Result<Offset> {
-        let range = (from, Offset(u64::MAX));
-        self.answer_now(subscriptions, owner, range, unexpired_at, Wanted::Newest(messages)).map(Offset)
-    }
-
     /// The first offset that was appended at `time` or later, or the end of what is durable.
     pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
         Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))

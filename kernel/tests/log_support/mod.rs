@@ -6,7 +6,7 @@ use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
 use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Durability, Log, Loss, Options, Recovery, RetentionCursor};
+use holdfast_kernel::store::{Durability, Log, Loss, Options, Question, Recovery, RetentionCursor, Wanted};
 use std::sync::Arc;
 
 pub const TOPICS: [&str; 6] = ["a", "a/b", "a/b/c", "b/x", "b/y", "z"];
@@ -133,6 +133,30 @@ fn carry(log: &mut Log, done: &mut Retention, now: Timestamp) -> Result<()> {
         next = finished.next;
     }
     Ok(())
+}
+
+/// Questions that are answered here and now.
+pub trait Asking {
+    fn ask(&mut self, subscriptions: &[Subscription], range: (Offset, Offset), at: Timestamp, wanted: Wanted) -> u64;
+
+    fn count(&mut self, subscriptions: &[Subscription], range: (Offset, Offset), at: Timestamp) -> u64 {
+        self.ask(subscriptions, range, at, Wanted::Count)
+    }
+
+    fn offset_of_newest(&mut self, subscriptions: &[Subscription], from: Offset, messages: u64, at: Timestamp) -> u64 {
+        self.ask(subscriptions, (from, Offset(u64::MAX)), at, Wanted::Newest(messages))
+    }
+}
+
+impl Asking for Log {
+    fn ask(&mut self, subscriptions: &[Subscription], range: (Offset, Offset), at: Timestamp, wanted: Wanted) -> u64 {
+        let mut question = Question::new(subscriptions.into(), Party(3), range, at, wanted);
+        loop {
+            if let Some(answer) = self.answer(&mut question, u64::MAX).unwrap() {
+                return answer;
+            }
+        }
+    }
 }
 
 /// A request for everything that one subscription matches.
