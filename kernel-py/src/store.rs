@@ -225,8 +225,9 @@ impl Log {
         self.inner.find_piece(effort).map_err(to_python)
     }
 
-    fn give_up(&mut self, party: u32, to_offset: u64, now_us: u64) -> PyResult<()> {
-        self.inner.give_up(Party(party), Offset(to_offset), Timestamp(now_us)).map_err(to_python)
+    fn give_up(&mut self, party: u32, first_offset: u64, end_offset: u64, now_us: u64) -> PyResult<()> {
+        let (first, end) = (Offset(first_offset), Offset(end_offset));
+        self.inner.give_up(Party(party), first, end, Timestamp(now_us)).map_err(to_python)
     }
 
     fn carry_job(&mut self, now_us: u64) -> Option<Job> {

@@ -79,6 +79,12 @@ impl RangeSet {
         gaps
     }
 
+    /// The first position from `position` on that is not in the set.
+    pub fn first_gap(&self, position: u64) -> u64 {
+        let before = self.ranges.range(..=position).next_back();
+        before.map_or(position, |(_, end)| position.max(*end))
+    }
+
     /// The lowest range.
     pub fn first(&self) -> Option<(u64, u64)> {
         self.ranges.first_key_value().map(|(start, end)| (*start, *end))

@@ -466,3 +466,32 @@ fn nothing_is_looked_for_before_what_was_written_anew_is_durable() {
     assert!(log.retention_may_go_on() && log.visit_piece(3).is_ok());
     assert!(log.carry_job(now).is_none(), "all of it has to be looked for first");
 }
+
+#[test]
+fn what_was_given_up_in_a_run_that_did_not_end_is_not_told_again() {
+    let mut run = Run::new(1);
+    for _ in 0..60 {
+        run.log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(9)).unwrap();
+        run.log.commit().unwrap();
+    }
+    let (now, cursor) = (Timestamp(9), run.cursor(OWNER, FILTER, 0, 10));
+    let log = &mut run.log;
+    let mut told = 0;
+    for _ in 0..3 {
+        assert!(log.begin_retention(u64::MAX, 0, now).unwrap());
+        let mut survey = log.survey_job().unwrap();
+        while survey.step() {}
+        log.finish(survey).unwrap();
+        while !log.renew_piece(100, now).unwrap() {}
+        log.checkpoint(now).unwrap();
+        log.visit(vec![cursor.clone()]);
+        for loss in log.visit_piece(100).unwrap().0 {
+            told += loss.count;
+            log.give_up(loss.party, loss.first, loss.end, now).unwrap();
+        }
+        log.abandon_retention();
+    }
+    let most = log.end_offset().0 - 10;
+    assert!(told > 0 && told <= most, "told {told} of {most}");
+    assert_eq!(log.begin_offset(), Offset(0), "nothing has gone");
+}

@@ -374,8 +374,8 @@ class Log:
         sessions that take from them. What is older than `keep_from` and what is beyond the maximum they lose."""
     def visit_piece(self, effort: int) -> tuple[list[tuple[int, int, int, int]], bool]:
         """Looks at some of them: what they lose (party, first, end, count), and True if none waits any more."""
-    def give_up(self, party: int, to_offset: int, now_us: int) -> None:
-        """Appends that a party at rest has lost all below an offset: it goes on from there."""
+    def give_up(self, party: int, first_offset: int, end_offset: int, now_us: int) -> None:
+        """Appends that a party at rest has lost what lies between two offsets: it passes over it."""
     def find_piece(self, effort: int) -> bool:
         """When all queues have been visited: what else outlives the segments (retained messages, what groups have handed
         over). True if that was all."""

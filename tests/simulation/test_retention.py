@@ -163,3 +163,19 @@ def test_what_is_going_is_not_driven_again() -> None:
         assert gone == [(0, stages.kernel.log.begin_offset())]
 
     run(story, SLOW_WORKER)
+
+
+def test_what_was_carried_before_is_told_apart_from_what_goes_now() -> None:
+    async def story(stand: Stand) -> None:
+        await away(stand, "away", "t")
+        await stand.publish("t", *(b"%d %s" % (number, bytes(2_000)) for number in range(15)))
+        await fill(stand, "u")
+        await until(lambda: has_gone(stand))
+        await fill(stand, "t")
+        await asyncio.sleep(30)
+        numbers = await come_back(stand, "away")
+        assert 0 < len(numbers) <= KEPT
+        assert numbers == list(range(SENT - len(numbers), SENT))
+        assert lost_by(stand, "away") + len(numbers) == SENT + 15
+
+    run(story, SLOW_WORKER)

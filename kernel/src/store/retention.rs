@@ -185,10 +185,11 @@ impl Log {
         result.map(|()| (losses, done))
     }
 
-    /// Everything below `to` is given up: the party at rest goes on from there.
-    pub fn give_up(&mut self, party: Party, to: Offset, now: Timestamp) -> Result<()> {
+    /// What lies between two offsets is given up: the party at rest passes over it. What lies before may have been
+    /// carried, and is still to be had.
+    pub fn give_up(&mut self, party: Party, first: Offset, end: Offset, now: Timestamp) -> Result<()> {
         let mut value = Vec::new();
-        Changes { mark: Some(to), ..Changes::default() }.encode(&mut value);
+        Changes { acknowledged: vec![(first, end)], ..Changes::default() }.encode(&mut value);
         self.append_control(0, &party.0.to_le_bytes(), &value, now).map(|_| ())
     }
 
@@ -332,6 +333,9 @@ impl Log {
     fn look_at(&mut self, run: &mut Run, cursor: &RetentionCursor) -> Result<Option<Loss>> {
         let (range, survey) = (&run.range, &run.survey);
         let from = cursor.mark.max(range.base.base_offset);
+        // A run that was given up may have told some of it before.
+        let known = self.parties.get(cursor.party).map(|known| &known.state);
+        let from = known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)));
         if from >= range.end_offset {
             return Ok(None);
         }

@@ -12,8 +12,8 @@ ADR 0015 argues kind by kind.
 Invariants:
 1. At most one run is on its way.
 2. What a queue loses is on record, and durable, before any segment goes.
-3. A queue at rest that has lost something goes on behind it, from the same moment: what was told as
-   lost is neither delivered nor told again, whatever becomes of the run.
+3. A queue at rest passes over what it has lost, from the same moment: what was told as lost is
+   neither delivered nor told again, whatever becomes of the run.
 """
 
 import logging
@@ -222,10 +222,10 @@ class Retention:
                     self._later.append((by_party[party], first, end))
 
     def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
-        """A queue at rest loses this, and goes on behind it."""
-        now_us, party, end = self._now_us(), asked.cursor["party"], lost[1]
+        """A queue at rest loses this, and passes over it."""
+        now_us, party, (first, end, _) = self._now_us(), asked.cursor["party"], lost
         queues.lose(asked.client, party, asked.reason(end), lost, now_us)
-        self._log.give_up(party, end, now_us)
+        self._log.give_up(party, first, end, now_us)
 
     def _carry(self, queues: Queues) -> Pieces[Outcome]:
         """What was found needed is copied, and takes the place of the segments."""
