@@ -129,6 +129,11 @@ ci: lint types test coverage ## All that must hold before a change is taken
 sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
 	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS)
 
+.PHONY: mutants
+mutants: setup ## Plant small faults one by one, in a copy, and say which of them no test finds
+	@tools/prerequisites rust
+	$(BIN)/python -m tests.mutants
+
 .PHONY: crash
 crash: setup ## Kill the broker under load, ROUNDS times, and check what it had acknowledged
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS)
@@ -153,7 +158,12 @@ fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
 .PHONY: bench
 bench: setup bench-setup ## Measure beside other brokers in one run; the table goes to bench/results
 	cargo build --quiet --release --locked -p holdfast-load
+	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
 	$(BIN)/python -m bench.macro
+
+.PHONY: bench-beside
+bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints
+	$(BIN)/python -m bench.beside
 
 .PHONY: bench-micro
 bench-micro: ## Count the instructions of the kernel's hot path, beside those on record

@@ -104,7 +104,7 @@ def _brokers(options: argparse.Namespace) -> list[Broker] | None:
     for name in options.peer or EVERYBODY:
         if name == "none":
             continue
-        peer = _peer(name)
+        peer = peer_broker(name)
         if peer is None:
             print(
                 f"{name} is not there: make bench-setup, or leave it out with --peer",
@@ -115,7 +115,7 @@ def _brokers(options: argparse.Namespace) -> list[Broker] | None:
     return brokers
 
 
-def _peer(name: str) -> Broker | None:
+def peer_broker(name: str) -> Broker | None:
     """A peer where it is installed."""
     if name == "rabbitmq":
         return RabbitMQ() if RabbitMQ.PROGRAM.exists() else None

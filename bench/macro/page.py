@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from bench.beside import result as beside
 from bench.macro import picture, table
 from bench.macro.machine import ROOT
 from bench.macro.results import Result
@@ -21,7 +22,7 @@ Each figure is the median of {repetitions} repetitions of {seconds:g} s after {w
 of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 
 {again}{table}
-{recovery}
+{recovery}{beside}
 ## How to read it
 
 - Holdfast acknowledges after the message has reached the disk (`--durability {durability}`).
@@ -56,6 +57,29 @@ the processor time tells more than the others where that is beyond its cores.
 """
 
 
+BESIDE = """
+## Beside long work
+
+`make bench-beside`, {date} UTC at commit {commit}: 50 pairs at QoS 1 at a tenth of their
+throughput, and a prober that publishes at QoS 1 and asks for a sign of life every 5 ms, whatever
+comes back. Milliseconds until its PUBACK, beside what each line holds and what is done to it; the
+step is p999 and maximum, the latter plus what the disk alone showed before the line and after it;
+of what lasts less than five seconds, the maximum only.
+The machine's load average was {load_average:.1f} in the end: more than its cores means that others
+wanted them too.
+
+{table}
+"""
+
+
+def _beside() -> str:
+    found = beside.newest()
+    if found is None:
+        return ""
+    date = found.date.replace("T", " ")
+    return BESIDE.format(**{**vars(found), "date": date, "table": found.text()})
+
+
 def _recovery() -> str:
     found = recovery.newest()
     if found is None:
@@ -87,6 +111,7 @@ def render(result: Result) -> None:
         brokers=brokers,
         table=table.as_markdown(result),
         recovery=_recovery(),
+        beside=_beside(),
         **result.machine,
         **{**result.options, "again": _again(result.options.get("again", {}))},
     )

@@ -6,7 +6,7 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, RetentionCursor};
+use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, RetentionCursor, Wanted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -125,46 +125,20 @@ impl Log {
         self.inner.scan(&mut scans.inner).map_err(to_python)
     }
 
-    #[pyo3(signature = (subscriptions, owner, from_offset, to_offset, *, unexpired_at_us = 0))]
-    fn count(
-        &mut self,
-        subscriptions: &Bound<'_, PyList>,
-        owner: u32,
-        from_offset: u64,
-        to_offset: u64,
-        unexpired_at_us: u64,
-    ) -> PyResult<u64> {
-        let (subscriptions, range) = (subscriptions_of(subscriptions)?, (Offset(from_offset), Offset(to_offset)));
-        self.inner.count(&subscriptions, Party(owner), range, Timestamp(unexpired_at_us)).map_err(to_python)
+    fn answer(&mut self, question: &mut Question, effort: u64) -> PyResult<Option<u64>> {
+        self.inner.answer(&mut question.inner, effort).map_err(to_python)
     }
 
-    fn weigh(
-        &mut self,
-        subscriptions: &Bound<'_, PyList>,
-        owner: u32,
-        from_offset: u64,
-        to_offset: u64,
-    ) -> PyResult<u64> {
-        let subscriptions = subscriptions_of(subscriptions)?;
-        self.inner.weigh(&subscriptions, Party(owner), Offset(from_offset), Offset(to_offset)).map_err(to_python)
+    fn prepare_filters(&mut self, effort: u64) -> bool {
+        self.inner.prepare_filters(effort)
+    }
+
+    fn stored_at(&mut self, offset: u64) -> PyResult<Option<u64>> {
+        Ok(self.inner.stored_at(Offset(offset)).map_err(to_python)?.map(|at| at.0))
     }
 
     fn offset_at(&mut self, time_us: u64) -> PyResult<u64> {
         Ok(self.inner.offset_at(Timestamp(time_us)).map_err(to_python)?.0)
-    }
-
-    #[pyo3(signature = (subscriptions, owner, from_offset, messages, *, unexpired_at_us = 0))]
-    fn offset_of_newest(
-        &mut self,
-        subscriptions: &Bound<'_, PyList>,
-        owner: u32,
-        from_offset: u64,
-        messages: u64,
-        unexpired_at_us: u64,
-    ) -> PyResult<u64> {
-        let (subscriptions, at) = (subscriptions_of(subscriptions)?, Timestamp(unexpired_at_us));
-        let found = self.inner.offset_of_newest(&subscriptions, Party(owner), Offset(from_offset), messages, at);
-        Ok(found.map_err(to_python)?.0)
     }
 
     fn retained(&self, topic_filter: &[u8], from_offset: u64, limit: usize) -> (Vec<u64>, u64) {
@@ -278,6 +252,46 @@ impl Log {
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close()).map_err(to_python)
+    }
+}
+
+/// A question about stored messages, and how far it is answered.
+#[pyclass(module = "holdfast._kernel")]
+pub struct Question {
+    inner: store::Question,
+}
+
+#[pymethods]
+impl Question {
+    #[new]
+    #[pyo3(signature = (
+        wanted, subscriptions, owner, from_offset, to_offset, *, messages = 0, unexpired_at_us = 0
+    ))]
+    #[allow(clippy::too_many_arguments)] // What is asked about, and what is asked.
+    fn new(
+        wanted: &str,
+        subscriptions: &Bound<'_, PyList>,
+        owner: u32,
+        from_offset: u64,
+        to_offset: u64,
+        messages: u64,
+        unexpired_at_us: u64,
+    ) -> PyResult<Question> {
+        let wanted = match wanted {
+            "count" => Wanted::Count,
+            "bytes" => Wanted::Bytes,
+            "newest" => Wanted::Newest(messages),
+            "first" => Wanted::First,
+            other => return Err(PyValueError::new_err(format!("count, bytes, newest or first, not {other}"))),
+        };
+        let range = (Offset(from_offset), Offset(to_offset));
+        let subscriptions = subscriptions_of(subscriptions)?;
+        let at = Timestamp(unexpired_at_us);
+        Ok(Question { inner: store::Question::new(subscriptions, Party(owner), range, at, wanted) })
+    }
+
+    fn so_far(&self) -> u64 {
+        self.inner.so_far()
     }
 }
 
@@ -417,6 +431,7 @@ pub fn damage_dict<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py,
 /// Adds the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Log>()?;
+    module.add_class::<Question>()?;
     module.add_class::<Job>()?;
     module.add_class::<SimulatedDisk>()
 }

@@ -81,6 +81,13 @@ pub const RETAINED_LOOKED_AT_MAXIMUM: usize = 16_384;
 /// Stored bytes that one queue may look through in one turn, so that one long backlog does not delay other queues.
 pub const SCAN_BYTES_MAXIMUM: u64 = 4_194_304;
 
+/// Effort of all queues together in one turn (records looked at, topics looked up): some 4 ms. What is left waits for
+/// the next turn.
+pub const SCAN_EFFORT_MAXIMUM: u64 = 40_000;
+
+/// Queues that ask the log for something in one turn; the others wait for the next one.
+pub const SCANS_MAXIMUM: usize = 256;
+
 /// Stored bytes that are allotted to one connection in one turn; what is left goes out in the next.
 pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
 
@@ -93,6 +100,10 @@ pub const TOPICS_MAXIMUM: usize = 10_000_000;
 
 /// The largest segment: positions in it have 32 bits, and its last record may reach beyond this size.
 pub const SEGMENT_BYTES_MAXIMUM: u32 = 1_073_741_824;
+
+/// Topics of one segment; one that has so many ends, however many bytes it has. Whatever looks at all topics of a
+/// segment takes a few milliseconds at most.
+pub const SEGMENT_TOPICS_MAXIMUM: usize = 65_536;
 
 /// The smallest segment: less would leave no room for a footer to pay off.
 pub const SEGMENT_BYTES_MINIMUM: u32 = 16_384;
@@ -114,6 +125,26 @@ pub const BLOCK_BYTES: u32 = 262_144;
 
 /// Bytes of segment directories (which topic has records where) that are kept in memory.
 pub const DIRECTORY_CACHE_BYTES: usize = 33_554_432;
+
+/// Bytes of what is remembered of segments: which topics have messages for queues in each. At most two bytes for each
+/// topic of a segment.
+pub const SEGMENT_TOPICS_CACHE_BYTES: usize = 33_554_432;
+
+/// Bytes of postings of whole segments that are kept for whoever asks for many topics; a segment of 64 MiB with
+/// messages of 100 bytes has 2.5 MB.
+pub const POSTINGS_CACHE_BYTES: usize = 16_777_216;
+
+/// Bytes of what is remembered of filters: the topics that each matches, and how many messages these have in each
+/// segment. A filter that matches 100 000 topics takes 16 KiB. What is forgotten is found again, in pieces.
+pub const FILTER_MEMORY_BYTES_MAXIMUM: usize = 67_108_864;
+
+/// Levels of a topic by which filters find it, from the first one on: a client that publishes to topics of 128 levels
+/// costs no more memory by that than one of 16.
+pub const LEVELS_INDEXED_MAXIMUM: usize = 16;
+
+/// New topics that a remembered filter is compared with one by one; where there are more, and more than it matches
+/// already, walking over the names is quicker.
+pub const FILTER_CATCH_UP_MAXIMUM: u64 = 1_024;
 
 /// Queues whose matching topics are remembered between scans, and ...
 pub const SCAN_MEMORIES_MAXIMUM: usize = 4_096;

@@ -21,6 +21,11 @@ pub fn matches(filter: &[u8], name: &[u8]) -> bool {
     }
 }
 
+/// True if a filter can match more than the one name that it spells.
+pub fn has_wildcard(filter: &[u8]) -> bool {
+    filter.iter().any(|byte| matches!(byte, b'+' | b'#'))
+}
+
 /// True if the topic is the server's own, on which only it publishes: `$SYS` and what is below.
 pub fn is_reserved(name: &[u8]) -> bool {
     name.strip_prefix(b"$SYS").is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))

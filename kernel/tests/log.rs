@@ -14,9 +14,9 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
-use holdfast_kernel::flow::{Fate, Scan};
+use holdfast_kernel::flow::{Fate, Scan, Subscription};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Commit, Log, Options};
+use holdfast_kernel::store::{Commit, Log, Options, Question, Wanted};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Stored, TOPICS};
 use proptest::prelude::*;
@@ -404,8 +404,11 @@ fn a_queue_weighs_what_its_messages_weigh_on_average() {
         log.commit().unwrap();
     }
     let (ours, all) = ([subscription("a", 0, u64::MAX)], [subscription("#", 0, u64::MAX)]);
-    let mut weigh =
-        |subscriptions: &[_], from: u64, to: u64| log.weigh(subscriptions, Party(3), Offset(from), Offset(to)).unwrap();
+    let mut weigh = |subscriptions: &[Subscription], from: u64, to: u64| {
+        let range = (Offset(from), Offset(to));
+        let mut question = Question::new(subscriptions.into(), Party(3), range, Timestamp(0), Wanted::Bytes);
+        log.answer(&mut question, u64::MAX).unwrap().unwrap()
+    };
     let whole = weigh(&ours, 0, 80);
     assert!((40_000..45_000).contains(&whole), "{whole}");
     assert!(weigh(&ours, 0, 40).abs_diff(whole / 2) < 100);

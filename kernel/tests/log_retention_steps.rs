@@ -468,6 +468,25 @@ fn nothing_is_looked_for_before_what_was_written_anew_is_durable() {
 }
 
 #[test]
+fn nothing_is_looked_for_before_a_checkpoint_stands_behind_the_range() {
+    let mut run = Run::new(1);
+    for _ in 0..60 {
+        run.log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(9)).unwrap();
+        run.log.commit().unwrap();
+    }
+    let (log, now) = (&mut run.log, Timestamp(9));
+    assert!(log.begin_retention(u64::MAX, 0, now).unwrap());
+    let mut survey = log.survey_job().unwrap();
+    while survey.step() {}
+    log.finish(survey).unwrap();
+    while !log.renew_piece(3, now).unwrap() {}
+    log.commit().unwrap();
+    assert!(!log.retention_may_go_on() && log.visit_piece(3).is_err());
+    log.checkpoint(now).unwrap();
+    assert!(log.retention_may_go_on() && log.visit_piece(3).is_ok());
+}
+
+#[test]
 fn what_was_given_up_in_a_run_that_did_not_end_is_not_told_again() {
     let mut run = Run::new(1);
     for _ in 0..60 {

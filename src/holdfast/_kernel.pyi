@@ -263,6 +263,30 @@ class Routes:
 # --- store ------------------------------------------------------------------------------------------------------------
 
 @final
+class Question:
+    """A question about stored messages of QoS 1 and 2, and how far it is answered (`Log.answer`). Exact, from the index;
+    records are read where they may have expired, or where a subscription has No Local. What a queue may get is not
+    considered: messages that `Dispatch.grant` denies count until the queue has passed them."""
+
+    def __new__(
+        cls,
+        wanted: str,
+        subscriptions: list[dict[str, Any]],
+        owner: int,
+        from_offset: int,
+        to_offset: int,
+        *,
+        messages: int = 0,
+        unexpired_at_us: int = 0,
+    ) -> Question:
+        """Wanted is of what the subscriptions match in the range, as far as it is durable when the question is first put:
+        "count", how many; "bytes", about how many, each as many as those of its topic and segment have on average;
+        "newest", the offset from which on exactly `messages` remain, or `from_offset`; "first", the offset of the first,
+        or the end of the range. With a time, what has expired by then does not count."""
+    def so_far(self) -> int:
+        """Before the answer is there: at least so many messages or bytes, or for an offset where the search has come to."""
+
+@final
 class Log:
     """The durable log: append, commit, read back, retain. One writer; readers elsewhere use `LogReader`."""
 
@@ -317,35 +341,15 @@ class Log:
     def commit(self) -> bool:
         """Writes and syncs what has been appended, here and now; for simulation, tools and shutdown."""
     def scan(self, scans: Scans) -> None: ...
-    def count(
-        self,
-        subscriptions: list[dict[str, Any]],
-        owner: int,
-        from_offset: int,
-        to_offset: int,
-        *,
-        unexpired_at_us: int = 0,
-    ) -> int:
-        """How many stored messages of QoS 1 and 2 these subscriptions match in the range: exact, from the index. With
-        a time, without those that have expired by then: where some have, their topic's records are read.
-        What a queue may get is not considered: messages that `Dispatch.grant` denies count until the queue has
-        passed them."""
-    def weigh(self, subscriptions: list[dict[str, Any]], owner: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log these are: each message counts as much as those of its topic and segment do
-        on average."""
+    def answer(self, question: Question, effort: int) -> int | None:
+        """Works on the question with about this effort (`effort`); `None` while the answer is not there yet."""
+    def prepare_filters(self, effort: int) -> bool:
+        """Gets ready for filters with wildcards, with about this effort (`effort`); true once it is. Without it the first
+        one to come does that."""
+    def stored_at(self, offset: int) -> int | None:
+        """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:
         """The first durable offset appended at or after a time, or `durable_offset`."""
-    def offset_of_newest(
-        self,
-        subscriptions: list[dict[str, Any]],
-        owner: int,
-        from_offset: int,
-        messages: int,
-        *,
-        unexpired_at_us: int = 0,
-    ) -> int:
-        """The offset from which exactly the newest `messages` matching messages remain (or `from_offset`); with a time,
-        of those that have not expired by then."""
     def retained(self, topic_filter: bytes, from_offset: int, limit: int) -> tuple[list[int], int]:
         """Offsets of the retained messages that match, from an offset on in their order: `limit` at most, and up to which
         offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is

@@ -13,6 +13,7 @@ from holdfast.broker.admin.health import Health
 from holdfast.broker.admin.protection import Protection
 from holdfast.broker.admin.reading import LogReaders, Reading
 from holdfast.broker.admin.snapshot import Snapshot
+from holdfast.broker.steps import Steps
 from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 
 EVERYTHING_DURABLE = 2**62
@@ -33,7 +34,9 @@ def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator
         health = Health(lambda: True, no_broker)
         operations = [*health.operations(), *Reading(readers, {}).operations()]
         protection = Protection("127.0.0.1", metrics_public=False)
-        runner = await http.start(http.application(operations, protection))
+        runner = await http.start(
+            http.application(operations, protection, Steps(lambda: 0, lambda: 0))
+        )
         await http.listen(runner, "127.0.0.1", 0)
         control_socket = ControlSocket(data_dir / CONTROL_SOCKET)
         await control_socket.listen(runner)

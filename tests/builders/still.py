@@ -54,6 +54,9 @@ class StillWorld:
     def now_us(self) -> int:
         return self.time_us
 
+    def ticks_ns(self) -> int:
+        return self.time_us * 1_000
+
     def entropy(self, count: int) -> bytes:
         return bytes(count)
 

@@ -6,6 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from holdfast.broker.chores import at_once
+from holdfast.broker.store.questions import Inquiry
 from holdfast.kernel import Arrivals, Inbox, Log, SimulatedDisk, encode_packet
 from holdfast.testing.model import log as model
 
@@ -112,11 +114,14 @@ class LogMachine(RuleBasedStateMachine):
     def count(self, topic_filter: bytes, part: tuple[float, float]) -> None:
         begin, end = (int(each * self.twin.durable) for each in part)
         expected = self.twin.queued(topic_filter, begin, end)
-        assert self.log.count([subscription(topic_filter)], 3, begin, end) == len(expected)
+        counting = Inquiry(self.log).count([subscription(topic_filter)], 3, begin, end)
+        assert at_once(counting) == len(expected)
 
     @rule(topic_filter=FILTERS, messages=st.integers(0, 10))
     def newest(self, topic_filter: bytes, messages: int) -> None:
-        first = self.log.offset_of_newest([subscription(topic_filter)], 3, 0, messages)
+        end = self.log.durable_offset()
+        asked = ([subscription(topic_filter)], 3, 0, end, messages)
+        first = at_once(Inquiry(self.log).newest(*asked))
         queued = self.twin.queued(topic_filter, 0, self.twin.durable)
         expected = queued[max(0, len(queued) - messages) :]
         assert [each for each in queued if each >= first] == expected

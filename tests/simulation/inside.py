@@ -7,7 +7,9 @@ anything.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from holdfast.broker.chores import at_once
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_session, parse_subscriptions
 from holdfast.kernel import LIMITS, describe_state
 from holdfast.protocols.mqtt.session import (
@@ -68,7 +70,7 @@ def recovered(server: Server, topics: set[str]) -> Recovered:
     subscriptions: dict[str, dict[str, int]] = {}
     queued: dict[str, int] = {}
     log = server.stages.kernel.log
-    for session_value, subscriptions_value in server.records.refresh().sessions():
+    for session_value, subscriptions_value in server.records.catch_up().sessions():
         session = parse_session(session_value)
         items = parse_subscriptions(subscriptions_value)
         subscriptions[session.client_identifier] = {
@@ -85,10 +87,11 @@ def _queued(server: Server, session: Session, items: tuple[Subscription, ...]) -
     state = log.delivery_state(session.party)
     told = describe_state(state) if state else {"mark": session.created_at_offset}
     tables = [item.table() for item in items if not item.shared]
+    inquiry = Inquiry(log)
     begin, count, end = told["mark"], 0, log.end_offset()
     for first, after in [*told.get("acknowledged", ()), (end, end)]:
         if first > begin:
-            count += log.count(tables, session.party, begin, first)
+            count += at_once(inquiry.count(tables, session.party, begin, first))
         begin = max(begin, after)
     return count
 
@@ -107,7 +110,7 @@ def amounts(server: Server, life: int) -> Iterator[Event]:
 
 def leavings(server: Server, history: History) -> Iterator[Event]:
     """When everybody has gone: the ledger, and what is left of sessions that must have ended."""
-    view = server.records.refresh()
+    view = server.records.catch_up()
     counts: Counter[tuple[str, str]] = Counter()
     for _key, value in view.losses(LEDGER_ROWS):
         loss = parse_loss(value)

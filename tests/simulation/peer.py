@@ -180,7 +180,7 @@ class Stand:
 
     def losses(self) -> list[tuple[str, str, int]]:
         """Client, reason and count of each row of the ledger."""
-        rows = self.server.records.refresh().losses(1_000)
+        rows = self.server.records.catch_up().losses(1_000)
         found = [parse_loss(value) for _key, value in rows]
         return [(loss.client_identifier, loss.reason, loss.count) for loss in found]
 

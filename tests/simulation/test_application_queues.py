@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.broker.admin.queue_views import QueueView, QueueViews
+from holdfast.broker.chores import at_once
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, parse_loss
 from holdfast.core.topic_properties import TopicProperties
 from tests.conformance import packets
@@ -83,11 +85,12 @@ def take(broker: VirtualBroker, client: str) -> list[int]:
 
 def losses(broker: VirtualBroker) -> list[Loss]:
     broker.settle()
-    return [parse_loss(value) for _, value in broker.server().records.refresh().losses(100)]
+    return [parse_loss(value) for _, value in broker.server().records.catch_up().losses(100)]
 
 
 def view(broker: VirtualBroker, name: str) -> QueueView:
-    found = QueueViews(broker.server()).named(name)
+    server = broker.server()
+    found = at_once(QueueViews(server).named(name, Inquiry(server.stages.kernel.log)))
     assert found is not None
     return found
 
@@ -170,7 +173,8 @@ def test_beyond_its_bytes_a_queue_loses_whole_segments(begin: Begin, topic_filte
     name = "tbmq.msg.app.app" if topic_filter == "a/#" else "tbmq.msg.app.shared.a.mlw"
     log = broker.server().stages.kernel.log
     before = view(broker, name)
-    shown = log.count(before.tables(), before.party, before.begin_offset, log.durable_offset())
+    span = (before.tables(), before.party, before.begin_offset, log.durable_offset())
+    shown = at_once(Inquiry(log).count(*span))
     numbers = take(broker, "app")
     assert numbers == list(range(78 - shown, 78))
     assert 20_000 <= shown * (len(PAYLOAD) + 6) < 20_000 + 5_000 + 2_000

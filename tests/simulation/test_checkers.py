@@ -18,6 +18,7 @@ from holdfast.testing.checkers import (
     check_qos_is_the_lower_one,
     check_retained_is_the_last,
     check_sessions_are_kept,
+    check_steps_of_the_loop_are_short,
     check_the_broker_holds_a_bounded_amount,
     check_windows_are_kept,
     judge,
@@ -53,6 +54,7 @@ from holdfast.testing.history import (
     RetainedRead,
     Sent,
     SessionLost,
+    Stepped,
     Subscribed,
     Subscribing,
     Transmitted,
@@ -167,6 +169,7 @@ PLANTED: list[tuple[Checker, list[Event]]] = [
     (check_qos_0_never_twice, [*GOOD, Sent(LIGHT), _received(LIGHT, 0), _received(LIGHT, 0)]),
     (check_a_taken_over_connection_is_told, [*GOOD, Displaced("s", 0x82)]),
     (check_the_broker_holds_a_bounded_amount, [*GOOD, Held("things", 3, 2)]),
+    (check_steps_of_the_loop_are_short, [*GOOD, Stepped("turn", 3, 2)]),
     (check_groups_give_each_message_to_one, [*SHARED, _received(ONE), _received(ONE)]),
     (check_groups_give_each_message_to_one, SHARED),
     (

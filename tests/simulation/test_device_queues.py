@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast.broker.admin.queue_length import QueueLengths
+from holdfast.broker.chores import at_once
 from holdfast.broker.dispatch import losses as losses_module
+from holdfast.broker.store import questions
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.peer import Peer
@@ -59,8 +62,9 @@ class Device:
         assert session is not None
         value = server.records.get(Table.SUBSCRIPTIONS, self._client.encode())
         subscriptions = parse_subscriptions(value)
-        counting = QueueLengths(server).at_rest(session, subscriptions)
-        messages, _, _ = self._broker.loop.run_until_complete(counting)
+        inquiry = Inquiry(server.stages.kernel.log)
+        counting = QueueLengths(server).at_rest(inquiry, session, subscriptions)
+        messages, _, _ = at_once(counting)
         return messages
 
 
@@ -78,7 +82,7 @@ def received(peer: Peer, count: int) -> list[bytes]:
 
 def losses(broker: VirtualBroker) -> list[Loss]:
     broker.settle()
-    return [parse_loss(value) for _, value in broker.server().records.refresh().losses(100)]
+    return [parse_loss(value) for _, value in broker.server().records.catch_up().losses(100)]
 
 
 @pytest.mark.accepts("S2.36", "S2.48")
@@ -261,8 +265,6 @@ def test_a_cut_whose_loss_waits_for_its_row_is_not_on_record_before_it(
 
 
 def test_counting_in_pieces_counts_the_same(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.broker.admin import queue_length
-
     broker = begin()
     device = Device(broker)
     device.subscribe("a")
@@ -272,6 +274,6 @@ def test_counting_in_pieces_counts_the_same(begin: Begin, monkeypatch: pytest.Mo
         source.publish("a", b"x", qos=1, items=items)
         source.publish("b", b"x", qos=1)
     broker.pass_time(20)
-    for at_once in (1, 7, 1_000):
-        monkeypatch.setattr(queue_length, "MESSAGES_AT_ONCE", at_once)
+    for effort in (1, 70, 1_000):
+        monkeypatch.setattr(questions, "PIECE_EFFORT", effort)
         assert device.length() == 17

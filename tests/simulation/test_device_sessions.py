@@ -26,7 +26,7 @@ def control_records(broker: VirtualBroker) -> int:
 
 def rows(broker: VirtualBroker) -> dict[Table, int]:
     """What is on record."""
-    view = broker.server().records.refresh()
+    view = broker.server().records.catch_up()
     return {table: view.count(table) for table in (Table.SESSIONS, Table.SUBSCRIPTIONS)}
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.broker.admin import forecast
-from holdfast.broker.admin.forecast import ALARM_S, SESSIONS_PER_LOOK, Forecast
+from holdfast.broker.admin.forecast import ALARM_S, SLICE_SESSIONS, Forecast
+from holdfast.broker.chores import Chores
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
 
@@ -13,14 +14,34 @@ MAXIMUM = 100
 LIMITED = replace(CONFIG, queue_messages_maximum=MAXIMUM)
 
 
-def forecast_of(stand: Stand) -> Forecast:
-    server = stand.server
-    return Forecast(server.stages.kernel.log, server.records, lambda: server.config)
+SECONDS_MAXIMUM = 1_000
+"""A round of so few sessions takes less."""
 
 
-def ends_round(ahead: Forecast, stand: Stand, sessions: int = 1) -> None:
-    for _ in range(sessions // SESSIONS_PER_LOOK + 1):
-        ahead.look(stand.server.now_us())
+class Ahead:
+    """A forecast whose pieces are done when it is told."""
+
+    def __init__(self, stand: Stand) -> None:
+        server = stand.server
+        self._stand = stand
+        self._chores = Chores(lambda: None)
+        self.forecast = Forecast(
+            server.stages.kernel.log, server.records, lambda: server.config, self._chores
+        )
+        self.waiting_messages = 0
+        self.first_loss_in_s: int | None = None
+
+    def ends_round(self) -> None:
+        """A whole round, one piece a second."""
+        for _ in range(SECONDS_MAXIMUM):
+            self.forecast.look(self._stand.server.now_us())
+            self._chores.run_piece()
+            if not len(self._chores):
+                break
+        else:
+            raise AssertionError("the round does not end")
+        self.waiting_messages = self.forecast.waiting_messages
+        self.first_loss_in_s = self.forecast.first_loss_in_s
 
 
 async def with_absent(stand: Stand, *names: str) -> Peer:
@@ -43,10 +64,10 @@ async def publish(publisher: Peer, seconds: int, *, since: int) -> int:
 
 def test_a_queue_that_fills_up_says_when_it_will_lose_its_first_message() -> None:
     async def body(stand: Stand) -> None:
-        ahead = forecast_of(stand)
+        ahead = Ahead(stand)
         publisher = await with_absent(stand, "away")
         number = await publish(publisher, 65, since=0)
-        ends_round(ahead, stand)
+        ahead.ends_round()
         assert ahead.waiting_messages == 65
         told_s = ahead.first_loss_in_s
         assert told_s is not None
@@ -54,7 +75,7 @@ def test_a_queue_that_fills_up_says_when_it_will_lose_its_first_message() -> Non
         number = await publish(publisher, told_s, since=number)
         assert abs(number - MAXIMUM) <= 0.2 * told_s
         await publish(publisher, MAXIMUM + 7 - number, since=number)
-        ends_round(ahead, stand)
+        ahead.ends_round()
         assert ahead.first_loss_in_s == 0
         await stand.connect("away")
         await sleep(2)
@@ -65,11 +86,11 @@ def test_a_queue_that_fills_up_says_when_it_will_lose_its_first_message() -> Non
 
 def test_a_queue_that_nothing_comes_to_loses_what_becomes_too_old() -> None:
     async def body(stand: Stand) -> None:
-        ahead = forecast_of(stand)
+        ahead = Ahead(stand)
         publisher = await with_absent(stand, "away")
         await publish(publisher, 3, since=0)
         await sleep(300)
-        ends_round(ahead, stand)
+        ahead.ends_round()
         told_s = ahead.first_loss_in_s
         assert told_s is not None
         assert abs(told_s - (1_000 - 303)) <= 3
@@ -85,12 +106,12 @@ def test_a_round_sees_all_sessions_and_tells_the_soonest_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def body(stand: Stand) -> None:
-        ahead = forecast_of(stand)
-        names = [f"away-{number}" for number in range(2 * SESSIONS_PER_LOOK + 1)]
+        ahead = Ahead(stand)
+        names = [f"away-{number}" for number in range(2 * SLICE_SESSIONS + 1)]
         publisher = await with_absent(stand, *names)
         await publish(publisher, 10, since=0)
         for _ in range(3):
-            ends_round(ahead, stand, len(names))
+            ahead.ends_round()
         assert ahead.waiting_messages == 10 * len(names)
         assert ahead.first_loss_in_s is not None
         assert ahead.first_loss_in_s < ALARM_S
@@ -102,14 +123,14 @@ def test_a_round_sees_all_sessions_and_tells_the_soonest_once(
 
     monkeypatch.setattr(forecast.log, "warning", warning)
     with_broker(body, LIMITED)
-    assert sorted(told) == sorted(f"away-{number}" for number in range(2 * SESSIONS_PER_LOOK + 1))
+    assert sorted(told) == sorted(f"away-{number}" for number in range(2 * SLICE_SESSIONS + 1))
 
 
 def test_nothing_is_in_sight_of_who_has_nothing_waiting() -> None:
     async def body(stand: Stand) -> None:
-        ahead = forecast_of(stand)
+        ahead = Ahead(stand)
         await with_absent(stand, "away")
-        ends_round(ahead, stand)
+        ahead.ends_round()
         assert ahead.first_loss_in_s is None
         assert ahead.waiting_messages == 0
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from holdfast.broker.chores import at_once
 from holdfast.core.config import Config
 from holdfast.testing.hardships import Hardships
 from tests.simulation.peer import Peer, Stand, with_broker
@@ -141,7 +142,8 @@ def test_what_is_driven_again_outlives_its_segment() -> None:
         stages, now_us = stand.server.stages, stand.server.now_us()
         target = stages.sessions.target("away")
         assert target is not None
-        assert stages.redrives.begin(1, [(0, 5)], target, now_us).messages == 5
+        found = at_once(stages.redrives.look([(0, 5)], target))
+        assert stages.redrives.begin(1, found, target, now_us) == 5
         await fill(stand, "t")
         await until(lambda: "segment-0000000001.log" not in stand.files())
         assert await come_back(stand, "away") == list(range(5))
@@ -158,7 +160,9 @@ def test_what_is_going_is_not_driven_again() -> None:
         target = stages.sessions.target("away")
         assert target is not None
         before = stages.kernel.log.begin_offset()
-        gone = stages.redrives.begin(1, [(0, SENT)], target, now_us).gone
+        found = at_once(stages.redrives.look([(0, SENT)], target))
+        gone = found.gone
+        stages.redrives.begin(1, found, target, now_us)
         await until(lambda: stages.kernel.log.begin_offset() > before)
         assert gone == [(0, stages.kernel.log.begin_offset())]
 

@@ -45,7 +45,7 @@ def pass_by(broker: VirtualBroker, client: str, expiry_s: int, topic: str = "a")
 
 def on_record(broker: VirtualBroker) -> list[str]:
     """Clients whose sessions are on record."""
-    rows = broker.server().records.refresh().sessions()
+    rows = broker.server().records.catch_up().sessions()
     return sorted(parse_session(value).client_identifier for value, _ in rows)
 
 
@@ -107,7 +107,7 @@ def test_who_comes_back_between_expiry_and_the_next_run_begins_anew(begin: Begin
     publisher.publish("a", b"without a subscription", qos=1)
     back.quiet()
     # What waited is lost with the first session; what came after its end was not for it.
-    rows = broker.server().records.refresh().losses(10)
+    rows = broker.server().records.catch_up().losses(10)
     lost = [parse_loss(value) for _, value in rows]
     assert [(loss.client_identifier, loss.reason, loss.count) for loss in lost] == [
         ("brief", "session_ended", 1)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.chores import at_once
+from holdfast.broker.store.questions import Inquiry
 from holdfast.core.config import Config
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
@@ -46,8 +48,9 @@ def describe(stand: Stand) -> tuple[dict[str, Any], list[dict[str, Any]], dict[s
         return "" if attached is None else attached.session.client_identifier
 
     groups = stages.groups
+    queued = at_once(groups.queued(GROUP, Inquiry(stages.kernel.log)))
     return (
-        groups.describe(GROUP, client_of),
+        groups.describe(GROUP, client_of) | {"queued": queued},
         groups.shares(GROUP, client_of),
         groups.keys(GROUP, client_of),
     )

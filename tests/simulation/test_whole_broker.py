@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.dispatch import sessions
+from holdfast.broker.dispatch import queues, sessions
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.packs import Packs
 from holdfast.broker.dispatch.selection import Strategy
@@ -155,8 +155,8 @@ def _hide_dup(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_less_than_may_be_kept(patch: pytest.MonkeyPatch) -> None:
-    cut = sessions.cut_to_limit
-    patch.setattr(sessions, "cut_to_limit", lambda *a, **k: cut(*a, **k | {"maximum": 0}))
+    cut = queues.cut_to_limit
+    patch.setattr(queues, "cut_to_limit", lambda *a, **k: cut(*a, **k | {"maximum": 0}))
 
 
 def _share_keys_in_turns(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
 from tests.simulation import inside
 from tests.simulation.damage import flip_a_bit
+from tests.simulation.effort import STEP_EFFORT_MAXIMUM, Effort
 from tests.simulation.parts.mortals import Mortals
 from tests.simulation.parts.notices import Notices
 from tests.simulation.parts.services import Services
@@ -89,6 +90,10 @@ CONFIG = Config(
 
 QUEUE_MAXIMUM = CONFIG.queue_messages_maximum
 """More than any run puts into a queue."""
+
+EFFORT_MAXIMUM = 2 * STEP_EFFORT_MAXIMUM
+"""Of one step. What retention does at one go is bounded by segments and not by effort, and comes to
+half of this."""
 
 SMALL_DISK_BYTES = 8 * SEGMENT_BYTES
 
@@ -292,6 +297,7 @@ class _Run:
         inside.tell_give_ups(server, self._stage.history.add)
         topics = inside.retained_topics(self._load.history, self._stage.history)
         self._note(inside.recovered(server, topics))
+        Effort(server, self._note, EFFORT_MAXIMUM)
         return server
 
     async def _watch(self) -> None:

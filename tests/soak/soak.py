@@ -15,6 +15,7 @@ from random import Random
 from holdfast import system
 from tests.process import HOST, BrokerProcess, free_port
 from tests.soak.churn import Churn
+from tests.soak.fleet import Fleet, Size
 from tests.soak.residents import APPLICATIONS, PARTIES, Residents
 from tests.soak.samples import (
     MIB,
@@ -31,7 +32,13 @@ from tests.soak.tally import Tally
 SAMPLES = 120
 """How many samples a run has, at most one a second."""
 SCRAPED_EVERY_S = 1.0
-SCRAPED = ("/metrics", "/v1/statistics", "/v1/sessions", "/v1/topics?filter=soak%2F%23")
+SCRAPED = (
+    "/metrics",
+    "/v1/statistics",
+    "/v1/sessions",
+    "/v1/topics?filter=soak%2F%23",
+    "/v1/queues",
+)
 DRAINED_WITHIN_S = 120.0
 GONE_WITHIN_S = 30.0
 SETTINGS: dict[str, object] = {
@@ -61,14 +68,16 @@ class Soaked:
     scrapes: int = 0
     wills: int = 0
     passers_by: int = 0
+    visits: int = 0
+    """How often one of the fleet came back."""
 
     def text(self) -> str:
         """For people."""
         last = self.samples[-1]
         lines = [
             f"{last.at_s:.0f} s, seed {self.seed}: {last.acknowledged} acknowledged,"
-            f" {last.arrived} delivered, {self.passers_by} passers-by, {self.wills} Wills,"
-            f" {self.scrapes} scrapes"
+            f" {last.arrived} delivered, {self.passers_by} passers-by,"
+            f" {self.visits} visits of the fleet, {self.wills} Wills, {self.scrapes} scrapes"
         ]
         for quantity in QUANTITIES:
             first, end, flat = growth(self.samples, quantity)
@@ -90,8 +99,15 @@ class Soaked:
         return all(growth(self.samples, quantity)[2] for quantity in QUANTITIES)
 
 
-async def soak(directory: Path, *, seconds: float, seed: int, say: Callable[[str], None]) -> Soaked:
-    """Runs for so long; `say` gets a line for each sample."""
+async def soak(
+    directory: Path,
+    *,
+    seconds: float,
+    seed: int,
+    say: Callable[[str], None],
+    size: Size | None = None,
+) -> Soaked:
+    """Runs for so long, with a fleet of this size; `say` gets a line for each sample."""
     random = Random(seed)
     http_port = free_port()
     broker = BrokerProcess(directory, http_port=http_port, **SETTINGS)
@@ -100,14 +116,17 @@ async def soak(directory: Path, *, seconds: float, seed: int, say: Callable[[str
     tally = Tally(PARTIES)
     residents = Residents(HOST, broker.port, tally, Random(random.getrandbits(63)))
     churn = Churn(HOST, broker.port, tally, Random(random.getrandbits(63)))
+    fleet = Fleet(HOST, broker.port, tally, Random(random.getrandbits(63)), size or Size())
     soaked = Soaked(seed)
     before = sockets(broker.process_identifier)
     scraping = asyncio.get_running_loop().create_task(_scrape(http_port, soaked))
     try:
         await residents.begin()
+        await fleet.begin()
         churn.begin()
         await _sample(broker, tally, churn, seconds, soaked, say)
         await churn.end()
+        await fleet.end()
         soaked.lacking = await residents.end(DRAINED_WITHIN_S)
         await residents.close()
         if scraping.done():
@@ -118,11 +137,12 @@ async def soak(directory: Path, *, seconds: float, seed: int, say: Callable[[str
     finally:
         scraping.cancel()
         await churn.end()
+        await fleet.end()
         await residents.close()
         status = await asyncio.to_thread(broker.stop) if broker.is_running() else -1
     if status:
         soaked.faults.append(f"the broker ended with {status}:\n{broker.log()}")
-    soaked.wills, soaked.passers_by = tally.wills, churn.count
+    soaked.wills, soaked.passers_by, soaked.visits = tally.wills, churn.count, fleet.visits
     return soaked
 
 

@@ -6,20 +6,23 @@ from pathlib import Path
 import pytest
 
 from holdfast import system
+from tests.soak.fleet import Size
 from tests.soak.samples import QUANTITIES, Sample, growth
 from tests.soak.soak import soak
 
 SECONDS = 8.0
 MIB = 1024 * 1024
+SMALL = Size(sessions=100, topics=2_000)
 
 
 @pytest.mark.slow
 def test_mixed_load_with_churn_loses_nothing_and_leaves_nothing_open(tmp_path: Path) -> None:
     seed = system.seed() % (1 << 32)
-    soaked = asyncio.run(soak(tmp_path, seconds=SECONDS, seed=seed, say=print))
+    soaked = asyncio.run(soak(tmp_path, seconds=SECONDS, seed=seed, say=print, size=SMALL))
     assert soaked.kept_its_promises, soaked.text()
     assert soaked.samples[-1].acknowledged > 100, soaked.text()
     assert soaked.passers_by > 10, soaked.text()
+    assert soaked.visits > 10, soaked.text()
 
 
 def _samples(memory_mib: list[float]) -> list[Sample]:

@@ -29,6 +29,7 @@ the broker. No label has a value that a client chooses, so the number of series 
 | `holdfast_queues_stuck > 0` | a client is there and gets nothing; its session says why |
 | `holdfast_publishes_refused_total` grows | the disk is full, or rules deny what devices do |
 | `holdfast_commit_seconds` shifts upwards | every acknowledgement waits that long |
+| `holdfast_step_longest_seconds` above 0.1 | everybody waited that long; the log says in what |
 
 ## All of them
 

@@ -1,5 +1,6 @@
 """The edge to the real world: that it tells what it says it tells."""
 
+import sys
 from pathlib import Path
 
 from holdfast import system
@@ -24,3 +25,12 @@ def test_a_disk_is_known_before_the_directory_is_made(tmp_path: Path) -> None:
 
 def test_the_process_knows_its_own_size() -> None:
     assert 2**20 < system.resident_bytes() < 2**40
+
+
+def test_a_thread_that_computes_gives_the_interpreter_back_soon() -> None:
+    before = sys.getswitchinterval()
+    try:
+        system.share_interpreter()
+        assert sys.getswitchinterval() < before / 10
+    finally:
+        sys.setswitchinterval(before)

@@ -16,6 +16,7 @@ scenarios
   fanin     --publishers to one subscriber with a persistent session
   shared    --publishers to a group of --subscribers, 10 and 4 if they are not said
   latency   one pair at --rate messages a second, whatever comes back
+  steady    --pairs at --rate messages a second together, whatever comes back
   absent    --absent persistent sessions subscribe to everything and leave; then as pair
   backlog   --messages for a persistent subscriber that is away, then it returns and takes them
   return    --messages for --absent persistent sessions that are away; all return and take them
@@ -51,6 +52,8 @@ pub enum Scenario {
     Shared,
     /// One pair at a fixed rate.
     Latency,
+    /// Pairs at a fixed rate that they share.
+    Steady,
     /// Pairs beside persistent sessions that are away.
     Absent,
     /// Messages for a persistent subscriber that is away, and their way out.
@@ -124,6 +127,9 @@ impl Options {
         if options.port == 0 {
             return Err(LoadError::Options("--port is missing".into()));
         }
+        if options.scenario == Scenario::Steady && options.rate < options.pairs as u64 {
+            return Err(LoadError::Options("steady needs a --rate of one message a second for each pair".into()));
+        }
         if matches!(options.scenario, Scenario::Backlog | Scenario::Return) && options.qos == 0 {
             return Err(LoadError::Options(format!("{scenario} needs --qos 1 or 2: QoS 0 is not kept")));
         }
@@ -164,6 +170,7 @@ fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
         "fanin" => Scenario::FanIn,
         "shared" => Scenario::Shared,
         "latency" => Scenario::Latency,
+        "steady" => Scenario::Steady,
         "absent" => Scenario::Absent,
         "backlog" => Scenario::Backlog,
         "return" => Scenario::Return,
@@ -212,6 +219,7 @@ mod tests {
             ("pair --port 1 --qos 3", "--qos is a number from 0 to 2, not 3"),
             ("pair --port 1 --seconds NaN", "--seconds is a number from 0 to 3600, not NaN"),
             ("pair --port 1 --speed 9", "--speed is not an option"),
+            ("steady --port 1 --pairs 9 --rate 8", "steady needs a --rate of one message a second for each pair"),
             ("backlog --port 1", "backlog needs --qos 1 or 2: QoS 0 is not kept"),
         ] {
             assert_eq!(parse(line), Err(expected.into()), "{line}");

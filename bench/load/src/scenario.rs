@@ -23,7 +23,9 @@ pub fn play(options: &Options) -> Result<Report, LoadError> {
     let mut fleet = Fleet::new(options.port, options.qos, options.deadline)?;
     make_bystanders(&mut fleet, options)?;
     match options.scenario {
-        Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency => flow(&mut fleet, options),
+        Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency | Scenario::Steady => {
+            flow(&mut fleet, options)
+        }
         Scenario::Shared => {
             fleet.shared = true;
             flow(&mut fleet, options)
@@ -171,6 +173,8 @@ fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
 fn pace(fleet: &Fleet, options: &Options) -> Pace {
     match options.scenario {
         Scenario::Latency => Pace::Rate { per_second: options.rate, from_ns: fleet.now_ns() },
+        // Each publisher's part; what does not divide is left out.
+        Scenario::Steady => Pace::Rate { per_second: options.rate / options.pairs as u64, from_ns: fleet.now_ns() },
         _ => Pace::Window(options.window),
     }
 }

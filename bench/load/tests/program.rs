@@ -86,3 +86,11 @@ fn a_broker_that_closes_ends_the_run_with_a_sentence() {
     assert!(said.contains("the connection of"), "{said}");
     assert!(output.stdout.is_empty());
 }
+
+#[test]
+fn pairs_keep_to_the_rate() {
+    let output = run("steady", usize::MAX, pass_on);
+    // A tenth of a second at 200 a second; what a busy machine makes late comes after it.
+    assert!((1.0..=25.0).contains(&figure(&output, "published")), "{output:?}");
+    assert_eq!(figure(&output, "lost"), 0.0);
+}

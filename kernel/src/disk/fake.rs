@@ -3,18 +3,22 @@
 //! Owns: what a file shows, what of it is on the medium, and what a power cut leaves. Never: a clock or true
 //! randomness; the same seed and the same calls give the same faults.
 //!
-//! Invariants:
+//! Invariants (docs/simulation.md says what they leave out):
 //! 1. What was synced survives every crash, bit for bit (unless `flip_bit` was asked for).
-//! 2. What was not synced survives in part: any subset of its 512-byte sectors, in any order.
-//! 3. Directory operations survive as a prefix of those since the last `sync_directory`.
+//! 2. What was not synced survives in part: any subset of its sectors, each as it was after any of the writes that
+//!    touched it, in any order across files. A sector is whole.
+//! 3. Creations, renamings and removals survive as any subset of those since the last `sync_directory`, whatever
+//!    became of the files' contents.
+//! 4. What a sync that failed should have written is not on the medium afterwards, or in part, and no later sync brings
+//!    it there: reads show it until the crash, and only writing it again saves it.
 
 use super::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a medium writes in one piece.
-const SECTOR_BYTES: usize = 512;
+/// What media write in one piece; the seed says which kind of medium a disk has.
+const SECTORS_BYTES: (usize, usize) = (512, 4_096);
 
 /// A simulated disk; clones share it.
 #[derive(Debug, Clone)]
@@ -33,6 +37,7 @@ struct FakeFile {
 #[derive(Debug)]
 struct State {
     random: u64,
+    sector_bytes: usize,
     capacity_bytes: u64,
     life: u64,
     next_identity: u64,
@@ -44,11 +49,23 @@ struct State {
     writes_left: Option<u64>,
 }
 
+/// A change of the directory. It names the file, so that it can be applied without those before it.
 #[derive(Debug, Clone)]
 enum Operation {
     Create(String, u64),
-    Rename(String, String),
+    Rename(String, String, u64),
     Remove(String),
+}
+
+/// How much of something that was not synced a power cut leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fortune {
+    Nothing,
+    Everything,
+    /// The first so many changes and no more.
+    Prefix(usize),
+    /// Each of its parts or not.
+    Parts,
 }
 
 #[derive(Debug, Default)]
@@ -67,8 +84,9 @@ enum Pending {
 impl FakeDisk {
     /// An empty disk.
     pub fn new(seed: u64, capacity_bytes: u64) -> FakeDisk {
-        let state = State {
+        let mut state = State {
             random: seed,
+            sector_bytes: SECTORS_BYTES.0,
             capacity_bytes,
             life: 0,
             next_identity: 1,
@@ -79,6 +97,9 @@ impl FakeDisk {
             fail_next_sync: false,
             writes_left: None,
         };
+        if state.draw() % 2 == 0 {
+            state.sector_bytes = SECTORS_BYTES.1;
+        }
         FakeDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -87,7 +108,7 @@ impl FakeDisk {
         lock(&self.state).crash();
     }
 
-    /// The next sync fails, and what it should have synced stays unsynced.
+    /// The next sync fails. What it should have synced is lost with the next crash, unless it is written again.
     pub fn fail_next_sync(&self) {
         lock(&self.state).fail_next_sync = true;
     }
@@ -132,20 +153,11 @@ impl State {
     }
 
     fn crash(&mut self) {
-        let operations = std::mem::take(&mut self.operations);
-        let kept = u64::try_from(operations.len()).unwrap_or(0).saturating_add(1);
-        let kept = usize::try_from(self.draw() % kept).unwrap_or(0);
-        for operation in operations.into_iter().take(kept) {
-            apply(&mut self.durable, operation);
-        }
-        self.shown = self.durable.clone();
+        self.lose_entries();
         let mut identities: Vec<u64> = self.contents.keys().copied().collect();
         identities.sort_unstable();
         for identity in identities {
-            let pending = self.contents.get_mut(&identity).map(|content| std::mem::take(&mut content.pending));
-            for change in pending.unwrap_or_default() {
-                self.tear(identity, &change);
-            }
+            self.tear(identity);
             if let Some(content) = self.contents.get_mut(&identity) {
                 content.shown = content.durable.clone();
             }
@@ -156,32 +168,75 @@ impl State {
         self.writes_left = None;
     }
 
-    /// A change that was not synced reaches the medium wholly, in part or not at all.
-    fn tear(&mut self, identity: u64, change: &Pending) {
-        let fortune = self.draw() % 3;
-        if fortune == 0 {
-            return;
+    /// Of the changes of the directory that were not synced, any are on the medium.
+    fn lose_entries(&mut self) {
+        let operations = std::mem::take(&mut self.operations);
+        let fortune = self.fortune(operations.len());
+        for (number, operation) in operations.into_iter().enumerate() {
+            if self.is_kept(fortune, number) {
+                apply(&mut self.durable, operation);
+            }
         }
-        let mut sectors = Vec::new();
-        match change {
-            Pending::Resize(size) => sectors.push(Pending::Resize(*size)),
-            Pending::Write(position, bytes) => {
-                let mut at = *position;
-                let mut rest = bytes.as_slice();
-                while !rest.is_empty() {
-                    let (sector, after) = rest.split_at((SECTOR_BYTES - at % SECTOR_BYTES).min(rest.len()));
-                    if fortune == 1 || self.draw() % 2 == 0 {
-                        sectors.push(Pending::Write(at, sector.to_vec()));
-                    }
-                    at = at.saturating_add(sector.len());
-                    rest = after;
-                }
+        self.shown = self.durable.clone();
+    }
+
+    /// What was written to a file and not synced reaches the medium wholly, in part or not at all.
+    fn tear(&mut self, identity: u64) {
+        let Some(content) = self.contents.get_mut(&identity).filter(|content| !content.pending.is_empty()) else {
+            return;
+        };
+        let pending = std::mem::take(&mut content.pending);
+        let mut medium = std::mem::take(&mut content.durable);
+        let mut cached = medium.clone();
+        let fortune = self.fortune(pending.len());
+        for (number, change) in pending.iter().enumerate() {
+            change_bytes(&mut cached, change);
+            if self.is_kept(fortune, number) {
+                self.write_back(change, &cached, &mut medium, fortune != Fortune::Parts);
             }
         }
         if let Some(content) = self.contents.get_mut(&identity) {
-            for sector in &sectors {
-                change_bytes(&mut content.durable, sector);
+            content.durable = medium;
+        }
+    }
+
+    /// Sectors that a change has touched go to the medium as they are then.
+    fn write_back(&mut self, change: &Pending, cached: &[u8], medium: &mut Vec<u8>, whole: bool) {
+        let (position, size) = match change {
+            Pending::Resize(_) => return change_bytes(medium, change),
+            Pending::Write(position, bytes) => (*position, bytes.len()),
+        };
+        let end = position.saturating_add(size);
+        let first = position - position % self.sector_bytes;
+        let sectors = end.saturating_sub(first).div_ceil(self.sector_bytes);
+        let fortune = if whole { Fortune::Everything } else { self.fortune(sectors) };
+        for (number, start) in (first..end).step_by(self.sector_bytes).enumerate() {
+            let until = start.saturating_add(self.sector_bytes).min(cached.len());
+            if let Some(sector) = cached.get(start..until).filter(|_| self.is_kept(fortune, number)) {
+                change_bytes(medium, &Pending::Write(start, sector.to_vec()));
             }
+        }
+    }
+
+    /// What becomes of `count` changes.
+    fn fortune(&mut self, count: usize) -> Fortune {
+        match self.draw() % 4 {
+            0 => Fortune::Nothing,
+            1 => Fortune::Everything,
+            2 => {
+                let kept = u64::try_from(count).unwrap_or(0).saturating_add(1);
+                Fortune::Prefix(usize::try_from(self.draw() % kept).unwrap_or(0))
+            }
+            _ => Fortune::Parts,
+        }
+    }
+
+    fn is_kept(&mut self, fortune: Fortune, number: usize) -> bool {
+        match fortune {
+            Fortune::Nothing => false,
+            Fortune::Everything => true,
+            Fortune::Prefix(kept) => number < kept,
+            Fortune::Parts => self.draw() % 2 == 0,
         }
     }
 
@@ -232,10 +287,9 @@ impl Disk for FakeDisk {
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let mut state = lock(&self.state);
         state.may_write(from)?;
-        if !state.shown.contains_key(from) {
-            return Err(failure("rename", from, "no such file", false));
-        }
-        let operation = Operation::Rename(from.to_owned(), to.to_owned());
+        let identity = state.shown.get(from).copied();
+        let identity = identity.ok_or_else(|| failure("rename", from, "no such file", false))?;
+        let operation = Operation::Rename(from.to_owned(), to.to_owned(), identity);
         apply(&mut state.shown, operation.clone());
         state.operations.push(operation);
         Ok(())
@@ -320,7 +374,8 @@ impl DiskFile for FakeFile {
     fn sync(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.may_write(&self.name)?;
-        if std::mem::take(&mut state.fail_next_sync) {
+        if state.life == self.life && std::mem::take(&mut state.fail_next_sync) {
+            state.tear(self.identity);
             return Err(failure("sync", &self.name, "the simulated sync failed", false));
         }
         drop(state);
@@ -350,10 +405,11 @@ fn apply(directory: &mut BTreeMap<String, u64>, operation: Operation) {
         Operation::Create(name, identity) => {
             directory.insert(name, identity);
         }
-        Operation::Rename(from, to) => {
-            if let Some(identity) = directory.remove(&from) {
-                directory.insert(to, identity);
+        Operation::Rename(from, to, identity) => {
+            if directory.get(&from) == Some(&identity) {
+                directory.remove(&from);
             }
+            directory.insert(to, identity);
         }
         Operation::Remove(name) => {
             directory.remove(&name);

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
+use crate::limits;
 use crate::topic::table::Tables;
 use members::Membership;
 use notices::Notices;
@@ -52,6 +53,8 @@ pub struct Dispatch {
     changed: Vec<Connection>,
     changed_groups: Vec<ids::Queue>,
     ready: VecDeque<ids::Queue>,
+    /// Whose turn it is to ask the log first, among those that are ready.
+    first_scan: usize,
     answered: BTreeMap<Connection, u32>,
     refused: BTreeMap<Connection, u8>,
     notices: Notices,
@@ -242,9 +245,14 @@ impl Dispatch {
     /// The queues that need the log, and what they ask of it.
     pub fn hungry(&mut self, durable: Offset) -> Vec<Scan> {
         self.durable = self.durable.max(durable);
-        let handles: Vec<ids::Queue> = self.ready.iter().copied().collect();
+        // Each turn begins with another queue, so that none waits behind one that has much to look through.
+        let ready = self.ready.len();
+        self.first_scan = self.first_scan.wrapping_add(1).checked_rem(ready).unwrap_or_default();
         let mut scans = Vec::new();
-        for handle in handles {
+        for handle in self.ready.iter().copied().cycle().skip(self.first_scan).take(ready) {
+            if scans.len() >= limits::SCANS_MAXIMUM {
+                break;
+            }
             let Some(queue) = self.queues.get(slot(handle.0)).and_then(Option::as_ref) else { continue };
             if queue.needs_log(self.durable) && self.can_send(handle, queue) {
                 scans.push(queue.scan(handle, self.durable));

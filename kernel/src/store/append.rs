@@ -19,7 +19,9 @@ use crate::error::{Error, Result};
 use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Publish, Stored};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
-use crate::limits::{CHUNK_BYTES, CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM};
+use crate::limits::{
+    CHUNK_BYTES, CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, SEGMENT_TOPICS_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM,
+};
 use std::sync::Arc;
 
 /// MQTT 5 Quota exceeded: what a publisher is told while there is no room.
@@ -177,7 +179,8 @@ impl Log {
         let needed = narrow(size_bytes.saturating_add(marker));
         let end = self.archive.segments.last().map_or(0, |segment| segment.end);
         let empty = end <= SEGMENT_HEADER_BYTES.saturating_add(narrow(MARKER_BYTES));
-        if end.saturating_add(needed) > self.options.segment_bytes && !empty {
+        let is_full = end.saturating_add(needed) > self.options.segment_bytes || self.has_many_topics();
+        if is_full && !empty {
             self.roll()?;
         }
         if !self.group_started {
@@ -186,6 +189,13 @@ impl Log {
             self.put(&marker)?;
         }
         Ok(())
+    }
+
+    fn has_many_topics(&self) -> bool {
+        match self.archive.segments.last().map(|segment| &segment.index) {
+            Some(Indexed::Open(index)) => index.topics.len() >= SEGMENT_TOPICS_MAXIMUM,
+            _ => false,
+        }
     }
 
     /// Appends the record to the filling chunk, for which there is room.
@@ -298,7 +308,7 @@ impl Log {
     }
 }
 
-/// The names of all topics in an index, by topic number; topic 0 has none.
+/// The names of all topics in an index; topic 0 has none.
 pub(super) fn names_of<'a>(
     index: &SegmentIndex,
     topic: impl Fn(TopicId) -> Option<&'a Topic>,
@@ -307,7 +317,6 @@ pub(super) fn names_of<'a>(
     for id in index.topics.keys().copied().map(TopicId) {
         names.push((id, topic(id).and_then(|topic| topic.name.clone()).unwrap_or_default()));
     }
-    names.sort_unstable_by_key(|(id, _)| *id);
     names
 }
 

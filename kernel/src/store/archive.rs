@@ -7,7 +7,9 @@
 //! 3. A damaged footer costs nothing but time: what it said is found out from the records again, once.
 
 use super::blocks::Blocks;
-use super::encoding::narrow;
+use super::cache::Cache;
+use super::encoding::{narrow, wide};
+use super::filters::Topics;
 use super::footer::{self, Directory, TopicEntry, Trailer};
 use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{between, mark_before, mark_before_time, Class, Mark, SegmentIndex, Summary};
@@ -17,9 +19,21 @@ use super::tail::Tail;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
-use crate::limits::DIRECTORY_CACHE_BYTES;
-use std::collections::HashMap;
+use crate::limits::{DIRECTORY_CACHE_BYTES, POSTINGS_CACHE_BYTES, SEGMENT_TOPICS_CACHE_BYTES};
+use roaring::RoaringBitmap;
 use std::sync::Arc;
+
+/// Bytes of a footer that are read and checked with the effort of one look.
+const DIRECTORY_BYTES_PER_EFFORT: u64 = 512;
+
+/// Topics that are looked up together with the effort of one look.
+const TOPICS_PER_EFFORT: u64 = 2;
+
+/// From so many topics on the postings of a segment are read at once.
+pub const MANY_TOPICS: u64 = 32;
+
+/// Bytes of a record that are checked with the effort of one look.
+const RECORD_BYTES_PER_EFFORT: u64 = 1_024;
 
 /// Where a segment's index is.
 pub enum Indexed {
@@ -118,9 +132,11 @@ pub struct Archive {
     pub damaged_reads: u64,
     /// Records looked at and topics looked up or compared, in all calls: what a piece of work is measured by.
     pub effort: u64,
-    directories: HashMap<u32, (Arc<Directory>, u64)>,
-    directory_bytes: usize,
-    directory_clock: u64,
+    directories: Cache<u32, Arc<Directory>>,
+    /// Of each segment the topics with messages of class [`Class::Queued`].
+    queued_topics: Cache<u32, Topics>,
+    /// Postings of whole segments, for whoever asks for many topics.
+    postings: Cache<u32, Arc<Vec<u8>>>,
 }
 
 impl Archive {
@@ -134,9 +150,9 @@ impl Archive {
             blocks: Blocks::new(cache_bytes),
             damaged_reads: 0,
             effort: 0,
-            directories: HashMap::new(),
-            directory_bytes: 0,
-            directory_clock: 0,
+            directories: Cache::new(DIRECTORY_CACHE_BYTES, 0),
+            queued_topics: Cache::new(SEGMENT_TOPICS_CACHE_BYTES, 0),
+            postings: Cache::new(POSTINGS_CACHE_BYTES, 0),
         }
     }
 
@@ -174,7 +190,9 @@ impl Archive {
             self.blocks.record(segment.file.as_ref(), number, position, on_disk)?
         };
         let found = record::decode(bytes, self.salt);
-        if found.is_none() {
+        if let Some(record) = &found {
+            self.effort = self.effort.wrapping_add(wide(record.size_bytes()) / RECORD_BYTES_PER_EFFORT);
+        } else {
             self.damaged_reads = self.damaged_reads.saturating_add(1);
         }
         Ok(found)
@@ -227,32 +245,12 @@ impl Archive {
                     into.extend_from_slice(between(index.positions(topic, class), low, high))
                 }
                 (Indexed::Sealed(_), Some(entry)) => {
-                    let positions = footer::read_postings(segment.file.as_ref(), entry, class, &segment.name)?;
+                    let positions = archive.postings_of(place, entry, class)?;
                     into.extend_from_slice(between(&positions, low, high));
                 }
                 (Indexed::Sealed(_), None) => {}
             }
             Ok(())
-        })
-    }
-
-    /// How many records of QoS 1 and 2 of a topic lie in `low..high`, and how many there are in the whole segment.
-    pub fn queued_between(&mut self, place: usize, topic: TopicId, low: u32, high: u32) -> Result<u64> {
-        self.mended(place, |archive| {
-            let Some(found) = archive.topic(place, topic)? else { return Ok(0) };
-            let Some(segment) = archive.segments.get(place) else { return Ok(0) };
-            let whole = low <= SEGMENT_HEADER_BYTES && high >= segment.end;
-            let count = match (&segment.index, &found.entry) {
-                _ if whole || found.queued == 0 => index_count(found.queued),
-                (Indexed::Open(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
-                (Indexed::Closed(index), _) => between(index.positions(topic, Class::Queued), low, high).len(),
-                (Indexed::Sealed(_), Some(entry)) => {
-                    let positions = footer::read_postings(segment.file.as_ref(), entry, Class::Queued, &segment.name)?;
-                    between(&positions, low, high).len()
-                }
-                (Indexed::Sealed(_), None) => 0,
-            };
-            Ok(u64::try_from(count).unwrap_or(u64::MAX))
         })
     }
 
@@ -376,21 +374,107 @@ impl Archive {
     pub fn directory(&mut self, place: usize) -> Result<Option<Arc<Directory>>> {
         let Some(segment) = self.segments.get(place) else { return Ok(None) };
         let Indexed::Sealed(trailer) = &segment.index else { return Ok(None) };
-        self.directory_clock = self.directory_clock.wrapping_add(1);
         let number = segment.header.number;
-        if let Some((directory, used_at)) = self.directories.get_mut(&number) {
-            *used_at = self.directory_clock;
+        if let Some(directory) = self.directories.get(&number) {
             return Ok(Some(Arc::clone(directory)));
         }
         let directory = Arc::new(footer::read_directory(segment.file.as_ref(), trailer, &segment.name)?);
-        self.directory_bytes = self.directory_bytes.saturating_add(directory.size_bytes());
-        while self.directory_bytes > DIRECTORY_CACHE_BYTES {
-            let oldest = self.directories.iter().min_by_key(|(_, (_, used_at))| *used_at).map(|(number, _)| *number);
-            let Some((old, _)) = oldest.and_then(|number| self.directories.remove(&number)) else { break };
-            self.directory_bytes = self.directory_bytes.saturating_sub(old.size_bytes());
-        }
-        self.directories.insert(number, (Arc::clone(&directory), self.directory_clock));
+        self.effort = self.effort.saturating_add(wide(directory.size_bytes()) / DIRECTORY_BYTES_PER_EFFORT);
+        self.directories.put(number, Arc::clone(&directory), directory.size_bytes());
         Ok(Some(directory))
+    }
+
+    /// The topics that have messages of class [`Class::Queued`] in a segment.
+    pub fn queued_topics(&mut self, place: usize) -> Result<Topics> {
+        self.mended(place, |archive| {
+            let number = match archive.segments.get(place) {
+                None => return Ok(Topics::default()),
+                Some(segment) => match &segment.index {
+                    Indexed::Open(index) => return Ok(Arc::new(index.queued_topics.clone())),
+                    Indexed::Closed(index) => return Ok(Arc::new(index.queued_topics.clone())),
+                    Indexed::Sealed(_) => segment.header.number,
+                },
+            };
+            if let Some(topics) = archive.queued_topics.get(&number) {
+                return Ok(Arc::clone(topics));
+            }
+            let Some(directory) = archive.directory(place)? else { return Ok(Topics::default()) };
+            let queued = directory.entries().filter(|entry| entry.queued > 0).map(|entry| entry.topic.0);
+            let topics = Arc::new(queued.collect::<RoaringBitmap>());
+            archive.queued_topics.put(number, Arc::clone(&topics), topics.serialized_size());
+            Ok(topics)
+        })
+    }
+
+    /// How many messages of class [`Class::Queued`] a segment has of some topics.
+    pub fn queued_of(&mut self, place: usize, topics: &RoaringBitmap) -> Result<u64> {
+        self.mended(place, |archive| {
+            archive.effort = archive.effort.saturating_add(topics.len() / TOPICS_PER_EFFORT);
+            let queued = |index: &SegmentIndex, topic: u32| index.positions(TopicId(topic), Class::Queued).len();
+            Ok(match archive.segments.get(place).map(|segment| &segment.index) {
+                Some(Indexed::Open(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
+                Some(Indexed::Closed(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
+                Some(Indexed::Sealed(_)) => {
+                    let Some(directory) = archive.directory(place)? else { return Ok(0) };
+                    directory.among(topics).map(|entry| u64::from(entry.queued)).sum()
+                }
+                None => 0,
+            })
+        })
+    }
+
+    /// Appends the positions of all messages of class [`Class::Queued`] of some topics in `low..high` to `into`, topic
+    /// by topic.
+    pub fn queued_positions(
+        &mut self,
+        place: usize,
+        topics: &RoaringBitmap,
+        low: u32,
+        high: u32,
+        into: &mut Vec<u32>,
+    ) -> Result<()> {
+        let before = into.len();
+        self.mended(place, |archive| {
+            into.truncate(before);
+            let is_sealed = matches!(archive.segments.get(place).map(|it| &it.index), Some(Indexed::Sealed(_)));
+            if !is_sealed || topics.len() <= MANY_TOPICS {
+                let mut topics = topics.iter();
+                return topics.try_for_each(|id| archive.positions(place, TopicId(id), Class::Queued, low, high, into));
+            }
+            archive.load_postings(place)?;
+            archive.effort = archive.effort.saturating_add(topics.len() / TOPICS_PER_EFFORT);
+            let (Some(directory), Some(segment)) = (archive.directory(place)?, archive.segments.get(place)) else {
+                return Ok(());
+            };
+            let Some(all) = archive.postings.get(&segment.header.number) else { return Ok(()) };
+            for entry in directory.among(topics) {
+                footer::queued_among(all, segment.end, &entry, (low, high), &segment.name, into)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Has the postings of all topics of a sealed segment read at once: for whoever is about to ask for many of them.
+    pub fn load_postings(&mut self, place: usize) -> Result<()> {
+        let Some(segment) = self.segments.get(place) else { return Ok(()) };
+        let Indexed::Sealed(trailer) = &segment.index else { return Ok(()) };
+        let number = segment.header.number;
+        if self.postings.get(&number).is_none() {
+            let bytes = footer::read_all_postings(segment.file.as_ref(), trailer)?;
+            self.effort = self.effort.saturating_add(wide(bytes.len()) / DIRECTORY_BYTES_PER_EFFORT);
+            let size = bytes.len();
+            self.postings.put(number, Arc::new(bytes), size);
+        }
+        Ok(())
+    }
+
+    fn postings_of(&mut self, place: usize, entry: &TopicEntry, class: Class) -> Result<Vec<u32>> {
+        let Some(segment) = self.segments.get(place) else { return Ok(Vec::new()) };
+        let (file, name, end) = (segment.file.as_ref(), &segment.name, segment.end);
+        match self.postings.get(&segment.header.number) {
+            Some(all) => footer::postings_among(all, end, entry, class, name),
+            None => footer::read_postings(file, entry, class, name),
+        }
     }
 
     /// What `read` finds; by an index made anew from the records where it finds that the footer is damaged.
@@ -413,14 +497,14 @@ impl Archive {
             segment.index = index;
             segment.marks = None;
             let number = segment.header.number;
-            self.forget_directory(number);
+            self.forget(number);
         }
     }
 
-    fn forget_directory(&mut self, number: u32) {
-        if let Some((directory, _)) = self.directories.remove(&number) {
-            self.directory_bytes = self.directory_bytes.saturating_sub(directory.size_bytes());
-        }
+    fn forget(&mut self, number: u32) {
+        self.directories.remove(&number);
+        self.queued_topics.remove(&number);
+        self.postings.remove(&number);
     }
 
     /// Takes a segment out of the order; its file stays.
@@ -430,7 +514,7 @@ impl Archive {
         }
         let segment = self.segments.remove(place);
         self.blocks.forget(segment.header.number);
-        self.forget_directory(segment.header.number);
+        self.forget(segment.header.number);
         Some(segment)
     }
 }
@@ -444,14 +528,16 @@ pub struct TopicCounts {
     pub queued: u32,
     /// Their bytes.
     pub bytes: u64,
-    expires_s: u32,
+    /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
+    pub expires_s: u32,
     entry: Option<TopicEntry>,
 }
 
 impl TopicCounts {
-    /// False if nothing of class [`Class::Queued`] has expired by then; true if something may have.
-    pub fn may_have_expired(&self, by: Timestamp) -> bool {
-        self.expires_s > 0 && u64::from(self.expires_s) <= by.0 / 1_000_000
+    /// Bytes of its messages of class [`Class::Queued`]: each as many as all of them have on average.
+    pub fn queued_bytes(&self, messages: u64) -> u64 {
+        let all = u64::from(self.plain).saturating_add(u64::from(self.queued)).max(1);
+        self.bytes.saturating_mul(messages) / all
     }
 }
 
@@ -459,8 +545,4 @@ fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
     let postings = index.topics.get(&topic.0)?;
     let (plain, queued) = (narrow(postings.plain.len()), narrow(postings.queued.len()));
     Some(TopicCounts { plain, queued, bytes: postings.bytes, expires_s: postings.expires_s, entry: None })
-}
-
-fn index_count(count: u32) -> usize {
-    super::encoding::index(count)
 }

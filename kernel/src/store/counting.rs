@@ -1,48 +1,482 @@
-//! How much a queue at rest holds: exact counts from the index, without reading records where that can be avoided.
+//! What is asked about the messages of a queue at rest: how many, how many bytes, where the first of them is, and from
+//! where on only so many are left. Answered from the index, in pieces, without reading records where that can be
+//! avoided.
+//!
+//! Invariants:
+//! 1. An answer is exact, as of the moment at which the question was first put, whatever is appended until it is there.
+//! 2. A piece ends soon after its effort is used up, however many topics, segments and messages there are; the next one
+//!    goes on where it stopped.
 
-use super::archive::Archive;
-use super::dictionary::Dictionary;
+use super::archive::{Archive, TopicCounts, MANY_TOPICS};
+use super::encoding::{index64, wide};
+use super::filters::{union, Learning, Tally, Topics};
 use super::index::Class;
 use super::log::Log;
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
 use crate::ids::{Offset, Party, Timestamp, TopicId};
-use crate::topic;
+use roaring::RoaringBitmap;
+use std::sync::Arc;
 
-/// The matching records of one segment.
-struct Query<'a> {
-    subscriptions: &'a [Subscription],
+/// So many sets are added up one by one; more are one set.
+const SETS_MAXIMUM: usize = 16;
+
+/// Filters are remembered as one set where their names together are no longer than this.
+const JOINED_BYTES_MAXIMUM: usize = 4_096;
+
+/// Positions that are gathered with the effort of one look.
+const POSITIONS_PER_EFFORT: u64 = 16;
+
+/// What is to be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// How many messages.
+    Count,
+    /// How many bytes, each message counted as what the messages of its topic and segment have on average.
+    Bytes,
+    /// The offset from which on exactly so many remain; the first one asked about if there are no more than that.
+    Newest(u64),
+    /// The offset of the first of them; the end of the range if there is none.
+    First,
+}
+
+/// A question about the stored messages of QoS 1 and 2 that some subscriptions match in a range of offsets.
+pub struct Question {
+    subscriptions: Arc<[Subscription]>,
+    /// Whose they are (for No Local).
     owner: Party,
-    topics: Vec<TopicId>,
-    /// What has expired by then is not counted.
+    /// What has expired by then does not count; 0: everything does.
     unexpired_at: Timestamp,
+    wanted: Wanted,
+    /// What is still to be looked at.
+    from: Offset,
+    to: Offset,
+    begun: bool,
+    learning: Learning,
+    interest: Option<Interest>,
+    part: Part,
+    total: u64,
+}
+
+/// The topics of the subscriptions.
+struct Interest {
+    sets: Vec<Topics>,
+    all: Topics,
+    /// No topic is in two of the sets, so what segments have of each can be added up.
+    are_apart: bool,
+}
+
+/// How far one segment has been looked at. Another segment begins with none of it.
+#[derive(Default)]
+struct Part {
+    segment: Option<u32>,
+    /// Topic by topic, because what is remembered does not answer.
+    is_walk: bool,
+    /// The set that is added up next, what those before it have, and what has been found of it.
+    set: usize,
+    sum: Tally,
+    tally: Tally,
+    /// The next topic, and the next position of it.
+    topic: u32,
+    position: u32,
+    /// Where offsets lie that ranges of topics begin or end with.
+    places: Vec<(Offset, u32)>,
+    total: u64,
+    positions: Vec<u32>,
+}
+
+/// A segment, as far as it is asked about.
+#[derive(Clone, Copy)]
+struct Stretch {
+    place: usize,
+    number: u32,
+    first: Offset,
+    end: Offset,
+    /// All of a sealed segment lies within.
+    is_whole: bool,
+}
+
+impl Question {
+    /// A question about what `subscriptions` of `owner` match from `from` up to `to`.
+    pub fn new(
+        subscriptions: Arc<[Subscription]>,
+        owner: Party,
+        (from, to): (Offset, Offset),
+        unexpired_at: Timestamp,
+        wanted: Wanted,
+    ) -> Question {
+        Question {
+            subscriptions,
+            owner,
+            unexpired_at,
+            wanted,
+            from,
+            to,
+            begun: false,
+            learning: Learning::default(),
+            interest: None,
+            part: Part::default(),
+            total: 0,
+        }
+    }
+
+    /// What is known before the answer is there: at least so many messages or bytes, or for an offset where the search
+    /// has come to.
+    pub fn so_far(&self) -> u64 {
+        match self.wanted {
+            Wanted::Count | Wanted::Bytes => self.total,
+            Wanted::Newest(_) | Wanted::First => self.from.0,
+        }
+    }
+
+    /// The subscriptions that hold somewhere in the stretch.
+    fn active(&self, stretch: &Stretch) -> impl Iterator<Item = (usize, &Subscription)> {
+        let (first, end) = (stretch.first, stretch.end);
+        let holds = move |it: &Subscription| it.from.max(first) < it.until.min(end);
+        self.subscriptions.iter().enumerate().filter(move |(_, subscription)| holds(subscription))
+    }
+
+    /// True if every message of the stretch is wanted by all of them that match it, or by none.
+    fn is_plain(&self, stretch: &Stretch) -> bool {
+        let is_plain =
+            |it: &Subscription| it.from <= stretch.first && stretch.end <= it.until && !self.minds_publisher(it);
+        stretch.is_whole && self.active(stretch).all(|(_, subscription)| is_plain(subscription))
+    }
+
+    fn minds_publisher(&self, subscription: &Subscription) -> bool {
+        subscription.no_local && self.owner != Party(0)
+    }
+
+    /// The ranges of offsets for which the topic is wanted, apart from one another; `None` if that depends on who
+    /// published (No Local).
+    fn ranges(&self, interest: &Interest, topic: u32, stretch: &Stretch) -> Option<Vec<(Offset, Offset)>> {
+        let mut ranges: Vec<(Offset, Offset)> = Vec::new();
+        for (place, subscription) in self.active(stretch) {
+            if !interest.sets.get(place).is_some_and(|set| set.contains(topic)) {
+                continue;
+            }
+            if self.minds_publisher(subscription) {
+                return None;
+            }
+            ranges.push((subscription.from.max(stretch.first), subscription.until.min(stretch.end)));
+        }
+        ranges.sort_unstable();
+        let mut merged: Vec<(Offset, Offset)> = Vec::new();
+        for (first, end) in ranges {
+            match merged.last_mut().filter(|last| last.1 >= first) {
+                Some(last) => last.1 = last.1.max(end),
+                None => merged.push((first, end)),
+            }
+        }
+        Some(merged)
+    }
+
+    fn may_have_expired(&self, expires_s: u32) -> bool {
+        expires_s > 0 && u64::from(expires_s) <= self.unexpired_at.0 / 1_000_000
+    }
 }
 
 impl Log {
+    /// Works on the question with about this effort, and always gets on. Returns the answer once it is there.
+    pub fn answer(&mut self, question: &mut Question, effort: u64) -> Result<Option<u64>> {
+        let until = self.archive.effort.saturating_add(effort);
+        if !question.begun {
+            question.begun = true;
+            question.to = question.to.min(self.durable_offset());
+            if question.wanted == Wanted::Newest(0) {
+                return Ok(Some(question.to.max(question.from).0));
+            }
+        }
+        let Some(interest) = self.interest_of(question, until) else { return Ok(None) };
+        let answer = self.walk_segments(question, &interest, until);
+        question.interest = Some(interest);
+        answer
+    }
+
+    fn interest_of(&mut self, question: &mut Question, until: u64) -> Option<Interest> {
+        if let Some(interest) = question.interest.take() {
+            return Some(interest);
+        }
+        let subscriptions = Arc::clone(&question.subscriptions);
+        let filters = subscriptions.iter().map(|subscription| subscription.filter.as_slice());
+        let effort = (&mut self.archive.effort, until);
+        let sets = question.learning.learn(filters, &mut self.filters, &self.dictionary, effort)?.to_vec();
+        let all = union(sets.iter());
+        let are_apart = sets.iter().map(|set| set.len()).sum::<u64>() == all.len();
+        Some(Interest { sets, all, are_apart })
+    }
+
+    fn walk_segments(&mut self, question: &mut Question, interest: &Interest, until: u64) -> Result<Option<u64>> {
+        let is_backward = matches!(question.wanted, Wanted::Newest(_));
+        while question.from < question.to && !interest.all.is_empty() {
+            let Some(stretch) = self.next_stretch(question, is_backward) else { break };
+            self.archive.effort = self.archive.effort.saturating_add(1);
+            if question.part.segment != Some(stretch.number) {
+                question.part = Part { segment: Some(stretch.number), ..Part::default() };
+            }
+            if !self.look_into(question, interest, &stretch, until)? {
+                return Ok(None);
+            }
+            if let Some(answer) = self.conclude_stretch(question, &stretch)? {
+                return Ok(Some(answer));
+            }
+            question.part = Part::default();
+            match is_backward {
+                true => question.to = stretch.first,
+                false => question.from = stretch.end,
+            }
+            if self.archive.effort >= until {
+                return Ok(None);
+            }
+        }
+        Ok(Some(match question.wanted {
+            Wanted::Count | Wanted::Bytes => question.total,
+            Wanted::Newest(_) => question.from.0,
+            Wanted::First => question.to.0,
+        }))
+    }
+
+    /// The next segment in the question's range.
+    fn next_stretch(&self, question: &Question, is_backward: bool) -> Option<Stretch> {
+        let segments = &self.archive.segments;
+        let place = match is_backward {
+            true => segments.partition_point(|segment| segment.base_offset() < question.to).checked_sub(1)?,
+            false => self.archive.first_from(question.from),
+        };
+        let segment = segments.get(place).filter(|segment| segment.base_offset() < question.to)?;
+        let (base, end) = (segment.base_offset(), segment.end_offset());
+        let (first, last) = (base.max(question.from), end.min(question.to));
+        let is_whole = segment.is_sealed() && first == base && last == end;
+        let number = segment.header.number;
+        // Backward a gap between segments leaves nothing to look at.
+        Some(Stretch { place, number, first, end: last.max(first), is_whole })
+    }
+
+    /// Finds out what the stretch has; false if the effort is used up before.
+    fn look_into(
+        &mut self,
+        question: &mut Question,
+        interest: &Interest,
+        stretch: &Stretch,
+        until: u64,
+    ) -> Result<bool> {
+        let present = self.archive.queued_topics(stretch.place)?;
+        if present.is_disjoint(&interest.all) {
+            return Ok(true);
+        }
+        if !question.part.is_walk {
+            let Some(tally) = self.tally(question, interest, stretch, &present, until)? else { return Ok(false) };
+            let is_enough = match question.wanted {
+                Wanted::Newest(messages) => tally.messages < messages.saturating_sub(question.total),
+                Wanted::First => tally.messages == 0,
+                Wanted::Count | Wanted::Bytes => true,
+            };
+            if question.is_plain(stretch) && is_enough && !question.may_have_expired(tally.expires_s) {
+                let is_bytes = question.wanted == Wanted::Bytes;
+                question.part.total = if is_bytes { tally.bytes } else { tally.messages };
+                return Ok(true);
+            }
+            question.part = Part { segment: Some(stretch.number), is_walk: true, ..Part::default() };
+        }
+        self.walk_topics(question, interest, stretch, &present, until)
+    }
+
+    /// What a whole sealed segment has, mostly from what is remembered; an empty tally where the stretch is none.
+    /// `None` if the effort is used up before.
+    fn tally(
+        &mut self,
+        question: &mut Question,
+        interest: &Interest,
+        stretch: &Stretch,
+        present: &Topics,
+        until: u64,
+    ) -> Result<Option<Tally>> {
+        if !question.is_plain(stretch) {
+            return Ok(Some(Tally::default()));
+        }
+        let sets = sets_of(question, interest, stretch);
+        let count = sets.len();
+        for (name, topics) in sets.into_iter().skip(question.part.set) {
+            self.archive.effort = self.archive.effort.saturating_add(1);
+            let part = &mut question.part;
+            let tally = match self.filters.tally(&name, stretch.number) {
+                Some(tally) => tally,
+                None => {
+                    let wanted = topics.as_ref() & present.as_ref();
+                    if !self.archive.add_up(part, stretch.place, &wanted, until)? {
+                        return Ok(None);
+                    }
+                    if wanted.len() > MANY_TOPICS && name.len() <= JOINED_BYTES_MAXIMUM {
+                        let segments = self.archive.segments.len();
+                        self.filters.put_tally(&name, &topics, stretch.number, part.tally, segments);
+                    }
+                    part.tally
+                }
+            };
+            part.sum = add(part.sum, tally);
+            part.set = part.set.saturating_add(1);
+            (part.tally, part.topic) = (Tally::default(), 0);
+            if self.archive.effort >= until && part.set < count {
+                return Ok(None);
+            }
+        }
+        Ok(Some(question.part.sum))
+    }
+
+    /// Looks at the topics of the stretch one by one; false if the effort is used up before.
+    fn walk_topics(
+        &mut self,
+        question: &mut Question,
+        interest: &Interest,
+        stretch: &Stretch,
+        present: &Topics,
+        until: u64,
+    ) -> Result<bool> {
+        let wanted = interest.all.as_ref() & present.as_ref();
+        if wanted.len() > MANY_TOPICS {
+            self.archive.load_postings(stretch.place)?;
+        }
+        for (place, topic) in wanted.range(question.part.topic..).enumerate() {
+            // Every piece gets on, whatever finding its place has cost.
+            if place > 0 && self.archive.effort >= until {
+                question.part.topic = topic;
+                return Ok(false);
+            }
+            let Some(counts) = self.archive.topic(stretch.place, TopicId(topic))? else { continue };
+            let ranges = question.ranges(interest, topic, stretch);
+            match ranges.filter(|_| !question.may_have_expired(counts.expires_s)) {
+                Some(ranges) => {
+                    let mut found = Vec::new();
+                    for (first, end) in ranges {
+                        let low = self.place_of(&mut question.part, stretch, first)?;
+                        let high = self.place_of(&mut question.part, stretch, end)?;
+                        self.archive.positions(stretch.place, TopicId(topic), Class::Queued, low, high, &mut found)?;
+                    }
+                    self.take(question, &counts, &found);
+                }
+                None => {
+                    if !self.walk_records(question, stretch, topic, &counts, until)? {
+                        question.part.topic = topic;
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the records of one topic, because the index does not tell which are wanted; false if the effort is used
+    /// up before.
+    fn walk_records(
+        &mut self,
+        question: &mut Question,
+        stretch: &Stretch,
+        topic: u32,
+        counts: &TopicCounts,
+        until: u64,
+    ) -> Result<bool> {
+        let low = self.place_of(&mut question.part, stretch, stretch.first)?.max(question.part.position);
+        let high = self.place_of(&mut question.part, stretch, stretch.end)?;
+        let mut positions = Vec::new();
+        self.archive.positions(stretch.place, TopicId(topic), Class::Queued, low, high, &mut positions)?;
+        let name = self.dictionary.name(TopicId(topic));
+        let mut found = Vec::new();
+        let mut is_done = true;
+        for (place, position) in positions.into_iter().enumerate() {
+            if place > 0 && self.archive.effort >= until {
+                (question.part.position, is_done) = (position, false);
+                break;
+            }
+            let Some(record) = self.archive.record(stretch.place, position)? else { continue };
+            let counts = record.expires_at.is_none_or(|at| at > question.unexpired_at);
+            let (offset, publisher) = (record.offset, record.publisher);
+            if counts && terms(&question.subscriptions, name, offset, publisher, question.owner).is_some() {
+                found.push(position);
+            }
+        }
+        self.take(question, counts, &found);
+        if is_done {
+            question.part.position = 0;
+        }
+        Ok(is_done)
+    }
+
+    /// These positions of a topic belong to the answer.
+    fn take(&mut self, question: &mut Question, counts: &TopicCounts, found: &[u32]) {
+        let messages = wide(found.len());
+        self.archive.effort = self.archive.effort.saturating_add(messages / POSITIONS_PER_EFFORT);
+        let part = &mut question.part;
+        match question.wanted {
+            Wanted::Count => part.total = part.total.saturating_add(messages),
+            Wanted::Bytes => part.total = part.total.saturating_add(counts.queued_bytes(messages)),
+            Wanted::Newest(_) => part.positions.extend_from_slice(found),
+            Wanted::First => part.positions.extend(found.iter().min()),
+        }
+    }
+
+    /// Where the stretch's first message with this offset or a later one starts. Topics mostly ask for the same.
+    fn place_of(&mut self, part: &mut Part, stretch: &Stretch, offset: Offset) -> Result<u32> {
+        if let Some((_, position)) = part.places.iter().find(|(known, _)| *known == offset) {
+            return Ok(*position);
+        }
+        let position = self.archive.position_of(stretch.place, offset)?;
+        if part.places.len() < SETS_MAXIMUM {
+            part.places.push((offset, position));
+        }
+        Ok(position)
+    }
+
+    /// Adds what the stretch has to the answer, which it may complete.
+    fn conclude_stretch(&mut self, question: &mut Question, stretch: &Stretch) -> Result<Option<u64>> {
+        let part = &mut question.part;
+        let Wanted::Newest(messages) = question.wanted else {
+            question.total = question.total.saturating_add(part.total);
+            let first = part.positions.iter().min().copied();
+            return first.map_or(Ok(None), |first| self.offset_of(stretch, first));
+        };
+        let left = messages.saturating_sub(question.total);
+        let found = wide(part.positions.len());
+        let Some(behind) = found.checked_sub(left).filter(|_| part.is_walk) else {
+            question.total = question.total.saturating_add(part.total).saturating_add(found);
+            return Ok(None);
+        };
+        let (_, first, _) = part.positions.select_nth_unstable(index64(behind));
+        let first = *first;
+        self.offset_of(stretch, first)
+    }
+
+    fn offset_of(&mut self, stretch: &Stretch, position: u32) -> Result<Option<u64>> {
+        // A record that was whole when it was looked at and is no more tells nothing better than the stretch does.
+        let record = self.archive.record(stretch.place, position)?;
+        Ok(Some(record.map_or(stretch.first.0, |record| record.offset.0)))
+    }
+
+    fn answer_now(
+        &mut self,
+        subscriptions: &[Subscription],
+        owner: Party,
+        range: (Offset, Offset),
+        unexpired_at: Timestamp,
+        wanted: Wanted,
+    ) -> Result<u64> {
+        let mut question = Question::new(subscriptions.into(), owner, range, unexpired_at, wanted);
+        loop {
+            if let Some(answer) = self.answer(&mut question, u64::MAX)? {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// How many stored messages of QoS 1 and 2 the subscriptions of `owner` match in `from..to`, without those that
     /// have expired by a time; 0 counts all of them.
     pub fn count(
         &mut self,
         subscriptions: &[Subscription],
         owner: Party,
-        (from, to): (Offset, Offset),
+        range: (Offset, Offset),
         unexpired_at: Timestamp,
     ) -> Result<u64> {
-        let query = Query::new(subscriptions, owner, &self.dictionary, unexpired_at);
-        let to = to.min(self.durable_offset());
-        let mut count = 0_u64;
-        for place in self.archive.first_from(from)..self.archive.segments.len() {
-            if self.archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
-                break;
-            }
-            count = count.saturating_add(query.count(&mut self.archive, &self.dictionary, place, from, to)?);
-        }
-        Ok(count)
-    }
-
-    /// The first offset that was appended at `time` or later, or the end of what is durable.
-    pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
-        Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))
+        self.answer_now(subscriptions, owner, range, unexpired_at, Wanted::Count)
     }
 
     /// The offset from which on exactly the newest `messages` of them remain, or `from` if there are no more than that.
@@ -54,153 +488,59 @@ impl Log {
         messages: u64,
         unexpired_at: Timestamp,
     ) -> Result<Offset> {
-        let query = Query::new(subscriptions, owner, &self.dictionary, unexpired_at);
-        let to = self.durable_offset();
-        if messages == 0 {
-            return Ok(to.max(from));
-        }
-        let mut left = messages;
-        for place in (self.archive.first_from(from)..self.archive.segments.len()).rev() {
-            let count = query.count(&mut self.archive, &self.dictionary, place, from, to)?;
-            if count < left {
-                left = left.saturating_sub(count);
-                continue;
-            }
-            let offsets = query.offsets(&mut self.archive, &self.dictionary, place, from, to)?;
-            let first = offsets.len().checked_sub(super::encoding::index64(left));
-            return Ok(first.and_then(|first| offsets.get(first)).copied().unwrap_or(from));
-        }
-        Ok(from)
+        let range = (from, Offset(u64::MAX));
+        self.answer_now(subscriptions, owner, range, unexpired_at, Wanted::Newest(messages)).map(Offset)
     }
 
-    /// How many bytes the matching messages have: each as many as the messages of its topic and segment have on
-    /// average, so that no record has to be read.
-    pub fn weigh(&mut self, subscriptions: &[Subscription], owner: Party, from: Offset, to: Offset) -> Result<u64> {
-        let mut query = Query::new(subscriptions, owner, &self.dictionary, Timestamp(0));
-        let (topics, to) = (std::mem::take(&mut query.topics), to.min(self.durable_offset()));
-        let mut bytes = 0_u64;
-        for place in self.archive.first_from(from)..self.archive.segments.len() {
-            if self.archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
-                break;
-            }
-            for id in topics.iter().copied() {
-                let Some(held) = self.archive.topic(place, id)? else { continue };
-                query.topics.clear();
-                query.topics.push(id);
-                let messages = query.count(&mut self.archive, &self.dictionary, place, from, to)?;
-                let all = u64::from(held.plain).saturating_add(u64::from(held.queued)).max(1);
-                bytes = bytes.saturating_add(held.bytes.saturating_mul(messages) / all);
-            }
-        }
-        Ok(bytes)
+    /// The first offset that was appended at `time` or later, or the end of what is durable.
+    pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
+        Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))
     }
 }
 
-impl<'a> Query<'a> {
-    fn new(
-        subscriptions: &'a [Subscription],
-        owner: Party,
-        dictionary: &Dictionary,
-        unexpired_at: Timestamp,
-    ) -> Query<'a> {
-        let mut topics = Vec::new();
-        for subscription in subscriptions {
-            dictionary.matching(&subscription.filter, &mut topics);
+impl Archive {
+    /// Adds what a segment has of some topics to the part's tally; false if the effort is used up before.
+    fn add_up(&mut self, part: &mut Part, place: usize, topics: &RoaringBitmap, until: u64) -> Result<bool> {
+        for (count, topic) in topics.range(part.topic..).enumerate() {
+            if count > 0 && self.effort >= until {
+                part.topic = topic;
+                return Ok(false);
+            }
+            let Some(counts) = self.topic(place, TopicId(topic))? else { continue };
+            let messages = u64::from(counts.queued);
+            let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
+            part.tally = add(part.tally, Tally { messages, bytes, expires_s });
         }
-        topics.sort_unstable();
-        topics.dedup();
-        Query { subscriptions, owner, topics, unexpired_at }
+        Ok(true)
     }
+}
 
-    fn count(
-        &self,
-        archive: &mut Archive,
-        dictionary: &Dictionary,
-        place: usize,
-        from: Offset,
-        to: Offset,
-    ) -> Result<u64> {
-        let mut count = 0_u64;
-        for id in self.topics.iter().copied() {
-            let Some(counts) = archive.topic(place, id)?.filter(|counts| counts.queued > 0) else { continue };
-            let name = dictionary.name(id);
-            match self.ranges(name, from, to).filter(|_| !counts.may_have_expired(self.unexpired_at)) {
-                Some(ranges) => {
-                    for (first, end) in ranges {
-                        let (low, high) = (archive.position_of(place, first)?, archive.position_of(place, end)?);
-                        count = count.saturating_add(archive.queued_between(place, id, low, high)?);
-                    }
-                }
-                None => {
-                    let offsets = self.offsets_of(archive, name, id, place, from, to)?;
-                    count = count.saturating_add(super::encoding::wide(offsets.len()));
-                }
-            }
-        }
-        Ok(count)
+/// The sets that are added up for a stretch, each with the name under which it is remembered: one for each filter, or
+/// one for all where a topic could be in two or there are many.
+fn sets_of(question: &Question, interest: &Interest, stretch: &Stretch) -> Vec<(Vec<u8>, Topics)> {
+    let active =
+        question.active(stretch).filter_map(|(place, it)| Some((it.filter.clone(), interest.sets.get(place)?)));
+    let active: Vec<(Vec<u8>, &Topics)> = active.collect();
+    if interest.are_apart && active.len() <= SETS_MAXIMUM {
+        return active.into_iter().map(|(filter, set)| (filter, Arc::clone(set))).collect();
     }
+    let topics = match active.len() == interest.sets.len() {
+        true => Arc::clone(&interest.all),
+        false => union(active.iter().map(|(_, set)| *set)),
+    };
+    // No filter has this byte [MQTT-4.7.3-2].
+    let name = active.into_iter().map(|(filter, _)| filter).collect::<Vec<_>>().join(&0);
+    vec![(name, topics)]
+}
 
-    fn offsets(
-        &self,
-        archive: &mut Archive,
-        dictionary: &Dictionary,
-        place: usize,
-        from: Offset,
-        to: Offset,
-    ) -> Result<Vec<Offset>> {
-        let mut offsets = Vec::new();
-        for id in self.topics.iter().copied() {
-            offsets.extend(self.offsets_of(archive, dictionary.name(id), id, place, from, to)?);
-        }
-        offsets.sort_unstable();
-        Ok(offsets)
-    }
-
-    fn offsets_of(
-        &self,
-        archive: &mut Archive,
-        name: &[u8],
-        id: TopicId,
-        place: usize,
-        from: Offset,
-        to: Offset,
-    ) -> Result<Vec<Offset>> {
-        let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
-        let mut positions = Vec::new();
-        archive.positions(place, id, Class::Queued, low, high, &mut positions)?;
-        let mut offsets = Vec::new();
-        for position in positions {
-            let Some(record) = archive.record(place, position)? else { continue };
-            let is_wanted = record.expires_at.is_none_or(|at| at > self.unexpired_at);
-            if is_wanted && terms(self.subscriptions, name, record.offset, record.publisher, self.owner).is_some() {
-                offsets.push(record.offset);
-            }
-        }
-        Ok(offsets)
-    }
-
-    /// The ranges of offsets for which the topic is wanted, apart from one another; `None` if that depends on who
-    /// published (No Local).
-    fn ranges(&self, name: &[u8], from: Offset, to: Offset) -> Option<Vec<(Offset, Offset)>> {
-        let mut ranges: Vec<(Offset, Offset)> = Vec::new();
-        for subscription in self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name))
-        {
-            if subscription.no_local && self.owner != Party(0) {
-                return None;
-            }
-            let (first, end) = (subscription.from.max(from), subscription.until.min(to));
-            if first < end {
-                ranges.push((first, end));
-            }
-        }
-        ranges.sort_unstable();
-        let mut merged: Vec<(Offset, Offset)> = Vec::new();
-        for (first, end) in ranges {
-            match merged.last_mut().filter(|last| last.1 >= first) {
-                Some(last) => last.1 = last.1.max(end),
-                None => merged.push((first, end)),
-            }
-        }
-        Some(merged)
+fn add(first: Tally, second: Tally) -> Tally {
+    let expires_s = match (first.expires_s, second.expires_s) {
+        (0, other) | (other, 0) => other,
+        (one, other) => one.min(other),
+    };
+    Tally {
+        messages: first.messages.saturating_add(second.messages),
+        bytes: first.bytes.saturating_add(second.bytes),
+        expires_s,
     }
 }

@@ -5,11 +5,13 @@
 //! 1. A number is given once and never to another name; numbers are dense, from 1.
 //! 2. Names are also sorted, so that a filter looks only at the names that share its literal beginning.
 
+use super::leap::{first_key, leap};
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, TopicId};
 use crate::limits::{FIELD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
 use crate::topic;
 use ahash::RandomState;
+use roaring::RoaringBitmap;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -33,6 +35,8 @@ pub struct Dictionary {
     ids: HashMap<Arc<[u8]>, TopicId, RandomState>,
     names: BTreeMap<Arc<[u8]>, TopicId>,
     topics: Vec<Topic>,
+    /// Topics in the order in which their names became known: what is new for a filter is the end of it.
+    named: Vec<TopicId>,
     rules: Vec<Vec<u8>>,
     rules_generation: u32,
 }
@@ -44,6 +48,7 @@ impl Dictionary {
             ids: HashMap::with_hasher(RandomState::with_seeds(seed, 1, 2, 3)),
             names: BTreeMap::new(),
             topics: Vec::new(),
+            named: Vec::new(),
             rules: Vec::new(),
             rules_generation: 1,
         }
@@ -75,9 +80,10 @@ impl Dictionary {
         self.ids.insert(Arc::clone(&name), id);
         self.names.insert(Arc::clone(&name), id);
         if let Some(topic) = self.topic_mut(id) {
-            topic.name = Some(name);
+            let is_new = topic.name.replace(name).is_none();
             topic.next_entry = topic.next_entry.max(next_entry);
             topic.declared_at = topic.declared_at.max(declared_at);
+            self.named.extend(is_new.then_some(id));
         }
     }
 
@@ -123,24 +129,51 @@ impl Dictionary {
         self.topics.len()
     }
 
+    /// How many names have become known.
+    pub fn names_known(&self) -> usize {
+        self.named.len()
+    }
+
+    /// The topic whose name became known as the one after so many others.
+    pub fn named(&self, place: usize) -> Option<TopicId> {
+        self.named.get(place).copied()
+    }
+
     /// Appends the topics that `filter` matches to `found`.
     pub fn matching(&self, filter: &[u8], found: &mut Vec<TopicId>) {
-        if !filter.iter().any(|byte| matches!(byte, b'+' | b'#')) {
+        if !topic::has_wildcard(filter) {
             found.extend(self.find(filter));
             return;
         }
-        for (name, id) in literal_range(&self.names, filter, b"") {
-            if topic::matches(filter, name) {
-                found.push(*id);
-            }
-        }
+        leap(&self.names, filter, &mut first_key(filter), &mut u64::MAX.clone(), |_, id| {
+            found.push(*id);
+            true
+        });
+    }
+
+    /// Adds topics that `filter` matches to `found`, from the name `from` on and with so many looks at names. True if
+    /// that was all; else `from` is where it goes on.
+    pub fn walk(&self, filter: &[u8], from: &mut Vec<u8>, looks: &mut u64, found: &mut RoaringBitmap) -> bool {
+        leap(&self.names, filter, from, looks, |_, id| {
+            found.insert(id.0);
+            true
+        })
     }
 
     /// The first `limit` topics after a name that `filter` matches (all, without one), in the order of their names.
     pub fn page(&self, filter: Option<&[u8]>, after: &[u8], limit: usize) -> Vec<TopicId> {
-        let later = literal_range(&self.names, filter.unwrap_or(b"#"), after);
-        let matching = later.filter(|(name, _)| filter.is_none_or(|filter| topic::matches(filter, name)));
-        matching.map(|(_, id)| *id).take(limit).collect()
+        let Some(filter) = filter else {
+            let later = self.names.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
+            return later.map(|(_, id)| *id).take(limit).collect();
+        };
+        let mut found = Vec::new();
+        let mut from = after.to_vec();
+        from.push(0);
+        leap(&self.names, filter, &mut from.max(first_key(filter)), &mut u64::MAX.clone(), |_, id| {
+            found.push(*id);
+            found.len() < limit
+        });
+        found
     }
 
     /// Sets the filters of topics whose messages are stored at QoS 0 too.

@@ -11,12 +11,16 @@ use super::index::{Class, Mark, SegmentIndex, Summary};
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
+use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"HFFOOTER";
 const TRAILER_BYTES: u32 = 108;
 const ENTRY_BYTES: usize = 40;
 const MARK_ENTRY_BYTES: u32 = 20;
+
+/// Looking for one entry by halving takes about as long as walking over so many.
+const HALVING_STEPS: u64 = 16;
 
 /// The last bytes of a sealed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ pub struct Directory {
     names: Vec<u8>,
 }
 
-/// The footer's bytes, and its trailer. `names` are those of all topics in the index, in order of their numbers.
+/// The footer's bytes, and its trailer. `names` are those of all topics in the index.
 pub fn encode(
     number: u32,
     records_end: u32,
@@ -77,7 +81,9 @@ pub fn encode(
     let mut directory = Vec::new();
     let mut name_bytes: Vec<u8> = Vec::new();
     let place = |size: usize| records_end.saturating_add(narrow(size));
-    for (topic, name) in names {
+    let mut by_number: Vec<&(TopicId, Arc<[u8]>)> = names.iter().collect();
+    by_number.sort_unstable_by_key(|(topic, _)| *topic);
+    for (topic, name) in by_number {
         let Some(postings) = segment.topics.get(&topic.0) else { continue };
         let start = out.len();
         for position in postings.plain.iter().chain(&postings.queued) {
@@ -230,9 +236,19 @@ pub fn read_directory(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Res
 pub fn read_postings(file: &dyn DiskFile, entry: &TopicEntry, class: Class, name: &str) -> Result<Vec<u32>> {
     let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
     let bytes = read(file, u64::from(entry.postings_position), size)?;
-    if bytes.len() != size || crc32c::crc32c(&bytes) != entry.postings_checksum {
+    positions_of(&bytes, entry, class, name)
+}
+
+fn check_postings(bytes: &[u8], entry: &TopicEntry, name: &str) -> Result<()> {
+    let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
+    if bytes.len() != size || crc32c::crc32c(bytes) != entry.postings_checksum {
         return Err(damaged(name, entry.postings_position, "the checksum of a topic's postings does not fit"));
     }
+    Ok(())
+}
+
+fn positions_of(bytes: &[u8], entry: &TopicEntry, class: Class, name: &str) -> Result<Vec<u32>> {
+    check_postings(bytes, entry, name)?;
     let (plain, queued) = bytes.split_at_checked(index(entry.plain).saturating_mul(4)).unwrap_or_default();
     let mut source = Source::new(if class == Class::Plain { plain } else { queued });
     let mut positions = Vec::with_capacity(source.rest().len() / 4);
@@ -240,6 +256,49 @@ pub fn read_postings(file: &dyn DiskFile, entry: &TopicEntry, class: Class, name
         positions.push(position);
     }
     Ok(positions)
+}
+
+/// The postings of all topics of a segment, unchecked.
+pub fn read_all_postings(file: &dyn DiskFile, trailer: &Trailer) -> Result<Vec<u8>> {
+    let size = index(trailer.names_position.saturating_sub(trailer.records_end));
+    read(file, u64::from(trailer.records_end), size)
+}
+
+/// The positions of a topic's records of one class, among all postings of a segment whose records end at `start`.
+pub fn postings_among(all: &[u8], start: u32, entry: &TopicEntry, class: Class, name: &str) -> Result<Vec<u32>> {
+    let first = index(entry.postings_position.saturating_sub(start));
+    let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
+    let bytes = all.get(first..first.saturating_add(size)).unwrap_or_default();
+    positions_of(bytes, entry, class, name)
+}
+
+/// Appends the positions of a topic's records of class [`Class::Queued`] in `low..high`, among all postings of a
+/// segment whose records end at `start`.
+pub fn queued_among(
+    all: &[u8],
+    start: u32,
+    entry: &TopicEntry,
+    (low, high): (u32, u32),
+    name: &str,
+    into: &mut Vec<u32>,
+) -> Result<()> {
+    let first = index(entry.postings_position.saturating_sub(start));
+    let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
+    let bytes = all.get(first..first.saturating_add(size)).unwrap_or_default();
+    check_postings(bytes, entry, name)?;
+    let queued = bytes.get(index(entry.plain).saturating_mul(4)..).unwrap_or_default();
+    let from = |place: usize| Source::new(queued.get(place.saturating_mul(4)..).unwrap_or_default());
+    let (mut begin, mut end) = (0, queued.len() / 4);
+    while begin < end {
+        let middle = begin.midpoint(end);
+        match from(middle).u32() {
+            Some(position) if position < low => begin = middle.saturating_add(1),
+            _ => end = middle,
+        }
+    }
+    let mut wanted = from(begin);
+    into.extend(std::iter::from_fn(|| wanted.u32()).take_while(|position| *position < high));
+    Ok(())
 }
 
 /// An error if any part of the footer is damaged: a crash may have left a whole trailer behind a torn index.
@@ -271,6 +330,15 @@ impl Directory {
     /// All entries, by topic number.
     pub fn entries(&self) -> impl Iterator<Item = TopicEntry> + '_ {
         (0..self.entries.len() / ENTRY_BYTES).filter_map(|place| self.at(place))
+    }
+
+    /// The entries of some topics, by topic number.
+    pub fn among<'a>(&'a self, topics: &'a RoaringBitmap) -> Box<dyn Iterator<Item = TopicEntry> + 'a> {
+        let size = super::encoding::wide(self.entries.len() / ENTRY_BYTES);
+        if topics.len().saturating_mul(HALVING_STEPS) < size {
+            return Box::new(topics.iter().filter_map(|topic| self.entry(TopicId(topic))));
+        }
+        Box::new(self.entries().filter(|entry| topics.contains(entry.topic.0)))
     }
 
     /// A topic's name.

@@ -44,6 +44,13 @@ pub struct Header {
     pub end_position: LogPosition,
 }
 
+impl Header {
+    /// True if what a carry segment replaces has this log position in it.
+    pub fn covers(&self, position: LogPosition) -> bool {
+        self.base_position <= position && position < self.end_position
+    }
+}
+
 /// The name of a segment's file.
 pub fn segment_name(kind: SegmentKind, number: u32) -> String {
     match kind {

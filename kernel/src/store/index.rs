@@ -9,6 +9,7 @@ use super::encoding::wide;
 use super::record::{Kind, Record};
 use crate::ids::{Offset, Timestamp, TopicId};
 use ahash::RandomState;
+use roaring::RoaringBitmap;
 use std::collections::HashMap;
 
 /// Bytes between two marks: what a search by offset walks at most.
@@ -69,6 +70,8 @@ pub struct Summary {
 pub struct SegmentIndex {
     /// By topic number.
     pub topics: HashMap<u32, Postings, RandomState>,
+    /// The topics with records of class [`Class::Queued`].
+    pub queued_topics: RoaringBitmap,
     /// By offset and time.
     pub marks: Vec<Mark>,
     /// In numbers.
@@ -81,7 +84,13 @@ impl SegmentIndex {
     pub fn new(base_offset: Offset, base_control: u64, seed: u64) -> SegmentIndex {
         let hasher = RandomState::with_seeds(seed, 11, 12, 13);
         let summary = Summary { end_offset: base_offset, end_control: base_control, ..Summary::default() };
-        SegmentIndex { topics: HashMap::with_hasher(hasher), marks: Vec::new(), summary, marked_until: 0 }
+        SegmentIndex {
+            topics: HashMap::with_hasher(hasher),
+            queued_topics: RoaringBitmap::new(),
+            marks: Vec::new(),
+            summary,
+            marked_until: 0,
+        }
     }
 
     /// Notes a record at `position`, after all that were noted before.
@@ -110,6 +119,9 @@ impl SegmentIndex {
         postings.bytes = postings.bytes.saturating_add(wide(size_bytes));
         match record.kind {
             Kind::Message if record.qos > 0 => {
+                if postings.queued.is_empty() {
+                    self.queued_topics.insert(record.topic.0);
+                }
                 postings.queued.push(position);
                 if let Some(at) = record.expires_at {
                     // Rounded down: whoever finds that nothing can have expired yet need not look at the records.

@@ -12,6 +12,7 @@
 use super::archive::Archive;
 use super::commit::{Ends, Work};
 use super::dictionary::Dictionary;
+use super::filters::FilterMemory;
 use super::in_force::InForce;
 use super::index::Class;
 use super::parties::Parties;
@@ -83,6 +84,7 @@ pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) archive: Archive,
     pub(super) dictionary: Dictionary,
+    pub(super) filters: FilterMemory,
     pub(super) retained: RetainedMessages,
     pub(super) parties: Parties,
     pub(super) in_force: InForce,
@@ -247,6 +249,19 @@ impl Log {
             return Ok(None);
         }
         self.archive.find_message(offset, None)
+    }
+
+    /// When the message with an offset was stored; `None` if it is gone, damaged or not yet durable.
+    pub fn stored_at(&mut self, offset: Offset) -> Result<Option<Timestamp>> {
+        let Some(location) = self.locate(offset)? else { return Ok(None) };
+        Ok(self.archive.record_at(location)?.map(|record| record.appended_at))
+    }
+
+    /// Gets ready for filters with wildcards, with about this effort; true once it is. Without it the first one to come
+    /// does that.
+    pub fn prepare_filters(&mut self, effort: u64) -> bool {
+        let until = self.archive.effort.saturating_add(effort);
+        self.filters.prepare(&self.dictionary, (&mut self.archive.effort, until))
     }
 
     /// Named numbers for people.

@@ -11,7 +11,8 @@ use super::append::names_of;
 use super::archive::{Archive, Indexed, Segment};
 use super::checkpoint::Recovered;
 use super::commit::{Ends, Work};
-use super::dictionary::{Dictionary, Topic};
+use super::dictionary::Dictionary;
+use super::filters::FilterMemory;
 use super::footer;
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity::{self, Identity};
@@ -110,6 +111,7 @@ impl Log {
             archive: Archive::new(Arc::clone(&disk), identity.salt(), options.cache_bytes),
             disk,
             dictionary: Dictionary::new(options.seed),
+            filters: FilterMemory::new(options.seed),
             retained: RetainedMessages::default(),
             parties: Parties::default(),
             in_force: InForce::default(),
@@ -168,13 +170,13 @@ impl Log {
                 self.disk.rename(&name, &format!("{name}.damaged"))?;
                 continue;
             };
-            if carries.iter().any(|newer| covers(&newer.header, header.base_position)) {
+            if carries.iter().any(|newer| newer.header.covers(header.base_position)) {
                 self.disk.remove(&name)?;
                 continue;
             }
             for (_, old) in self.files(SegmentKind::Log)?.into_iter().filter(|(old, _)| *old < number) {
                 let replaced = header::decode(&identity::read_all(self.disk.as_ref(), &old, 96)?, &old)?;
-                if replaced.is_some_and(|replaced| covers(&header, replaced.base_position)) {
+                if replaced.is_some_and(|replaced| header.covers(replaced.base_position)) {
                     self.disk.remove(&old)?;
                 }
             }
@@ -253,15 +255,16 @@ impl Log {
         Ok(())
     }
 
-    /// True if a missing header was there once: a group began behind it.
+    /// True if a missing header was there once: a marker vouches for records behind those before it.
     fn is_header_vouched(&self, pages: &Pages, later: &VecDeque<(u32, String)>, offset: Offset) -> Result<bool> {
-        let vouched = pages.vouched(SEGMENT_HEADER_BYTES, offset.0);
-        if pages.base().is_some_and(|(base, _)| vouched.is_some_and(|vouched| vouched > base)) {
+        let before =
+            self.archive.segments.last().map_or(Ok(LogPosition(0)), |last| last.whole_until(self.archive.salt))?;
+        let is_vouched = |pages: &Pages| pages.vouched(SEGMENT_HEADER_BYTES, offset.0).is_some_and(|end| end > before);
+        if is_vouched(pages) {
             return Ok(true);
         }
         for (_, name) in later {
-            let pages = Pages::read(self.disk.open(name, false)?.as_ref(), None, self.archive.salt)?;
-            if pages.vouched(SEGMENT_HEADER_BYTES, offset.0).is_some() {
+            if is_vouched(&Pages::read(self.disk.open(name, false)?.as_ref(), None, self.archive.salt)?) {
                 return Ok(true);
             }
         }
@@ -350,8 +353,7 @@ impl Log {
         let mut index = SegmentIndex::new(header.base_offset, header.base_control, self.options.seed);
         let mut next_offset = header.base_offset.0;
         let mut position = SEGMENT_HEADER_BYTES;
-        let mut torn = false;
-        loop {
+        let torn = loop {
             match pages.at(position, next_offset) {
                 Place::Whole(record, end) => {
                     next_offset = record.offset.0.saturating_add(u64::from(record.count));
@@ -359,12 +361,16 @@ impl Log {
                     self.replay_record(&record, &header, position, replay);
                     position = end;
                 }
-                Place::End => break,
+                Place::End => {
+                    // The file of a torn group's later segment may have its name where one before it has none.
+                    let here = self.log_position(place, position);
+                    let gap = header.kind == SegmentKind::Log && next.is_some_and(|next| here < next.base_position);
+                    break gap && !self.is_vouched(place, &pages, position, here, replay.known.end, next_offset)?;
+                }
                 Place::Hole(whole) => {
                     let here = self.log_position(place, position);
                     if !self.is_vouched(place, &pages, position, here, replay.known.end, next_offset)? {
-                        torn = true;
-                        break;
+                        break true;
                     }
                     let end = whole.unwrap_or(pages.limit);
                     let end_offset = whole.and_then(|whole| pages.record(whole)).map(|record| record.offset);
@@ -380,7 +386,7 @@ impl Log {
                     position = end;
                 }
             }
-        }
+        };
         if header.kind == SegmentKind::Log {
             self.conclude(place, position, index, torn, &pages, recovery)?;
         }
@@ -548,18 +554,6 @@ impl Log {
         }
     }
 
-    /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.
-    fn declare_learned(&mut self, now: Timestamp) -> Result<()> {
-        let undeclared = self.dictionary.topics().filter(|(_, topic)| topic.declared_at == LogPosition(0));
-        let undeclared: Vec<(TopicId, Topic)> = undeclared.map(|(id, topic)| (id, topic.clone())).collect();
-        for (id, topic) in undeclared {
-            if let Some(name) = &topic.name {
-                self.put_topic(id, name, topic.next_entry, now)?;
-            }
-        }
-        Ok(())
-    }
-
     fn log_position(&self, place: usize, position: u32) -> LogPosition {
         self.archive.segments.get(place).map_or(LogPosition(0), |segment| segment.log_position(position))
     }
@@ -567,10 +561,6 @@ impl Log {
     fn name(&self, place: usize) -> String {
         self.archive.segments.get(place).map_or_else(String::new, |segment| segment.name.clone())
     }
-}
-
-fn covers(carry: &Header, position: LogPosition) -> bool {
-    carry.base_position <= position && position < carry.end_position
 }
 
 pub(super) fn damage(

@@ -2,15 +2,16 @@
 //!
 //! A process that ends, or whose sync failed, leaves bytes that every read sees and the medium may not have. A sync
 //! alone does not bring them there: after a failed one the operating system may hold such pages for clean. So they
-//! are written again first.
+//! are written again first. And names that only a footer knows are written as records again.
 
 use super::archive::Segment;
+use super::dictionary::Topic;
 use super::encoding::{index, index64, wide};
 use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
 use super::log::Log;
 use super::replay::Pages;
 use crate::error::Result;
-use crate::ids::LogPosition;
+use crate::ids::{LogPosition, Timestamp, TopicId};
 use crate::limits::BLOCK_BYTES;
 
 impl Log {
@@ -26,6 +27,18 @@ impl Log {
             segment.file.sync()?;
             if sure > base {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.
+    pub(super) fn declare_learned(&mut self, now: Timestamp) -> Result<()> {
+        let undeclared = self.dictionary.topics().filter(|(_, topic)| topic.declared_at == LogPosition(0));
+        let undeclared: Vec<(TopicId, Topic)> = undeclared.map(|(id, topic)| (id, topic.clone())).collect();
+        for (id, topic) in undeclared {
+            if let Some(name) = &topic.name {
+                self.put_topic(id, name, topic.next_entry, now)?;
             }
         }
         Ok(())

@@ -24,6 +24,7 @@
 
 use super::archive::{Indexed, Segment};
 use super::carry::{CarryPlan, CarryWrite, Needs, Survey};
+use super::counting::{Question, Wanted};
 use super::encoding::wide;
 use super::header::{Header, SegmentKind};
 use super::job::{Finished, Job, Task};
@@ -32,7 +33,7 @@ use super::renewal::Renewal;
 use crate::error::{Error, Result};
 use crate::flow::state::Changes;
 use crate::flow::Subscription;
-use crate::ids::{LogPosition, Offset, Party, Timestamp};
+use crate::ids::{LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::{RETAIN_BYTES_MAXIMUM, RETAIN_SEGMENTS_MAXIMUM};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,7 +87,30 @@ pub(super) struct Run {
     survey: Option<Survey>,
     needs: Needs,
     waiting: VecDeque<RetentionCursor>,
+    visit: Option<Visit>,
     search: Search,
+}
+
+/// A queue that is being looked at.
+struct Visit {
+    cursor: RetentionCursor,
+    /// The first offset that it keeps, once that is known.
+    kept_from: Option<Offset>,
+    /// What is being counted.
+    question: Option<Question>,
+}
+
+/// What a look at a queue has come to.
+enum Visited {
+    Done(Option<Loss>),
+    /// It goes on with the next piece.
+    Later(Box<Visit>),
+}
+
+impl Run {
+    fn has_visited_all(&self) -> bool {
+        self.waiting.is_empty() && self.visit.is_none()
+    }
 }
 
 /// How far what is needed besides queues has been looked for.
@@ -176,11 +200,15 @@ impl Log {
         let end = self.archive.effort.saturating_add(effort);
         let mut result = if self.may_find(&run) { Ok(()) } else { Err(too_early()) };
         while self.archive.effort < end && result.is_ok() {
-            let Some(cursor) = run.waiting.pop_front() else { break };
+            let next = || run.waiting.pop_front().map(|cursor| self.begin_visit(&run.range, cursor));
+            let Some(visit) = run.visit.take().or_else(next) else { break };
             self.archive.effort = self.archive.effort.wrapping_add(1);
-            result = self.look_at(&mut run, &cursor).map(|loss| losses.extend(loss));
+            result = self.look_at(&mut run, visit, end).map(|visited| match visited {
+                Visited::Done(loss) => losses.extend(loss),
+                Visited::Later(visit) => run.visit = Some(*visit),
+            });
         }
-        let done = run.waiting.is_empty();
+        let done = run.has_visited_all();
         self.run = Some(run);
         result.map(|()| (losses, done))
     }
@@ -197,7 +225,7 @@ impl Log {
     /// called when all queues have been visited: a group may have handed over meanwhile what it was to give then.
     pub fn find_piece(&mut self, effort: u64) -> Result<bool> {
         let Some(mut run) = self.run.take() else { return Ok(true) };
-        let result = if self.may_find(&run) && run.waiting.is_empty() { Ok(()) } else { Err(too_early()) };
+        let result = if self.may_find(&run) && run.has_visited_all() { Ok(()) } else { Err(too_early()) };
         if result.is_ok() {
             run.search = match run.search {
                 Search::Retained(from) => self.find_retained(&mut run, from, effort),
@@ -277,6 +305,7 @@ impl Log {
             survey: None,
             needs: Needs::new(self.options.seed),
             waiting: VecDeque::new(),
+            visit: None,
             search: Search::Retained(range.base.base_offset),
         });
     }
@@ -328,55 +357,88 @@ impl Log {
         })
     }
 
+    /// A queue is looked at from what it has not acknowledged on: a run that was given up may have told some of what it
+    /// loses before.
+    fn begin_visit(&self, range: &Range, mut cursor: RetentionCursor) -> Visit {
+        let from = cursor.mark.max(range.base.base_offset);
+        let known = self.parties.get(cursor.party).map(|known| &known.state);
+        cursor.mark = known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)));
+        Visit { cursor, kept_from: None, question: None }
+    }
+
     /// What one queue needs of the range, and what it loses of it. What it loses of an older carry segment is told when
     /// that goes.
-    fn look_at(&mut self, run: &mut Run, cursor: &RetentionCursor) -> Result<Option<Loss>> {
-        let (range, survey) = (&run.range, &run.survey);
-        let from = cursor.mark.max(range.base.base_offset);
-        // A run that was given up may have told some of it before.
-        let known = self.parties.get(cursor.party).map(|known| &known.state);
-        let from = known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)));
-        if from >= range.end_offset {
-            return Ok(None);
+    fn look_at(&mut self, run: &mut Run, mut visit: Visit, until: u64) -> Result<Visited> {
+        let (range_end, cursor) = (run.range.end_offset, &visit.cursor);
+        let from = cursor.mark.max(run.range.base.base_offset);
+        let kept_from = match visit.kept_from {
+            Some(kept_from) => kept_from,
+            None => {
+                let wanted = if from < range_end { self.wanted_of(run, cursor) } else { Vec::new() };
+                if wanted.is_empty() {
+                    return Ok(Visited::Done(None));
+                }
+                let Some(kept_from) = self.kept_from(&mut visit, from, until)? else {
+                    return Ok(Visited::Later(Box::new(visit)));
+                };
+                let kept_from = kept_from.min(range_end);
+                for (place, topic) in wanted {
+                    let Some(item) = visit.cursor.subscriptions.get(place) else { continue };
+                    let (first, end) = (item.from.max(kept_from).max(from), item.until.min(range_end));
+                    match topic {
+                        Some(topic) => run.needs.add_topic(topic, first, end),
+                        None => run.needs.add_filter(&item.filter, first, end),
+                    }
+                }
+                (visit.kept_from, visit.question) = (Some(kept_from), None);
+                kept_from
+            }
+        };
+        if kept_from <= from {
+            return Ok(Visited::Done(None));
         }
-        let is_present = |topic| survey.as_ref().is_some_and(|survey| survey.present.contains(topic));
+        let Some(lost) = self.ask(&mut visit, (from, kept_from), Wanted::Count, until)? else {
+            return Ok(Visited::Later(Box::new(visit)));
+        };
+        let loss = Loss { party: visit.cursor.party, first: from, end: kept_from, count: lost };
+        Ok(Visited::Done((lost > 0).then_some(loss)))
+    }
+
+    /// The subscriptions of a queue that can match something of the range, by their places; with the topic of those
+    /// that match only one.
+    fn wanted_of(&mut self, run: &Run, cursor: &RetentionCursor) -> Vec<(usize, Option<TopicId>)> {
+        let is_present = |topic| run.survey.as_ref().is_some_and(|survey| survey.present.contains(topic));
         let mut wanted = Vec::new();
-        for item in &cursor.subscriptions {
+        for (place, item) in cursor.subscriptions.iter().enumerate() {
             self.archive.effort = self.archive.effort.wrapping_add(1);
             let topic = if has_wildcard(&item.filter) { None } else { Some(self.dictionary.find(&item.filter)) };
             match topic {
-                Some(Some(topic)) if is_present(topic) => wanted.push((item, Some(topic))),
+                Some(Some(topic)) if is_present(topic) => wanted.push((place, Some(topic))),
                 Some(_) => {}
-                None => wanted.push((item, None)),
+                None => wanted.push((place, None)),
             }
         }
-        if wanted.is_empty() {
-            return Ok(None);
-        }
-        let kept_from = self.kept_from(cursor, from)?.min(range.end_offset);
-        for (item, topic) in wanted {
-            let (first, end) = (item.from.max(kept_from).max(from), item.until.min(range.end_offset));
-            match topic {
-                Some(topic) => run.needs.add_topic(topic, first, end),
-                None => run.needs.add_filter(&item.filter, first, end),
-            }
-        }
-        if kept_from <= from {
-            return Ok(None);
-        }
-        let lost = self.count(&cursor.subscriptions, cursor.party, (from, kept_from), Timestamp(0))?;
-        Ok((lost > 0).then_some(Loss { party: cursor.party, first: from, end: kept_from, count: lost }))
+        wanted
     }
 
     /// The first offset that the queue keeps. It is counted only where there are more messages than it may have.
-    fn kept_from(&mut self, cursor: &RetentionCursor, from: Offset) -> Result<Offset> {
-        let most = self.durable_offset().0.saturating_sub(from.0);
-        if most <= cursor.messages_maximum {
-            return Ok(cursor.keep_from.max(from));
+    fn kept_from(&mut self, visit: &mut Visit, from: Offset, until: u64) -> Result<Option<Offset>> {
+        let (most, maximum) = (self.durable_offset().0.saturating_sub(from.0), visit.cursor.messages_maximum);
+        let keep_from = visit.cursor.keep_from;
+        if most <= maximum && visit.question.is_none() {
+            return Ok(Some(keep_from.max(from)));
         }
-        let (subscriptions, party) = (&cursor.subscriptions, cursor.party);
-        let newest = self.offset_of_newest(subscriptions, party, from, cursor.messages_maximum, Timestamp(0))?;
-        Ok(newest.max(cursor.keep_from))
+        let newest = self.ask(visit, (from, Offset(u64::MAX)), Wanted::Newest(maximum), until)?;
+        Ok(newest.map(|newest| Offset(newest).max(keep_from)))
+    }
+
+    fn ask(&mut self, visit: &mut Visit, range: (Offset, Offset), wanted: Wanted, until: u64) -> Result<Option<u64>> {
+        let cursor = &visit.cursor;
+        let question = visit.question.get_or_insert_with(|| {
+            Question::new(cursor.subscriptions.as_slice().into(), cursor.party, range, Timestamp(0), wanted)
+        });
+        let left = until.saturating_sub(self.archive.effort);
+        self.answer(question, left)
     }
 
     /// Retained messages in force. Those that are replaced before the walk comes to them are in doubt as long as a

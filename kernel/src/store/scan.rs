@@ -9,20 +9,35 @@
 
 use super::archive::{Archive, Indexed};
 use super::dictionary::Dictionary;
-use super::encoding::{index64, narrow, wide};
-use super::index::{between, Class};
+use super::encoding::{narrow, wide};
+use super::filters::{union, FilterMemory, Learning, Topics};
+use super::index::between;
 use super::log::Log;
 use super::record::{Kind, Record};
 use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
-use crate::ids::{Location, Offset, Queue, TopicId};
-use crate::limits::{OWED_PAGE_MAXIMUM, SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM};
+use crate::ids::{Location, Offset, Queue};
+use crate::limits::{
+    FILTER_CATCH_UP_MAXIMUM, OWED_PAGE_MAXIMUM, SCAN_EFFORT_MAXIMUM, SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM,
+};
 use crate::selection::Key;
 use crate::topic;
 use crate::topic::table::Table;
 use ahash::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Where more than this part of a segment is wanted it is read in order.
+const IN_ORDER_SHARE: u64 = 4;
+
+/// Bytes of a segment whose postings are merged at once.
+const WINDOW_BYTES: u32 = 8_388_608;
+
+/// Positions that are merged with the effort of one look.
+const POSITIONS_PER_EFFORT: u64 = 4;
+
+/// What looking for a page of retained messages may cost.
+const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
 /// What is remembered of each queue between scans. Only saves work: it can be emptied at any time.
 #[derive(Default)]
@@ -35,63 +50,104 @@ pub(super) struct ScanMemory {
 struct QueueMemory {
     subscriptions: Arc<[Subscription]>,
     receive: Option<Table>,
-    /// The dictionary's topics up to here have been looked at.
-    topics_seen: usize,
-    topics: HashMap<u32, TopicTerms, RandomState>,
+    /// The topics that the subscriptions match, once all are known; so many of the dictionary's names were looked at.
+    topics: Option<(Topics, usize)>,
+    learning: (Learning, usize),
+    /// Of topics with messages that were found.
+    terms: HashMap<u32, TopicTerms, RandomState>,
     /// Where the last scan stopped.
     resume: Option<(Offset, Location)>,
-    /// The merged postings of the segment that is being read.
-    merged: Option<(u32, Arc<Vec<u32>>)>,
+    /// The merged postings of the segment that is being read, up to a position.
+    merged: Option<Merged>,
 }
 
-/// The terms of a topic, where they do not depend on the record.
+/// Positions of what a queue wants in a window of a segment.
+struct Merged {
+    segment: u32,
+    low: u32,
+    high: u32,
+    positions: Arc<Vec<u32>>,
+}
+
+/// The terms of a topic.
+#[derive(Clone)]
 struct TopicTerms {
-    constant: Option<Terms>,
-    constant_from: Offset,
+    /// The queue may not have the topic.
+    is_denied: bool,
+    /// From an offset on, where they do not depend on the record any more.
+    constant: Option<(Terms, Offset)>,
 }
 
 /// How a segment is read.
 enum Course {
     Skip,
     InOrder,
-    Positions(Arc<Vec<u32>>),
+    /// These positions, which are all there are before another one.
+    Positions(Arc<Vec<u32>>, u32),
 }
 
 /// What is left of a scan's allowance.
 struct Allowance {
     records: u32,
     bytes: u64,
+    /// The effort at which it gives way.
+    until: u64,
+}
+
+impl Allowance {
+    fn is_used_up(&self, archive: &Archive) -> bool {
+        self.records == 0 || self.bytes == 0 || archive.effort >= self.until
+    }
 }
 
 impl Log {
-    /// Answers the scans.
+    /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
+    /// reached what it had. The first one always gets on.
     pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
         let limit = self.durable_offset();
+        let until = self.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
         for scan in scans {
-            self.look_up_owed(scan)?;
-            if scan.subscriptions.is_empty() && scan.records_maximum == 0 {
-                (scan.reached, scan.missing) = (scan.from, None);
-                scan.found.clear();
+            scan.found.clear();
+            (scan.reached, scan.missing) = (scan.from, None);
+            self.look_up_owed(scan, until)?;
+            if scan.subscriptions.is_empty() && scan.records_maximum == 0 || self.archive.effort >= until {
                 continue;
             }
             let mut memory = self.memory.take(scan);
-            memory.learn(&self.dictionary);
-            let result = scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, limit);
-            self.memory.give_back(scan.queue, memory);
-            result?;
+            if memory.learn(&mut self.filters, &self.dictionary, (&mut self.archive.effort, until)) {
+                let result = scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, (limit, until));
+                self.memory.give_back(scan.queue, memory);
+                result?;
+            } else {
+                self.memory.give_back(scan.queue, memory);
+            }
         }
         Ok(())
     }
 
-    /// Single records that a queue is owed, retained messages, wherever they are by now.
-    fn look_up_owed(&mut self, scan: &mut Scan) -> Result<()> {
+    /// Single records that a queue is owed, retained messages, wherever they are by now; the rest of them another time
+    /// where the effort is used up.
+    fn look_up_owed(&mut self, scan: &mut Scan, until: u64) -> Result<()> {
         scan.found_owed.clear();
         let durable = self.durable_offset();
         if let Some((filter, owed)) = &mut scan.retained {
-            (scan.owed, owed.from) = self.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
+            if self.archive.effort >= until {
+                scan.owed.clear();
+                return Ok(());
+            }
+            let page = self.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
+            self.archive.effort = self.archive.effort.saturating_add(RETAINED_PAGE_EFFORT);
+            (scan.owed, owed.from) = page;
         }
         let mut last: Option<(Offset, Location)> = None;
-        for offset in scan.owed.iter().copied() {
+        for (place, offset) in scan.owed.clone().into_iter().enumerate() {
+            if self.archive.effort >= until {
+                scan.owed.truncate(place);
+                if let Some((_, owed)) = &mut scan.retained {
+                    owed.from = offset;
+                }
+                break;
+            }
             let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
             let location = if offset < durable { self.archive.find_message(offset, near)? } else { None };
             let found = match location {
@@ -129,8 +185,9 @@ impl ScanMemory {
         QueueMemory {
             subscriptions: Arc::clone(&scan.subscriptions),
             receive: scan.receive.clone(),
-            topics_seen: 0,
-            topics: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
+            topics: None,
+            learning: (Learning::default(), 0),
+            terms: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
             resume: None,
             merged: None,
         }
@@ -155,95 +212,105 @@ impl ScanMemory {
 
 impl QueueMemory {
     fn entries(&self) -> usize {
-        self.topics.len().saturating_add(self.merged.as_ref().map_or(0, |(_, positions)| positions.len()))
+        self.terms.len().saturating_add(self.merged.as_ref().map_or(0, |merged| merged.positions.len()))
     }
 
-    /// Looks at the topics that are new since the last time.
-    fn learn(&mut self, dictionary: &Dictionary) {
-        if self.topics_seen == 0 {
-            let mut found = Vec::new();
-            for subscription in self.subscriptions.iter() {
-                dictionary.matching(&subscription.filter, &mut found);
-            }
-            for id in found {
-                self.note(id, dictionary.name(id));
-            }
-        } else {
-            for (id, topic) in dictionary.topics().skip(self.topics_seen) {
-                let name = topic.name.as_deref().unwrap_or_default();
-                if self.subscriptions.iter().any(|subscription| topic::matches(&subscription.filter, name)) {
-                    self.note(id, name);
+    /// Looks at the topics that are new since the last time; false if the effort is used up before.
+    fn learn(&mut self, filters: &mut FilterMemory, dictionary: &Dictionary, effort: (&mut u64, u64)) -> bool {
+        let names = dictionary.names_known();
+        let few = |seen: usize| wide(names.saturating_sub(seen)) <= FILTER_CATCH_UP_MAXIMUM;
+        match &mut self.topics {
+            Some((topics, seen)) if few(*seen) => {
+                while let Some(id) = dictionary.named(*seen) {
+                    *seen = seen.saturating_add(1);
+                    *effort.0 = effort.0.saturating_add(1);
+                    let name = dictionary.name(id);
+                    if self.subscriptions.iter().any(|subscription| topic::matches(&subscription.filter, name)) {
+                        Arc::make_mut(topics).insert(id.0);
+                        self.merged = None;
+                    }
                 }
+                true
+            }
+            _ => {
+                let (learning, seen) = &mut self.learning;
+                if learning.is_new() {
+                    *seen = names;
+                }
+                let asked = self.subscriptions.iter().map(|subscription| subscription.filter.as_slice());
+                let Some(sets) = learning.learn(asked, filters, dictionary, effort) else { return false };
+                self.topics = Some((union(sets.iter()), *seen));
+                self.learning = (Learning::default(), 0);
+                self.merged = None;
+                true
             }
         }
-        self.topics_seen = dictionary.len();
-    }
-
-    fn note(&mut self, id: TopicId, name: &[u8]) {
-        if self.receive.as_ref().is_some_and(|table| !table.allows(name)) {
-            return;
-        }
-        let matching = self.subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name));
-        let constant =
-            matching.clone().all(|subscription| !subscription.no_local && subscription.until == Offset(u64::MAX));
-        let from = matching.map(|subscription| subscription.from).max().unwrap_or_default();
-        let constant = if constant {
-            terms(&self.subscriptions, name, from, crate::ids::Party(0), crate::ids::Party(0))
-        } else {
-            None
-        };
-        self.topics.insert(id.0, TopicTerms { constant, constant_from: from });
-        self.merged = None;
     }
 
     /// The terms on which the queue gets the record, if it does.
-    fn terms(&self, record: &Record<'_>, dictionary: &Dictionary, scan: &Scan) -> Option<Terms> {
-        let topic = self.topics.get(&record.topic.0)?;
-        match &topic.constant {
-            Some(constant) if record.offset >= topic.constant_from => Some(constant.clone()),
-            _ => terms(&self.subscriptions, dictionary.name(record.topic), record.offset, record.publisher, scan.owner),
+    fn terms(&mut self, record: &Record<'_>, dictionary: &Dictionary, scan: &Scan) -> Option<Terms> {
+        let (topics, _) = self.topics.as_ref()?;
+        if !topics.contains(record.topic.0) {
+            return None;
+        }
+        let name = dictionary.name(record.topic);
+        let known = self.terms.entry(record.topic.0).or_insert_with(|| TopicTerms {
+            is_denied: self.receive.as_ref().is_some_and(|table| !table.allows(name)),
+            constant: constant_terms(&self.subscriptions, name),
+        });
+        match &known.constant {
+            _ if known.is_denied => None,
+            Some((constant, from)) if record.offset >= *from => Some(constant.clone()),
+            _ => terms(&self.subscriptions, name, record.offset, record.publisher, scan.owner),
         }
     }
 
     /// Decides how the segment is read from `start` on.
     fn course(&mut self, archive: &mut Archive, place: usize, start: u32) -> Result<Course> {
-        let Some(segment) = archive.segments.get(place) else { return Ok(Course::Skip) };
+        let (Some(segment), Some((topics, _))) = (archive.segments.get(place), &self.topics) else {
+            return Ok(Course::Skip);
+        };
         let (number, end, records) = (segment.header.number, segment.end, segment.summary().records);
         let growing = matches!(segment.index, Indexed::Open(_));
-        if let Some((_, merged)) = self.merged.as_ref().filter(|(of, _)| *of == number && !growing) {
-            return Ok(Course::Positions(Arc::clone(merged)));
+        let is_in = |merged: &&Merged| merged.segment == number && (merged.low..merged.high).contains(&start);
+        if let Some(merged) = self.merged.as_ref().filter(is_in).filter(|_| !growing) {
+            return Ok(Course::Positions(Arc::clone(&merged.positions), merged.high));
         }
-        // In the open segment what is left to read is mostly short; looking up every topic would cost more.
-        let left = u64::from(end.saturating_sub(start)) / wide(super::record::HEADER_BYTES);
-        if wide(self.topics.len()) > left {
-            return Ok(Course::InOrder);
-        }
-        let mut total = 0_u64;
-        let mut present = Vec::new();
-        for id in self.topics.keys().copied().map(TopicId) {
-            if let Some(counts) = archive.topic(place, id)?.filter(|counts| counts.queued > 0) {
-                total = total.saturating_add(u64::from(counts.queued));
-                present.push(id);
-            }
-        }
-        if total == 0 {
+        let present = archive.queued_topics(place)?.as_ref() & topics.as_ref();
+        archive.effort = archive.effort.saturating_add(1);
+        if present.is_empty() {
             return Ok(Course::Skip);
         }
-        if total.saturating_mul(4) >= records {
+        // Where little is left to read, or much of it is wanted, looking up every topic would cost more.
+        let left = u64::from(end.saturating_sub(start)) / wide(super::record::HEADER_BYTES);
+        if present.len() > left.min(records) / IN_ORDER_SHARE
+            || archive.queued_of(place, &present)? > records / IN_ORDER_SHARE
+        {
             return Ok(Course::InOrder);
         }
-        let low = if growing { start } else { 0 };
-        let mut positions = Vec::with_capacity(index64(total));
-        for id in present {
-            archive.positions(place, id, Class::Queued, low, end, &mut positions)?;
-        }
+        let high = if growing { end } else { start.saturating_add(WINDOW_BYTES).min(end) };
+        let mut positions = Vec::new();
+        archive.queued_positions(place, &present, start, high, &mut positions)?;
         positions.sort_unstable();
+        archive.effort = archive.effort.saturating_add(wide(positions.len()) / POSITIONS_PER_EFFORT);
         let positions = Arc::new(positions);
         if !growing {
-            self.merged = Some((number, Arc::clone(&positions)));
+            self.merged = Some(Merged { segment: number, low: start, high, positions: Arc::clone(&positions) });
         }
-        Ok(Course::Positions(positions))
+        Ok(Course::Positions(positions, high))
     }
+}
+
+/// The terms of a topic from the offset on from which they are the same for every record, if there is one.
+fn constant_terms(subscriptions: &[Subscription], name: &[u8]) -> Option<(Terms, Offset)> {
+    let matching = subscriptions.iter().filter(|subscription| topic::matches(&subscription.filter, name));
+    let is_constant = |it: &Subscription| !it.no_local && it.until == Offset(u64::MAX);
+    if !matching.clone().all(is_constant) {
+        return None;
+    }
+    let from = matching.map(|subscription| subscription.from).max().unwrap_or_default();
+    let nobody = crate::ids::Party(0);
+    terms(subscriptions, name, from, nobody, nobody).map(|terms| (terms, from))
 }
 
 fn scan_queue(
@@ -251,21 +318,27 @@ fn scan_queue(
     dictionary: &Dictionary,
     memory: &mut QueueMemory,
     scan: &mut Scan,
-    limit: Offset,
+    (limit, until): (Offset, u64),
 ) -> Result<()> {
-    scan.found.clear();
-    scan.missing = None;
     let mut from = scan.from;
-    let mut allowance = Allowance { records: scan.records_maximum, bytes: scan.bytes_maximum };
+    let mut allowance = Allowance { records: scan.records_maximum, bytes: scan.bytes_maximum, until };
     let mut place = archive.first_from(from);
     while from < limit {
+        if archive.effort >= until {
+            scan.reached = from;
+            return Ok(());
+        }
         let Some(segment) = archive.segments.get(place) else { break };
         if segment.base_offset() > from {
             if !scan.found.is_empty() {
                 break;
             }
-            let first = scan.missing.map_or(from, |(first, _)| first);
-            scan.missing = Some((first, segment.base_offset()));
+            // Before its first subscription the queue wanted nothing, so it has lost nothing by what is gone.
+            let wanted = scan.subscriptions.iter().map(|subscription| subscription.from).min().unwrap_or(limit);
+            let first = scan.missing.map_or(from, |(first, _)| first).max(wanted);
+            if first < segment.base_offset() {
+                scan.missing = Some((first, segment.base_offset()));
+            }
             from = segment.base_offset();
             continue;
         }
@@ -279,15 +352,10 @@ fn scan_queue(
             Course::InOrder => {
                 read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), &mut allowance)?
             }
-            Course::Positions(positions) => read_positions(
-                archive,
-                dictionary,
-                memory,
-                scan,
-                (place, start, end_offset),
-                &positions,
-                &mut allowance,
-            )?,
+            Course::Positions(positions, high) => {
+                let window = (place, start, high, end_offset);
+                read_positions(archive, dictionary, memory, scan, window, &positions, &mut allowance)?
+            }
         };
         if let Some(reached) = reached {
             scan.reached = reached;
@@ -316,6 +384,7 @@ fn read_in_order(
     let mut position = start;
     while position < end {
         let location = Location { segment, position };
+        let is_used_up = allowance.is_used_up(archive);
         let Some(record) = archive.record(place, position)? else {
             position = archive.next_whole(place, position)?;
             continue;
@@ -325,9 +394,10 @@ fn read_in_order(
                 memory.resume = Some((record.offset, location));
                 return Ok(None);
             }
-            if allowance.records == 0 || allowance.bytes == 0 {
-                memory.resume = Some((record.offset, location));
-                return Ok(Some(record.offset));
+            let offset = record.offset;
+            if is_used_up {
+                memory.resume = Some((offset, location));
+                return Ok(Some(offset));
             }
             take(&record, location, memory, dictionary, scan, allowance);
         }
@@ -345,31 +415,41 @@ fn read_positions(
     dictionary: &Dictionary,
     memory: &mut QueueMemory,
     scan: &mut Scan,
-    (place, start, end_offset): (usize, u32, Offset),
+    (place, start, high, end_offset): (usize, u32, u32, Offset),
     positions: &[u32],
     allowance: &mut Allowance,
 ) -> Result<Option<Offset>> {
-    let Some(segment) = archive.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
-    for position in between(positions, start, u32::MAX).iter().copied() {
+    let Some((segment, end)) = archive.segments.get(place).map(|segment| (segment.header.number, segment.end)) else {
+        return Ok(None);
+    };
+    for position in between(positions, start, high).iter().copied() {
         let location = Location { segment, position };
+        let is_used_up = allowance.is_used_up(archive);
         let Some(record) = archive.record(place, position)? else { continue };
         if record.offset >= end_offset {
-            break;
+            return Ok(None);
         }
-        if allowance.records == 0 || allowance.bytes == 0 {
+        if is_used_up {
             memory.resume = Some((record.offset, location));
             return Ok(Some(record.offset));
         }
         allowance.bytes = allowance.bytes.saturating_sub(wide(record.size_bytes()));
         take(&record, location, memory, dictionary, scan, allowance);
     }
-    Ok(None)
+    if high >= end {
+        return Ok(None);
+    }
+    // The window ends here, and the segment goes on with the next message.
+    let position = archive.walk_to(place, high, |record| record.kind == Kind::Message)?;
+    let Some(offset) = archive.record(place, position)?.map(|record| record.offset) else { return Ok(None) };
+    memory.resume = Some((offset, Location { segment, position }));
+    Ok((offset < end_offset).then_some(offset))
 }
 
 fn take(
     record: &Record<'_>,
     location: Location,
-    memory: &QueueMemory,
+    memory: &mut QueueMemory,
     dictionary: &Dictionary,
     scan: &mut Scan,
     allowance: &mut Allowance,

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 
 from holdfast.broker.access.access import Access
-from holdfast.broker.chores import Chores
+from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.loopback import Loopback
 from holdfast.broker.dispatch.losses import Losses
@@ -29,6 +29,7 @@ from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.durability import Promises
@@ -37,7 +38,7 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import READ_BUFFER_BYTES
-from holdfast.kernel import Dispatch, Inbox, Outboxes, Routes
+from holdfast.kernel import Dispatch, Inbox, Log, Outboxes, Routes
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +67,11 @@ def assemble(config: Config, world: World) -> Server:
         config, kernel, records, losses, wills, parties, groups, queue_names, redrives
     )
     system_topics = SystemTopics()
+    chores = Chores(schedule.soon, kernel.log.effort)
     connections = Connections(ground)
     closing = Closing(connections, sessions, counts)
     permissions = Permissions(ground, access, connections, closing, sessions, redrives)
-    admission = Admission(ground, access, permissions, connections, closing, sessions)
+    admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
     control_packets = ControlPackets(
         ground, connections, admission, permissions, closing, sessions, groups, system_topics
     )
@@ -92,14 +94,27 @@ def assemble(config: Config, world: World) -> Server:
         permissions=permissions,
         promises=promises,
         commits=commits,
-        chores=Chores(schedule.soon),
+        chores=chores,
+        steps=Steps(world.ticks_ns, world.now_us),
     )
-    orphaned = sessions.recover(world.now_us())
+    sessions.recover(world.now_us())
     groups.recover(world.now_us())
     redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
-    if orphaned:
-        log.info("sessions found connected", extra={"fields": {"sessions": orphaned}})
+    records.keep_up(world.workers(1), commits.wake, schedule.soon)
+    stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
+    stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, counts)
+
+
+def _tell_found_connected(count: int) -> None:
+    if count:
+        log.info("sessions found connected", extra={"fields": {"sessions": count}})
+
+
+def _prepare_filters(kernel_log: Log) -> Pieces[None]:
+    """The first client with a wildcard need not wait until all names have been looked at."""
+    while not kernel_log.prepare_filters(PIECE_EFFORT):
+        yield None
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

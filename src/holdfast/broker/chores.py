@@ -7,7 +7,8 @@ alone says that the next piece can follow at once, `yield ready` that it has to 
 is true (for the disk, for a worker). What the generator returns is the chore's outcome.
 
 Invariants:
-1. One turn does one piece, whoever's it is: many chores take longer, and hold up the loop no more.
+1. One turn does one piece, whoever's it is, and first pieces of new chores that come to one more:
+   many chores take longer, and hold up the loop no more.
 2. Chores take turns, so that a long one does not keep a short one waiting.
 3. At most CHORES_MAXIMUM are under way; whoever begins one asks `has_room` first where clients can
    cause any number of them.
@@ -16,7 +17,8 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple, TypeVar
+from types import GeneratorType
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -34,13 +36,20 @@ class _Chore(NamedTuple):
     pieces: Pieces[Any]
     done: Callable[[Any], None]
 
+    @property
+    def name(self) -> str:
+        """Of the function whose pieces these are."""
+        return cast("GeneratorType[Any, Any, Any]", self.pieces).gi_code.co_name
+
 
 class Chores:
     """All chores of one broker."""
 
-    def __init__(self, soon: Callable[[], None]) -> None:
-        """`soon` asks for a turn."""
+    def __init__(self, soon: Callable[[], None], effort: Callable[[], int] = lambda: 0) -> None:
+        """`soon` asks for a turn; `effort` tells how much work has been done in all."""
         self._soon = soon
+        self._effort = effort
+        self._effort_before = effort()
         self._ready: deque[_Chore] = deque()
         self._waiting: list[tuple[Ready, _Chore]] = []
 
@@ -56,6 +65,16 @@ class Chores:
         self._ready.append(_Chore(pieces, done))
         self._soon()
 
+    def start(self, pieces: Pieces[T], done: Callable[[T], None]) -> None:
+        """The same, and the first piece is done here and now, which for most is the last one;
+        unless others have used up this turn's effort in that way."""
+        if self._effort() - self._effort_before >= PIECE_EFFORT:
+            self.begin(pieces, done)
+            return
+        self._go_on(_Chore(pieces, done))
+        if self.is_busy():
+            self._soon()
+
     async def outcome(self, pieces: Pieces[T]) -> T:
         """The same, for a coroutine that waits for the outcome. If that is cancelled the chore goes
         on to its end."""
@@ -68,21 +87,13 @@ class Chores:
         self.begin(pieces, done)
         return await kept
 
-    def run_piece(self) -> None:
-        """Does the next piece, if there is one; raises what it raises."""
+    def run_piece(self) -> str:
+        """Does the next piece, if there is one; returns what its chore is called, and raises what
+        it raises."""
         self._wake()
-        if not self._ready:
-            return
-        chore = self._ready.popleft()
-        try:
-            ready = next(chore.pieces)
-        except StopIteration as ended:
-            chore.done(ended.value)
-            return
-        if ready is None:
-            self._ready.append(chore)
-        else:
-            self._waiting.append((ready, chore))
+        name = self._go_on(self._ready.popleft()) if self._ready else ""
+        self._effort_before = self._effort()
+        return name
 
     def is_busy(self) -> bool:
         """True if another turn has a piece to do although nothing new has happened."""
@@ -94,6 +105,18 @@ class Chores:
             chore.pieces.close()
         self._ready.clear()
         self._waiting.clear()
+
+    def _go_on(self, chore: _Chore) -> str:
+        try:
+            ready = next(chore.pieces)
+        except StopIteration as ended:
+            chore.done(ended.value)
+            return chore.name
+        if ready is None:
+            self._ready.append(chore)
+        else:
+            self._waiting.append((ready, chore))
+        return chore.name
 
     def _wake(self) -> None:
         if not self._waiting:

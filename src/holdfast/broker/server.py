@@ -74,9 +74,15 @@ class Server:
         return self._stages.access.required
 
     def users(self) -> tuple[Users, Callable[[int], Awaitable[None]]]:
-        """Changes credentials and rules; and waits until a change is durable."""
+        """Changes credentials and rules; and waits until a change is durable, and is found where
+        all of them are listed."""
         stages = self._stages
-        return Users(stages.access, self._world.now_us), stages.promises.wait_durable
+
+        async def wait(position: int) -> None:
+            await stages.promises.wait_durable(position)
+            await self._records.caught_up()
+
+        return Users(stages.access, self._world.now_us), wait
 
     def durable_offset(self) -> int:
         """Everything below is durable and may be read."""
@@ -190,5 +196,4 @@ class Server:
             self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)
         stages.kernel.log.commit()
-        self._records.refresh()
         self._records.close()

@@ -7,8 +7,9 @@ cost more than looking at all of them; a second is the unit of every interval in
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.expiry import ExpirySchedule
 from holdfast.broker.dispatch.losses import loss_of
 from holdfast.broker.schedule import Schedule
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 SECOND_US = 1_000_000
+
+Parts = list[tuple[str, Callable[[int], None]]]
+"""What a sweep does, each with its name."""
 
 
 class Sweep:
@@ -60,8 +64,22 @@ class Sweep:
         self._timer: asyncio.TimerHandle | None = None
         self.segments_removed = 0
         self.records_carried = 0
-        self.observers: list[Callable[[int], None]] = []
-        """Called at the end of each sweep, with the time."""
+        self._ticks_ns = world.ticks_ns
+        self._parts: Final[Parts] = [
+            ("connections", self._connections),
+            ("admission", stages.admission.sweep),
+            ("sessions", stages.sessions.sweep),
+            ("expiry", self._clear_expired),
+            ("groups", stages.groups.sweep),
+            ("packs", stages.packs.sweep),
+            ("redrives", stages.redrives.sweep),
+            ("losses", self._losses),
+            ("records", self._advance),
+            ("store", self._store),
+            ("commit", self._commit),
+        ]
+        self._observers: Parts = []
+        self._is_clearing = False
 
     def reconfigure(self, config: Config) -> None:
         """Clears away, writes checkpoints and retains by this from now on."""
@@ -94,28 +112,45 @@ class Sweep:
 
     def run(self, now_us: int) -> None:
         """One sweep."""
-        self._connections(now_us)
-        self._stages.admission.sweep(now_us)
-        self._stages.sessions.sweep(now_us)
-        self._clear_expired(now_us)
-        self._stages.groups.sweep(now_us)
-        self._stages.packs.sweep(now_us)
-        self._stages.redrives.sweep(now_us)
-        self._stages.losses.write(now_us)
-        self._stages.losses.trim(now_us)
-        self._store(now_us)
-        # Acknowledgement progress that nobody waits for is a second old at most.
-        self._stages.commits.wake()
-        for observe in self.observers:
-            observe(now_us)
+        ticks_ns, steps = self._ticks_ns, self._stages.steps
+        longest_ns, longest = 0, ""
+        before_ns = began_ns = ticks_ns()
+        for name, part in (*self._parts, *self._observers):
+            part(now_us)
+            ended_ns = ticks_ns()
+            if ended_ns - before_ns > longest_ns:
+                longest_ns, longest = ended_ns - before_ns, name
+            before_ns = ended_ns
+        steps.ended("sweep", longest, before_ns - began_ns)
+        steps.next_second()
         self._schedule.soon()
+
+    def observe(self, name: str, look: Callable[[int], None]) -> None:
+        """`look` is called at the end of each sweep from now on, with the time."""
+        self._observers.append((name, look))
 
     def _clear_expired(self, now_us: int) -> None:
         expired_by_us = self._expiry.expired_by_us(now_us)
-        if expired_by_us is None:
+        if expired_by_us is None or self._is_clearing:
             return
-        if self._stages.sessions.clear_expired(expired_by_us, now_us):
-            self._expiry.done()
+        self._is_clearing = True
+        pieces = self._stages.sessions.clear_expired(expired_by_us, self._now_us)
+        self._stages.chores.begin(pieces, self._cleared)
+
+    def _cleared(self, _nothing: None) -> None:
+        self._is_clearing = False
+        self._expiry.done()
+
+    def _advance(self, _now_us: int) -> None:
+        self._records.advance()
+
+    def _commit(self, _now_us: int) -> None:
+        # Acknowledgement progress that nobody waits for is a second old at most.
+        self._stages.commits.wake()
+
+    def _losses(self, now_us: int) -> None:
+        self._stages.losses.write(now_us)
+        self._stages.losses.trim(now_us)
 
     def _connections(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing
@@ -131,7 +166,6 @@ class Sweep:
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _store(self, now_us: int) -> None:
-        self._records.advance()
         chores = self._stages.chores
         if self._retention.due(now_us):
             chores.begin(self._retention.run(self._queues), self._retained)
@@ -153,7 +187,7 @@ class KeptQueues:
         self._stages = stages
         self.config = config
 
-    def shared(self, now_us: int) -> Iterator[dict[str, Any]]:
+    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
         """Those of groups, and of re-drives."""
         yield from self._stages.groups.cursors(now_us)
         yield from self._stages.redrives.cursors(self.config.queue_messages_maximum)
@@ -167,6 +201,14 @@ class KeptQueues:
         if mark is None and party in stages.losses.stand_ins:
             mark = stages.redrives.attached_mark(party)
         return mark
+
+    def is_there(self, client: str, party: int) -> bool:
+        """As records have it."""
+        stages = self._stages
+        if client:
+            session = stages.sessions.on_record(client)
+            return session is not None and session.party == party
+        return bool(stages.groups.name_of(party)) or party in stages.losses.stand_ins
 
     def has_room(self) -> bool:
         """As the ledger has it."""

@@ -11,6 +11,8 @@ for each connection that has something to send.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
@@ -30,12 +32,27 @@ from holdfast.broker.ingress.permissions import Permissions
 from holdfast.broker.route.system_topics import SystemTopics
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.steps import BUDGET_NS, Steps
 from holdfast.broker.store.commit_times import CommitTimes
 from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
 from holdfast.protocols.mqtt.will import Ending
+
+STAGES: Final = (
+    "admission",
+    "decode",
+    "control",
+    "scan",
+    "allot",
+    "encode",
+    "write",
+    "exceptions",
+    "piece",
+)
+"""What a turn that takes too long can be said to have been in; `decode` goes as far as storing, and
+`scan` begins with what has become durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +78,7 @@ class Stages:
     promises: Promises
     commits: Commits
     chores: Chores
+    steps: Steps
 
 
 class Turn:
@@ -70,6 +88,10 @@ class Turn:
         self._stages = stages
         self._schedule = schedule
         self._now_us = world.now_us
+        self._ticks_ns = world.ticks_ns
+        self._lengths = stages.steps.lengths["turn"]
+        self._marks_ns: tuple[int, ...] = (0, 0)
+        """When each of the stages of the last turn began, and when it ended."""
         self._arrivals = Arrivals()
         self._outgoing = Outgoing()
         self.count = 0
@@ -93,28 +115,23 @@ class Turn:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
         recovers."""
         try:
-            began_us = self._now_us()
-            self.stages_in_order(began_us)
-            ended_us = self._now_us()
-            if ended_us - began_us > STALL_US:
-                self._stages.connections.stalled(began_us, ended_us)
+            now_us = self._now_us()
+            self.stages_in_order(now_us)
+            took_ns = self._marks_ns[-1] - self._marks_ns[0]
+            self._lengths.add(took_ns)
+            if took_ns > BUDGET_NS:
+                self._over_budget(took_ns, now_us)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing below it may go on.
             self._schedule.fail(error)
 
     def stages_in_order(self, now_us: int) -> None:
         """Take in what has come, store it, give out what has become durable."""
-        kernel, stages = self._stages.kernel, self._stages
+        kernel, stages, ticks_ns = self._stages.kernel, self._stages, self._ticks_ns
         arrivals, outgoing = self._arrivals, self._outgoing
         self.count += 1
-        if self._schedule.commit_ended:
-            self._schedule.commit_ended = False
-            stages.commits.collect()
-            self.commit_times.ended(now_us)
-        stages.admission.decide(now_us)
-        stages.admission.durable(kernel.log.durable_position(), now_us)
-        stages.promises.durable(kernel.log.durable_position())
-        stages.loopback.feed(now_us)
-
+        admission_ns = ticks_ns()
+        self._go_on(now_us)
+        decode_ns = ticks_ns()
         control_packets = kernel.inbox.decode(arrivals, now_us)
         self.publishes += arrivals.publishes
         self.acknowledgements += arrivals.acknowledgements
@@ -124,28 +141,64 @@ class Turn:
         kernel.outboxes.pass_through(arrivals)
         kernel.dispatch.admit(arrivals, kernel.log.end_position())
         stages.wills.appended(stages.sessions.will_appended, now_us)
+        control_ns = ticks_ns()
         if control_packets:
             self.control_packets += len(control_packets)
             stages.control_packets.take(control_packets, now_us)
 
+        scan_ns = ticks_ns()
         durable_offset = kernel.log.durable_offset()
         kernel.dispatch.settle(durable_offset, kernel.log.durable_position(), outgoing)
         scans = kernel.dispatch.hungry(durable_offset)
         if scans:
             kernel.log.scan(scans)
             kernel.dispatch.feed(scans)
+        allot_ns = ticks_ns()
         kernel.dispatch.allot(outgoing, now_us)
         stages.losses.note(kernel.dispatch.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         kernel.dispatch.remember(kernel.log, now_us)
+        encode_ns = ticks_ns()
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
+        write_ns = ticks_ns()
         stages.loopback.take_answers(leaving)
         stages.connections.write(leaving)
 
+        exceptions_ns = ticks_ns()
         self._exceptions(now_us)
-        stages.chores.run_piece()
+        piece_ns = ticks_ns()
+        chore = stages.chores.run_piece()
         self._next_turn(now_us)
+        ended_ns = ticks_ns()
+        if chore:
+            stages.steps.ended("piece", chore, ended_ns - piece_ns)
+        # fmt: off
+        self._marks_ns = (
+            admission_ns, decode_ns, control_ns, scan_ns, allot_ns, encode_ns, write_ns,
+            exceptions_ns, piece_ns, ended_ns,
+        )
+        # fmt: on
+
+    def _go_on(self, now_us: int) -> None:
+        """Goes on with what has waited for the disk, for a password, or for its turn."""
+        stages, durable_position = self._stages, self._stages.kernel.log.durable_position
+        if self._schedule.commit_ended:
+            self._schedule.commit_ended = False
+            stages.commits.collect()
+            self.commit_times.ended(now_us)
+        stages.admission.decide(now_us)
+        stages.admission.durable(durable_position(), now_us)
+        stages.promises.durable(durable_position())
+        stages.loopback.feed(now_us)
+
+    def _over_budget(self, took_ns: int, began_us: int) -> None:
+        stages_ns = [after - before for before, after in pairwise(self._marks_ns)]
+        longest_ns = max(stages_ns)
+        stage = STAGES[stages_ns.index(longest_ns)]
+        self._stages.steps.tell("turn", stage, longest_ns, took_ns)
+        if took_ns > STALL_US * 1_000:
+            self._stages.connections.stalled(began_us, self._now_us())
 
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""

@@ -61,6 +61,9 @@ class World(Protocol):
     def now_us(self) -> int:
         """Microseconds since the epoch; never less than it was."""
 
+    def ticks_ns(self) -> int:
+        """Nanoseconds since some moment, to measure how long something took; cheap to ask for."""
+
     def entropy(self, count: int) -> bytes:
         """Bytes that a client cannot predict."""
 
@@ -121,6 +124,7 @@ class RealWorld:
 
     def __init__(self) -> None:
         self.now_us = SteadyClock(system.now_us, system.monotonic_s).now_us
+        self.ticks_ns = system.ticks_ns
 
     def entropy(self, count: int) -> bytes:
         """From the operating system."""

@@ -42,6 +42,8 @@ SIZES = (
     ("waits for disk", "holdfast_log_uncommitted_bytes"),
     ("memory", "process_resident_memory_bytes"),
 )
+LONGEST_STEP = 'holdfast_step_longest_seconds{{step="{}",since="minute"}}'
+STEPS_OVER_BUDGET = "holdfast_steps_over_budget{"
 REASONS = (
     "holdfast_connects_refused{",
     "holdfast_connections_turned_away{",
@@ -74,7 +76,9 @@ def frame(about: dict[str, Any], before: Sample, now: Sample) -> RenderableType:
         _column("a second", [_rate(row, before, now, elapsed_s) for row in RATES]),
         _column("now", [(name, _count(now.numbers.get(key, 0))) for name, key in LEVELS]),
         _column("bytes", [(name, _bytes(now.numbers[key])) for name, key in SIZES]),
-        _column("commit", _commit(before, now)),
+        Group(
+            _column("commit", _commit(before, now)), _column("longest step", _steps(before, now))
+        ),
     )
     return Group(Text(title), Text(""), figures, Text(""), _queues(now), _reasons(before, now))
 
@@ -102,6 +106,21 @@ def _commit(before: Sample, now: Sample) -> list[tuple[str, str]]:
     mean_ms = grown("holdfast_commit_seconds_sum") / count * 1_000 if count else 0.0
     each = grown("holdfast_committed_bytes") / max(grown("holdfast_commits"), 1)
     return [("mean", f"{mean_ms:.1f} ms"), ("size", _bytes(each))]
+
+
+def _steps(before: Sample, now: Sample) -> list[tuple[str, str]]:
+    """The longest of the last minute, and how many were over their budget since the last frame."""
+
+    def over_budget(sample: Sample) -> float:
+        return sum(
+            value for name, value in sample.numbers.items() if name.startswith(STEPS_OVER_BUDGET)
+        )
+
+    rows = [
+        (kind, f"{now.numbers.get(LONGEST_STEP.format(kind), 0) * 1_000:.1f} ms")
+        for kind in ("turn", "piece", "sweep", "answer")
+    ]
+    return [*rows, ("over budget", _count(over_budget(now) - over_budget(before)))]
 
 
 def _queues(now: Sample) -> Table:

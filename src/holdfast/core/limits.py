@@ -6,6 +6,10 @@ What an operator may change is a setting (`config`); what the kernel bounds is i
 
 from typing import Final
 
+STEP_BUDGET_MS: Final = 10
+"""One step of the loop, whatever the broker holds: while it lasts nobody else is heard. A device
+notices a tenth of a second, and several steps may follow one another before it is its turn."""
+
 QUEUE_MESSAGES_HARD_MAXIMUM: Final = 65_535
 """Messages kept for one absent session, whatever is configured: as many as packet identifiers, so
 that what is owed to one device stays within what it can hold apart."""
@@ -52,6 +56,15 @@ CONNECT_TIMEOUT_S: Final = 10
 """How long a new connection may take to send CONNECT, with everything that comes before it: the
 header of a proxy, the handshakes of TLS and WebSocket. The specification asks for a reasonable time
 [MQTT-3.1.4-1], and a device on a slow radio needs a few round trips."""
+
+HANDSHAKES_AT_ONCE: Final = 2
+"""Handshakes of TLS whose next step is done at the same time, on threads of their own: each takes a
+core for about a millisecond."""
+
+HANDSHAKE_READ_BYTES: Final = 16_384
+"""What one read takes of a connection whose handshake of TLS is not over, and so what is kept of it
+while it waits for its next step. A message of a handshake seldom has more; with as many connections
+as may be pending this comes to 160 MB."""
 
 STOP_TIMEOUT_S: Final = 5
 """How long a clean stop waits for connections to take what is written to them, so that SIGTERM ends

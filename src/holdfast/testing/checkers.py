@@ -30,6 +30,7 @@ from holdfast.testing.history import (
     RetainedRead,
     Sent,
     SessionLost,
+    Stepped,
     Window,
 )
 from holdfast.testing.ledger import (
@@ -245,6 +246,15 @@ def check_the_broker_holds_a_bounded_amount(history: History) -> list[str]:
     ]
 
 
+def check_steps_of_the_loop_are_short(history: History) -> list[str]:
+    """Did the loop never do more at one go than may hold up the others?"""
+    return [
+        f"{event.step} did {event.effort} of {event.maximum} allowed"
+        for event in history.events
+        if isinstance(event, Stepped) and event.effort > event.maximum
+    ]
+
+
 CHECKERS: tuple[Checker, ...] = (
     check_nothing_acknowledged_is_lost,
     check_nothing_is_invented,
@@ -259,6 +269,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_sessions_are_kept,
     check_a_taken_over_connection_is_told,
     check_the_broker_holds_a_bounded_amount,
+    check_steps_of_the_loop_are_short,
     check_wills_are_published_when_due,
     check_messages_expire,
     check_sessions_expire,

@@ -299,6 +299,15 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Stepped:
+    """The broker's loop has done so much work at one go, of so much allowed."""
+
+    step: str
+    effort: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
     """A client saw something that no specification allows."""
 
@@ -335,6 +344,7 @@ Event = (
     | Ledger
     | Recovered
     | Held
+    | Stepped
     | Broken
 )
 

@@ -42,6 +42,10 @@ class SimulatedWorld:
         passed_us = self._loop.time_us - self._began_at_us
         return self._began_us + passed_us + passed_us * self._drift_ppm // 1_000_000
 
+    def ticks_ns(self) -> int:
+        """What has passed in this life; a step of the loop takes no time."""
+        return (self._loop.time_us - self._began_at_us) * 1_000
+
     def entropy(self, count: int) -> bytes:
         """From the seed."""
         return self._loop.random.randbytes(count)

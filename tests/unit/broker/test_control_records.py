@@ -1,15 +1,25 @@
 """Control records: the log is the truth, the view can be deleted, behind, or ahead of it."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.control_records import (
+    BEHIND_RECORDS_MAXIMUM,
+    HANDED_RECORDS_MAXIMUM,
+    ControlRecords,
+)
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
+from holdfast.broker.world import WorkerThreads
+
+T = TypeVar("T")
 
 
 class FakeLog:
@@ -125,13 +135,16 @@ def test_sessions_are_found_by_what_is_due(view: View) -> None:
             (4, Table.SESSIONS, b"here", session(4, connected=True)),
         ]
     )
-    assert view.expired(20, 10) == [
-        session(2, expires_at_us=10),
-        session(1, expires_at_us=20),
-    ]
-    assert view.expired(9, 10) == []
+    early, late = session(2, expires_at_us=10), session(1, expires_at_us=20)
+    assert view.expired(20, 0, b"", 10) == [(b"early", 10, early), (b"late", 20, late)]
+    assert view.expired(20, 0, b"", 1) == [(b"early", 10, early)]
+    assert view.expired(20, 10, b"early", 10) == [(b"late", 20, late)]
+    assert view.expired(9, 0, b"", 10) == []
+    will = session(3, will_due_at_us=15)
+    assert view.wills_to_come(14, b"", 10) == [(b"will", 15, will)]
+    assert view.wills_to_come(15, b"will", 10) == []
     assert view.wills_due(15, 10) == [session(3, will_due_at_us=15)]
-    assert view.connected(b"", 10) == [session(4, connected=True)]
+    assert view.connected(b"", 10) == [b"here"]
     assert view.connected(b"here", 10) == []
     assert view.client_of(3) == "will"
     assert view.client_of(9) == ""
@@ -169,3 +182,156 @@ def test_a_copy_that_retention_made_does_not_hide_what_was_put_after_it() -> Non
     records.put(Table.SUBSCRIPTIONS, b"a", b"new", 0)
     records.refresh()
     assert records.get(Table.SUBSCRIPTIONS, b"a") == b"new"
+
+
+class SlowWorker:
+    """Does what it is given when a test says so."""
+
+    def __init__(self) -> None:
+        self.given: list[Callable[[], None]] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        assert not self.given, "there is one worker, and it is at work"
+        self.given.append(lambda: done(work()))
+
+    def stop(self) -> None:
+        pass
+
+    def work(self) -> None:
+        self.given.pop()()
+
+
+class Serving:
+    """Control records of a broker that serves."""
+
+    def __init__(self) -> None:
+        self.log = FakeLog()
+        self.view = View(":memory:")
+        self.records = ControlRecords(self.log, self.view)
+        self.records.recover(self.log.next_control_number())
+        self.worker = SlowWorker()
+        self.commits = self.turns = 0
+        self.records.keep_up(self.worker, self.commit_soon, self.soon)
+
+    def commit_soon(self) -> None:
+        self.commits += 1
+
+    def soon(self) -> None:
+        self.turns += 1
+
+    def put(self, first: int, end: int) -> None:
+        for number in range(first, end):
+            value = b'{"party": %d}' % number
+            self.records.put(Table.SESSIONS, b"%06d" % number, value, 0)
+
+    def commit(self) -> None:
+        self.log.durable = len(self.log.records)
+
+
+def test_a_worker_writes_the_view_and_answers_are_right_meanwhile() -> None:
+    serving, end = Serving(), 5 * HANDED_RECORDS_MAXIMUM
+    serving.put(0, end)
+    serving.commit()
+    known = [serving.records.refresh().session_count()]
+    while serving.worker.given:
+        assert all(serving.records.get(Table.SESSIONS, b"%06d" % n) for n in range(0, end, 7))
+        serving.worker.work()
+        known.append(serving.view.session_count())
+    # Nobody who looks at the view waits for it, and no hand-over is larger than it may be.
+    assert known == list(range(0, end + 1, HANDED_RECORDS_MAXIMUM))
+    assert not list(serving.records.ahead(Table.SESSIONS))
+
+
+def test_what_was_put_while_the_worker_wrote_is_found() -> None:
+    serving = Serving()
+    serving.put(0, 1)
+    serving.commit()
+    serving.records.refresh()
+    serving.records.put(Table.SESSIONS, b"000000", b'{"party": 99}', 0)
+    serving.worker.work()
+    assert serving.view.get(Table.SESSIONS, b"000000") == b'{"party": 0}'
+    assert serving.records.get(Table.SESSIONS, b"000000") == b'{"party": 99}'
+
+
+def test_while_the_view_is_behind_the_log_is_asked_to_commit() -> None:
+    serving = Serving()
+    serving.put(0, HANDED_RECORDS_MAXIMUM - 1)
+    assert serving.commits == 0
+    serving.put(HANDED_RECORDS_MAXIMUM, HANDED_RECORDS_MAXIMUM + 1)
+    assert serving.commits == 1
+
+
+def test_whoever_writes_many_records_is_told_when_the_view_is_far_behind() -> None:
+    serving = Serving()
+    serving.put(0, 2 * HANDED_RECORDS_MAXIMUM)
+    assert not serving.records.is_near()
+    serving.put(2 * HANDED_RECORDS_MAXIMUM, BEHIND_RECORDS_MAXIMUM)
+    assert not serving.records.has_room()
+    serving.commit()
+    serving.records.advance()
+    serving.worker.work()
+    assert serving.turns == 1
+    assert serving.records.has_room()
+
+
+def test_one_can_wait_until_the_view_has_what_is_durable() -> None:
+    async def run() -> None:
+        serving = Serving()
+        serving.put(0, 3)
+        serving.commit()
+        serving.records.refresh()
+        serving.put(3, 5)
+        serving.commit()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(serving.records.caught_up())
+            await asyncio.sleep(0)
+            serving.worker.work()
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            serving.worker.work()
+        assert serving.view.session_count() == 5
+
+    asyncio.run(run())
+
+
+def test_a_stop_leaves_a_view_that_has_everything(tmp_path: Path) -> None:
+    log, path = FakeLog(), str(tmp_path / "view.sqlite")
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    workers = WorkerThreads(1)
+
+    async def run() -> None:
+        records.keep_up(workers, lambda: None, lambda: None)
+        for number in range(2_000):
+            records.put(Table.SESSIONS, b"%06d" % number, b'{"party": %d}' % number, 0)
+        log.durable = len(log.records)
+        records.refresh()
+        records.close()
+
+    asyncio.run(run())
+    again = View(path)
+    assert (again.session_count(), again.applied()) == (2_000, 2_000)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_view_that_knows_what_the_log_has_lost_is_made_again(tmp_path: Path, lost: int) -> None:
+    log, path = FakeLog(), str(tmp_path / "view.sqlite")
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    for number in range(3):
+        records.put(Table.SUBSCRIPTIONS, b"%d" % number, b"before", 0)
+    log.durable = len(log.records)
+    records.refresh()
+    records.close()
+    del log.records[-lost:]
+    log.durable = len(log.records)
+    records = ControlRecords(log, View(path))
+    records.recover(log.next_control_number())
+    known = [records.get(Table.SUBSCRIPTIONS, b"%d" % number) for number in range(3)]
+    assert known == [b"before"] * (3 - lost) + [b""] * lost
+    # What gets the numbers of those that were lost is not passed over.
+    for number in range(lost):
+        records.put(Table.SUBSCRIPTIONS, b"new %d" % number, b"after", 0)
+    log.durable = len(log.records)
+    assert records.refresh().count(Table.SUBSCRIPTIONS) == 3
+    records.close()

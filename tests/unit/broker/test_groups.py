@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.broker.assemble import assemble
+from holdfast.broker.chores import at_once
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.kernel import encode_packet
@@ -64,7 +66,12 @@ class Broker:
             assert attached is not None
             return attached.session.client_identifier
 
-        return [self.groups.describe(name, client_of) for name in self.groups.names()]
+        log = self.server._stages.kernel.log
+        return [
+            self.groups.describe(name, client_of)
+            | {"queued": at_once(self.groups.queued(name, Inquiry(log)))}
+            for name in self.groups.names()
+        ]
 
 
 def run(test: Callable[[], Any]) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
+from holdfast.broker.chores import at_once
 from holdfast.broker.dispatch import sessions
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.attached import Attached, Opened
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.store.tables import parse_will
 from holdfast.core.config import Config
 from holdfast.kernel import Log
@@ -72,9 +74,14 @@ class Bench:
         while self.world.commits_made._log.commit():
             pass
 
+    def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
+        """A client comes."""
+        left = at_once(self.sessions.leave(opening, now_us))
+        return self.sessions.open(opening, Identity(user_name=None), connection, left, now_us)
+
     def pass_by(self, opening: Opening, connection: int, now_us: int = NOW_US) -> None:
         """A client comes and goes."""
-        opened = self.sessions.open(opening, Identity(user_name=None), connection, now_us)
+        opened = self.open(opening, connection, now_us)
         self.sessions.close(opened.attached, Ending.NORMAL, now_us)
 
 
@@ -90,11 +97,11 @@ def test_who_came_back_while_the_disk_was_slow_is_not_cleared_away(directory: Pa
         bench.pass_by(OPENING, 1)
         bench.commit()
         later_us = NOW_US + 2 * SECOND_US
-        bench.sessions.open(replace(OPENING, expiry_s=3_600), Identity(user_name=None), 2, later_us)
+        bench.open(replace(OPENING, expiry_s=3_600), 2, later_us)
         # The view still has the session that expired; what came after it is not durable yet.
-        assert bench.sessions.clear_expired(later_us, later_us)
+        at_once(bench.sessions.clear_expired(later_us, lambda: later_us))
         bench.commit()
-        assert bench.server._records.refresh().session_count() == 1
+        assert bench.server._records.catch_up().session_count() == 1
         assert bench.sessions.recorded() == 1
 
     asyncio.run(run())
@@ -107,19 +114,20 @@ def test_what_expired_is_cleared_away_once(directory: Path) -> None:
             bench.pass_by(replace(OPENING, client_identifier=f"c{number}"), number + 1)
         assert bench.sessions.recorded() == 3
         bench.commit()
+        later_us = NOW_US + 2 * SECOND_US
         for _ in range(2):
-            assert bench.sessions.clear_expired(NOW_US + 2 * SECOND_US, NOW_US + 2 * SECOND_US)
+            at_once(bench.sessions.clear_expired(later_us, lambda: later_us))
             assert bench.sessions.recorded() == 0
         bench.commit()
-        assert bench.server._records.refresh().session_count() == 0
+        assert bench.server._records.catch_up().session_count() == 0
 
     asyncio.run(run())
 
 
-def test_many_sessions_are_cleared_away_in_several_sweeps(
+def test_many_sessions_are_cleared_away_in_several_pieces(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SWEEP_SESSIONS_MAXIMUM", 2)
+    monkeypatch.setattr(sessions, "ENDS_IN_A_PIECE", 2)
 
     async def run() -> None:
         bench = Bench(directory)
@@ -129,13 +137,67 @@ def test_many_sessions_are_cleared_away_in_several_sweeps(
         bench.pass_by(late, 9)
         bench.commit()
         by_us = NOW_US + 2 * SECOND_US
-        finished = []
-        for second in range(3):
-            finished.append(bench.sessions.clear_expired(by_us, by_us + second * SECOND_US))
-            bench.commit()
-        assert finished == [False, False, True]
+        left = []
+        for _ in bench.sessions.clear_expired(by_us, lambda: by_us):
+            left.append(bench.sessions.recorded())
         # What expired after the run had begun waits for the next one.
-        assert bench.sessions.recorded() == 1
+        assert left == [4, 2, 1]
+
+    asyncio.run(run())
+
+
+def left_connected(directory: Path, *, will: Will | None) -> Bench:
+    """A broker that has just recovered from a crash in which `c` was connected, for a minute."""
+    bench = Bench(directory)
+    opening = replace(OPENING, expiry_s=60, will=will)
+    bench.open(opening, 1, NOW_US)
+    bench.commit()
+    return Bench(directory)
+
+
+def test_who_was_connected_before_a_crash_is_at_rest_before_its_record_says_so(
+    directory: Path,
+) -> None:
+    async def run() -> None:
+        bench = left_connected(directory, will=WILL)
+        session = bench.sessions.on_record("c")
+        assert session is not None
+        assert (session.connected, session.expires_at_us) == (False, NOW_US + 60 * SECOND_US)
+        assert session.will_due_at_us == NOW_US + 20 * SECOND_US
+        assert bench.server.records.catch_up().connected(b"", 10)
+        assert bench.sessions.recorded_attached() == 0
+
+        assert at_once(bench.sessions.write_recovered(lambda: NOW_US + SECOND_US)) == 1
+        bench.commit()
+        assert bench.sessions.on_record("c") == session
+        assert not bench.server.records.catch_up().connected(b"", 10)
+
+    asyncio.run(run())
+
+
+def test_who_has_come_back_since_the_crash_stays_connected_on_record(directory: Path) -> None:
+    async def run() -> None:
+        bench = left_connected(directory, will=None)
+        again = replace(OPENING, expiry_s=60)
+        opened = bench.open(again, 1, NOW_US + SECOND_US)
+        assert opened.session_present
+        assert at_once(bench.sessions.write_recovered(lambda: NOW_US + SECOND_US)) == 0
+        bench.commit()
+        assert bench.server.records.catch_up().connected(b"", 10)
+        assert bench.sessions.recorded_attached() == 1
+
+    asyncio.run(run())
+
+
+def test_the_expiry_of_who_was_connected_counts_from_the_start_though_nothing_is_written_yet(
+    directory: Path,
+) -> None:
+    async def run() -> None:
+        bench = left_connected(directory, will=None)
+        late_us = NOW_US + 61 * SECOND_US
+        again = replace(OPENING, expiry_s=60)
+        opened = bench.open(again, 1, late_us)
+        assert not opened.session_present
 
     asyncio.run(run())
 
@@ -147,7 +209,7 @@ def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory:
         def begin(number: int, now_us: int) -> Attached:
             will = replace(WILL, payload=b"%d" % number)
             opening = replace(OPENING, clean_start=True, expiry_s=60, will=will)
-            return bench.sessions.open(opening, Identity(user_name=None), number, now_us).attached
+            return bench.open(opening, number, now_us).attached
 
         first = begin(1, NOW_US)
         bench.sessions.close(first, Ending.ABNORMAL, NOW_US)
@@ -156,7 +218,7 @@ def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory:
         begin(3, NOW_US + 2 * SECOND_US)
         begin(4, NOW_US + 2 * SECOND_US)
         bench.commit()
-        waiting = bench.server._records.refresh().wills_of_ended(10)
+        waiting = bench.server._records.catch_up().wills_of_ended(10)
         assert [parse_will(value).payload for _, value in waiting] == [b"1", b"2", b"3"]
 
     asyncio.run(run())

@@ -45,9 +45,11 @@ class Administration:
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
         stages = server.stages
         watch = Watch(
-            stages.kernel, stages.sessions, stages.groups, stages.connections, server.counts
+            *(stages.kernel, stages.sessions, stages.groups, stages.connections),
+            counts=server.counts,
+            chores=stages.chores,
         )
-        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config)
+        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config, stages.chores)
         self._system_values = SystemValues(
             stages.system_topics,
             stages.loopback,
@@ -55,7 +57,9 @@ class Administration:
             lambda: take(server, watch, forecast),
             config.sys_interval_s,
         )
-        server.sweep.observers += [watch.look, forecast.look, self._system_values.tick]
+        server.sweep.observe("watch", watch.look)
+        server.sweep.observe("forecast", forecast.look)
+        server.sweep.observe("system_values", self._system_values.tick)
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=stages.access
         )
@@ -63,7 +67,7 @@ class Administration:
             server, watch, forecast, view_path, self.places, lambda: self.reload.settings
         )
         operations.append(reloading.operation(self.reload.run))
-        self._app = http.application(operations, self._protection)
+        self._app = http.application(operations, self._protection, stages.steps)
         rules = server.listeners.websocket_rules
         self._app.add_routes([websocket_route(stages.connections, rules, server.counts)])
 

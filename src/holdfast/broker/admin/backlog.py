@@ -3,8 +3,7 @@
 Owns: the count, on demand. Never: counts for a scrape: each queue is looked up in the log's index,
 which takes microseconds to a millisecond, and there may be a million of them.
 
-Invariant: one request holds up the loop for one queue at a time, and for a part of it if that is
-long; requests wait for one another.
+Invariant: a request is counted in pieces, and requests wait for one another.
 """
 
 import asyncio
@@ -23,7 +22,9 @@ from holdfast.broker.admin.operation import (
 )
 from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
+from holdfast.broker.chores import Pieces
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import parse_session, parse_subscriptions
 
 LONGEST_MAXIMUM: Final = 20
@@ -71,6 +72,8 @@ class Backlog:
 
     def __init__(self, server: Server, view: ViewReader, forecast: Forecast) -> None:
         self._forecast = forecast
+        self._chores = server.stages.chores
+        self._log = server.stages.kernel.log
         self._lengths = QueueLengths(server)
         self._now_us = server.now_us
         self._view = view
@@ -96,11 +99,7 @@ class Backlog:
         async with self._one_at_a_time:
             after = asked.query["after"].encode()
             rows = await self._view.rows(_AT_REST, self._now_us(), after, limit)
-            found: list[tuple[int, str, Ahead]] = []
-            last = None
-            for session, subscriptions in rows:
-                last, messages, ahead = await self._waiting(session, subscriptions)
-                found += [(messages, last, ahead)] if messages else []
+            last, found = await self._chores.outcome(self._counted(rows))
         losses = [it.first_loss_in_s for *_, it in found if it.first_loss_in_s is not None]
         return {
             "sessions": len(rows),
@@ -121,9 +120,21 @@ class Backlog:
             "next": last if len(rows) == limit else None,
         }
 
-    async def _waiting(self, session_text: str, subscriptions_text: str) -> tuple[str, int, Ahead]:
-        session = parse_session(session_text.encode())
-        subscriptions = parse_subscriptions(subscriptions_text.encode())
-        messages, _in_flight, _mark = await self._lengths.at_rest(session, subscriptions)
-        ahead = self._forecast.of_session(session, subscriptions, self._now_us())
-        return session.client_identifier, messages, ahead
+    def _counted(
+        self, rows: list[tuple[str, str]]
+    ) -> Pieces[tuple[str | None, list[tuple[int, str, Ahead]]]]:
+        inquiry, last = Inquiry(self._log), None
+        found: list[tuple[int, str, Ahead]] = []
+        for session_text, subscriptions_text in rows:
+            session = parse_session(session_text.encode())
+            subscriptions = parse_subscriptions(subscriptions_text.encode())
+            last = session.client_identifier
+            messages, _, _ = yield from self._lengths.at_rest(inquiry, session, subscriptions)
+            if messages:
+                now_us = self._now_us()
+                ahead = yield from self._forecast.of_session(
+                    inquiry, session, subscriptions, now_us
+                )
+                found.append((messages, last, ahead))
+            yield from inquiry.rest()
+        return last, found

@@ -7,7 +7,7 @@ Owns: what is told of a consumer and its pack. Never: decides about a pack.
 from typing import Any, Final
 
 from holdfast.broker.admin.operation import Schema, row_of
-from holdfast.broker.dispatch.sessions import Attached
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.server import Server
 from holdfast.protocols.mqtt.queue_names import consumer_group
 from holdfast.protocols.mqtt.session import shared_of

@@ -4,31 +4,35 @@ minute: known before anything is lost, and said while somebody can still do some
 Owns: the forecast of one queue at rest, a slow round over all sessions at rest, and the alarm.
 Never: cuts a queue; that is done when its session comes back, or by retention.
 
-Invariant: one look takes SESSIONS_PER_LOOK queues, so that a million of them hold up the loop no
-more than ten; a round over them takes longer.
+Invariant: a second has one piece of the round, so that a million queues hold up the loop no more
+than ten; a round over them takes longer.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
+from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.dispatch.queues import queue_at_rest
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry, Tables
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.session import Session, Subscription, own_of
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SECOND_US: Final = 1_000_000
 RATE_S: Final = 60
 """Long enough that a burst is not taken for the rate, short enough that a change of it shows."""
-SESSIONS_PER_LOOK: Final = 5
-"""Each takes some fifty questions to the log's index: a few milliseconds."""
+SLICE_SESSIONS: Final = 20
+"""Sessions that are fetched at once; each takes four or five questions to the log's index."""
 ALARM_S: Final = 3_600
 """Who has to do something about a queue needs as long as that to notice and to do it."""
+NEVER_S: Final = 2**63
 ALARMS_MAXIMUM: Final = 1_000
 """Sessions whose alarm is remembered, so that it is told once; beyond it none is told."""
 
@@ -48,63 +52,60 @@ class Forecast:
     """Looks ahead for queues, one by one on demand and all of them in turn."""
 
     def __init__(
-        self, kernel_log: Log, records: ControlRecords, config: Callable[[], Config]
+        self, kernel_log: Log, records: ControlRecords, config: Callable[[], Config], chores: Chores
     ) -> None:
         self._log = kernel_log
         self._records = records
         self._config = config
-        self._after = b""
-        self._waiting = 0
-        self._soonest: int | None = None
+        self._chores = chores
+        self._is_looking = False
+        self._is_due = False
+        self._now_us = 0
         self._told: set[str] = set()
         self.waiting_messages = 0
-        """Of all sessions at rest, as of the last complete round, and what follows likewise."""
+        """Of all sessions at rest, as of the last complete round, and the same for what is next."""
         self.first_loss_in_s: int | None = None
+        self.round_ended_at_us: int | None = None
+        """When that round ended."""
 
     def of_session(
         self,
+        inquiry: Inquiry,
         session: Session,
         subscriptions: tuple[Subscription, ...],
         now_us: int,
-        *,
-        within_s: int | None = None,
-    ) -> Ahead:
+    ) -> Pieces[Ahead]:
         """What is ahead of a session at rest. A queue with a name is bounded by bytes and age of
         its own, and has no loss in sight here."""
-        own = own_of(subscriptions)
-        tables = [item.table() for item in own]
-        mark = queue_at_rest(self._log, session, own).mark
-        return self.of_queue(
-            *(tables, session.party, mark, now_us), bounded=session.bounded, within_s=within_s
-        )
+        queue = queue_at_rest(self._log, session, own_of(subscriptions))
+        span = (queue.tables(), session.party, queue.mark, now_us)
+        return self.of_queue(inquiry, *span, bounded=session.bounded)
 
     def of_queue(
         self,
-        tables: Sequence[dict[str, Any]],
+        inquiry: Inquiry,
+        tables: Tables,
         party: int,
         mark: int,
         now_us: int,
         *,
         bounded: bool = True,
         ages: bool = True,
-        within_s: int | None = None,
-    ) -> Ahead:
-        """The same of any queue at rest; `ages`: its messages are removed when they are old. With
-        `within_s` its oldest message is only looked for if it will be too old by then."""
+    ) -> Pieces[Ahead]:
+        """The same of any queue at rest; `ages`: its messages are removed when they are old."""
         end = self._log.durable_offset()
-        queue = (list(tables), party)
-        messages = self._log.count(*queue, mark, end) if tables and mark < end else 0
+        queue = (tables, party)
+        messages = yield from inquiry.count(*queue, mark, end)
         if not messages:
             return Ahead(0, None, None)
-        oldest_at_us = None
-        if within_s is None or self._is_old_within(queue, mark, within_s, now_us):
-            oldest_at_us = self._stored_at_us(self._oldest(queue, mark, end), now_us)
+        first = yield from inquiry.first(*queue, mark, end)
+        oldest_at_us = self._log.stored_at(first)
         if not bounded:
             return Ahead(messages, oldest_at_us, None)
         config = self._config()
         room = max(config.queue_messages_maximum - messages, 0)
         since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
-        arrived = self._log.count(*queue, since, end) if since < end else 0
+        arrived = yield from inquiry.count(*queue, since, end)
         found = []
         if not room or arrived:
             found.append(room * RATE_S // arrived if room else 0)
@@ -114,23 +115,52 @@ class Forecast:
         return Ahead(messages, oldest_at_us, min(found, default=None))
 
     def look(self, now_us: int) -> None:
-        """One look, once a second."""
-        rows = self._records.refresh().rows(Table.SESSIONS, self._after, SESSIONS_PER_LOOK)
-        for key, value in rows:
-            session = parse_session(value)
-            if not session.connected and not session.expired(now_us):
-                subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
-                ahead = self.of_session(session, subscriptions, now_us, within_s=ALARM_S)
-                self._see(session, ahead)
-        if len(rows) == SESSIONS_PER_LOOK:
-            self._after = rows[-1][0]
-            return
-        self.waiting_messages, self._waiting = self._waiting, 0
-        self.first_loss_in_s, self._soonest = self._soonest, None
-        self._after = b""
+        """A second has passed: the round goes on, and begins anew where it is over."""
+        self._now_us, self._is_due = now_us, True
+        if not self._is_looking:
+            self._is_looking = True
+            self._chores.begin(self._round(), self._end_round)
+
+    def _round(self) -> Pieces[tuple[int, int | None]]:
+        """All sessions at rest: what waits for them, and when the first of it is lost."""
+        inquiry, after = Inquiry(self._log), b""
+        waiting, soonest = 0, NEVER_S
+        while True:
+            rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
+            for key, value in rows:
+                session = parse_session(value)
+                if not session.connected and not session.expired(self._now_us):
+                    ahead = yield from self._slowly(self._ahead(inquiry, key, session))
+                    self._see(session, ahead)
+                    waiting += ahead.messages
+                    if ahead.first_loss_in_s is not None:
+                        soonest = min(ahead.first_loss_in_s, soonest)
+                yield from self._slowly(inquiry.rest())
+            if len(rows) < SLICE_SESSIONS:
+                return waiting, None if soonest == NEVER_S else soonest
+            after = rows[-1][0]
+
+    def _ahead(self, inquiry: Inquiry, key: bytes, session: Session) -> Pieces[Ahead]:
+        subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+        return self.of_session(inquiry, session, subscriptions, self._now_us)
+
+    def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
+        """The same pieces, each in a second of its own."""
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as ended:
+                outcome: T = ended.value
+                return outcome
+            self._is_due = False
+            yield lambda: self._is_due
+
+    def _end_round(self, outcome: tuple[int, int | None]) -> None:
+        self.waiting_messages, self.first_loss_in_s = outcome
+        self.round_ended_at_us = self._now_us
+        self._is_looking = False
 
     def _see(self, session: Session, ahead: Ahead) -> None:
-        self._waiting += ahead.messages
         client_identifier, in_s = session.client_identifier, ahead.first_loss_in_s
         if in_s is None or in_s > ALARM_S:
             self._told.discard(client_identifier)
@@ -142,38 +172,3 @@ class Forecast:
                 "first_loss_in_s": in_s,
             }
             log.warning("queue loses messages soon", extra={"fields": fields})
-        if in_s is not None:
-            self._soonest = in_s if self._soonest is None else min(in_s, self._soonest)
-
-    def _is_old_within(
-        self, queue: tuple[list[dict[str, Any]], int], mark: int, within_s: int, now_us: int
-    ) -> bool:
-        ttl_s = self._config().queue_ttl_s
-        if not ttl_s:
-            return False
-        old = self._log.offset_at(max(now_us - (ttl_s - within_s) * SECOND_US, 0))
-        return mark < old and self._log.count(*queue, mark, old) > 0
-
-    def _oldest(self, queue: tuple[list[dict[str, Any]], int], mark: int, end: int) -> int:
-        """The offset of its first message: found by counting, which reads no message, where looking
-        for it would read as many as wait."""
-        before, last = mark, end - 1
-        while before < last:
-            middle = (before + last) // 2
-            if self._log.count(*queue, mark, middle + 1):
-                last = middle
-            else:
-                before = middle + 1
-        return before
-
-    def _stored_at_us(self, offset: int, now_us: int) -> int:
-        """When the message at this offset was stored, to the second: the log is asked where times
-        lie, not the other way around."""
-        low, high = 0, now_us // SECOND_US + 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._log.offset_at(middle * SECOND_US) <= offset:
-                low = middle
-            else:
-                high = middle - 1
-        return low * SECOND_US

@@ -16,7 +16,9 @@ from holdfast.broker.admin.operation import (
     row_of,
 )
 from holdfast.broker.admin.watch import Watch
+from holdfast.broker.chores import Pieces
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
 from holdfast.protocols.mqtt.queue_names import consumer_group
 
 ROW = row_of(
@@ -29,12 +31,16 @@ ROW = row_of(
     members="array",
     subscribers="integer",
     queued="integer",
+    exact="boolean",
     in_flight="integer",
     stuck="string",
     mark="integer",
     ends_at_us=("integer", "null"),
     oldest_at_us=("integer", "null"),
     first_loss_in_s=("integer", "null"),
+)
+ROW["properties"]["exact"]["description"] = (
+    "False: there was too much to count for a list; queued is then told as at least so many."
 )
 SHARE = row_of(
     client_identifier="string",
@@ -79,6 +85,8 @@ class GroupsView:
 
     def __init__(self, server: Server, watch: Watch, forecast: Forecast) -> None:
         self._forecast = forecast
+        self._chores = server.stages.chores
+        self._log = server.stages.kernel.log
         self._now_us = server.now_us
         self._watch = watch
         self._sessions = server.stages.sessions
@@ -110,10 +118,8 @@ class GroupsView:
         limit, after = asked.query["limit"], asked.query["after"]
         names = [name for name in self._groups.names() if name > after]
         page = names[:limit]
-        return {
-            "groups": [self._row(name) for name in page],
-            "next": page[-1] if len(names) > limit else None,
-        }
+        rows = await self._chores.outcome(self._rows(page, LIST_EFFORT_MAXIMUM))
+        return {"groups": rows, "next": page[-1] if len(names) > limit else None}
 
     async def show(self, asked: Asked) -> dict[str, Any]:
         """One group in detail."""
@@ -121,30 +127,44 @@ class GroupsView:
         if name not in self._groups:
             sentence = f"no group is called {name!r}; the name begins with $share/"
             raise ProblemError(404, "no_such_group", sentence)
+        rows = await self._chores.outcome(self._rows([name], EXACT))
+        if not rows:
+            raise ProblemError(404, "no_such_group", f"group {name!r} has just ended")
         keys = self._groups.keys(name, self._client_on)
-        return self._row(name) | {
+        return rows[0] | {
             "shares": self._groups.shares(name, self._client_on),
             "waiting_for_keys": keys["waiting"],
             "keys_held": keys["held"],
         }
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[dict[str, Any]]]:
+        """Those that are still there."""
+        rows, inquiry = [], Inquiry(self._log, effort_maximum)
+        for name in names:
+            if name in self._groups:
+                rows.append((yield from self._row(name, inquiry)))
+            yield from inquiry.rest()
+        return [row for row in rows if row["group"] in self._groups]
+
+    def _row(self, name: str, inquiry: Inquiry) -> Pieces[dict[str, Any]]:
         seen = self._groups.describe(name, self._client_on)
         queue_name = seen["queue_name"]
         named = None if queue_name is None else consumer_group(seen["name"], queue_name)
         stuck = self._watch.stuck_of(self._groups.party_of(name))
-        ahead = self._ahead(name, seen)
-        return {"group": name, "stuck": stuck, **seen, "consumer_group": named, **ahead}
+        ahead = yield from self._ahead(name, seen, inquiry)
+        queued = yield from self._groups.queued(name, inquiry)
+        row = {"group": name, "stuck": stuck, **seen, "queued": queued, "consumer_group": named}
+        return row | ahead | {"exact": inquiry.is_exact}
 
-    def _ahead(self, name: str, seen: dict[str, Any]) -> dict[str, int | None]:
+    def _ahead(
+        self, name: str, seen: dict[str, Any], inquiry: Inquiry
+    ) -> Pieces[dict[str, int | None]]:
         """What is ahead of a group; while members are there, nothing is cut off its queue."""
         record = self._groups.record(name)
         assert record is not None, "nobody has removed it since its name was taken"
-        ahead = self._forecast.of_queue(
-            [item.table() for item in record.reads],
-            record.party,
-            seen["mark"],
-            self._now_us(),
+        ahead = yield from self._forecast.of_queue(
+            *(inquiry, [item.table() for item in record.reads]),
+            *(record.party, seen["mark"], self._now_us()),
             bounded=not seen["members"],
             ages=False,
         )

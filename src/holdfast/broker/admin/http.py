@@ -18,6 +18,7 @@ from aiohttp import web
 from holdfast.broker.admin import openapi
 from holdfast.broker.admin.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
 from holdfast.broker.admin.protection import Protection
+from holdfast.broker.steps import Steps
 from holdfast.core.errors import BrokerRefusedError
 from holdfast.kernel import DamagedError
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
@@ -26,7 +27,9 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(operations: Iterable[Operation], protection: Protection) -> web.Application:
+def application(
+    operations: Iterable[Operation], protection: Protection, steps: Steps
+) -> web.Application:
     """The broker's HTTP interface, and the document that describes it."""
     known = list(operations)
     known.append(openapi.operation(known))
@@ -45,8 +48,15 @@ def application(operations: Iterable[Operation], protection: Protection) -> web.
     for operation in known:
         # A client identifier may have braces, which stand for nothing in a request's path.
         pattern = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", operation.path)
-        app.router.add_route(operation.method, pattern, operation.handle)
+        app.router.add_route(operation.method, pattern, _measured(operation, steps))
     return app
+
+
+def _measured(operation: Operation, steps: Steps) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await steps.answering(operation.name, operation.handle(request))
+
+    return handle
 
 
 async def start(app: web.Application) -> web.AppRunner:

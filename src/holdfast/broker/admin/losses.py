@@ -21,7 +21,7 @@ from holdfast.broker.admin.operation import (
     text,
 )
 from holdfast.broker.admin.view_reader import ViewReader
-from holdfast.broker.dispatch.redrives import REDRIVES_MAXIMUM, Begun, Target
+from holdfast.broker.dispatch.redrives import REDRIVES_MAXIMUM, Target
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import Loss, parse_loss
 
@@ -138,15 +138,20 @@ class LossesView:
         """Has a loss delivered again; answers when that is durable."""
         written = asked.path["number"]
         is_number = written.isascii() and written.isdigit() and int(written) <= TIME_END_US
-        stages, now_us = self._server.stages, self._server.now_us()
+        stages = self._server.stages
         number = int(written) if is_number else 0
         loss = stages.losses.find(number)
         if loss is None:
             raise ProblemError(404, "no_such_loss", f"the loss ledger has no row {written!r}")
-        target = self._target(number, loss)
-        begun = stages.redrives.begin(number, loss.spans, target, now_us)
-        if not begun.messages:
-            raise self._nothing(number, loss, begun)
+        messages = None
+        while messages is None:
+            looking = stages.redrives.look(loss.spans, self._target(number, loss))
+            found = await stages.chores.outcome(looking)
+            # Somebody else may have asked for the same, or who lost it may have come or gone.
+            loss, now_us = stages.losses.find(number) or loss, self._server.now_us()
+            messages = stages.redrives.begin(number, found, self._target(number, loss), now_us)
+        if not messages:
+            raise self._nothing(number, loss, found.gone)
         stages.losses.redriven(number, loss, now_us)
         attached = stages.sessions.attached(loss.client_identifier)
         if attached is not None:
@@ -156,14 +161,14 @@ class LossesView:
         fields = {
             "client_identifier": name,
             "row": number,
-            "messages": begun.messages,
+            "messages": messages,
         }
         log.info("loss driven again", extra={"fields": fields})
         return {
             "number": number,
             "client_identifier": name,
-            "messages": begun.messages,
-            "gone": _ranges(begun.gone),
+            "messages": messages,
+            "gone": _ranges(found.gone),
         }
 
     def _target(self, number: int, loss: Loss) -> Target:
@@ -192,12 +197,12 @@ class LossesView:
             raise _refused("session_ended", sentence)
         return target
 
-    def _nothing(self, number: int, loss: Loss, begun: Begun) -> ProblemError:
+    def _nothing(self, number: int, loss: Loss, gone: list[tuple[int, int]]) -> ProblemError:
         whole_from = self._server.stages.kernel.log.begin_offset()
         if loss.end_offset <= whole_from:
             sentence = f"the log begins at offset {whole_from}: all of row {number} is gone from it"
             return _refused("gone", sentence)
-        rest = " of what the log still has of it" if begun.gone else ""
+        rest = " of what the log still has of it" if gone else ""
         sentence = f"no subscription of {loss.client_identifier!r} matches any message{rest}"
         return _refused("not_subscribed", sentence)
 

@@ -26,7 +26,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from holdfast import __version__
 from holdfast.broker.admin.snapshot import Snapshot
 from holdfast.broker.dispatch.selection import KINDS
+from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
+from holdfast.core.limits import STEP_BUDGET_MS
 from holdfast.protocols.mqtt.reason_code import reason_name
 
 Labelled = Iterable[tuple[tuple[str, ...], float]]
@@ -42,6 +44,8 @@ class Metric:
     help: str
     read: Callable[[Snapshot], float | Labelled]
     labels: tuple[str, ...] = ()
+    sums: Callable[[Snapshot], Labelled] | None = None
+    """Of a histogram, whose last label is `le`: by the labels before it."""
 
 
 CONNECTIONS_REFUSED: Final = "connections_refused_"
@@ -136,10 +140,27 @@ def _sent(seen: Snapshot) -> Labelled:
 
 
 def _commit_times(seen: Snapshot) -> Labelled:
+    return _cumulated((), BOUNDS_S, seen.commit_counts)
+
+
+def _step_times(seen: Snapshot) -> Labelled:
+    for kind, counts in seen.step_counts.items():
+        yield from _cumulated((kind,), STEP_BOUNDS_S, counts)
+
+
+def _longest_steps(seen: Snapshot) -> Labelled:
+    for kind in seen.step_longest_s:
+        yield (kind, "minute"), seen.step_lately_s[kind]
+        yield (kind, "start"), seen.step_longest_s[kind]
+
+
+def _cumulated(
+    labels: tuple[str, ...], bounds_s: Iterable[float], counts: Iterable[int]
+) -> Labelled:
     total = 0
-    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), seen.commit_counts, strict=True):
+    for bound, count in zip((*map(str, bounds_s), "+Inf"), counts, strict=True):
         total += count
-        yield (bound,), total
+        yield (*labels, bound), total
 
 
 PROTOCOL_VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
@@ -339,7 +360,7 @@ METRICS: Final = (
            lambda seen: seen.log["committed_bytes"]),
     Metric("holdfast_commit_seconds", "histogram",
            "From the moment somebody waits for the disk to the end of the commit on its way.",
-           _commit_times, ("le",)),
+           _commit_times, ("le",), lambda seen: [((), seen.commit_sum_s)]),
     Metric("holdfast_retained_messages", "gauge", "Retained messages.",
            lambda seen: seen.retained),
     Metric("holdfast_disk_free_bytes", "gauge", "Free space on the disk of the data directory.",
@@ -347,6 +368,17 @@ METRICS: Final = (
 
     Metric("holdfast_turns", "counter", "Turns of the loop: batches of whatever had come.",
            lambda seen: seen.turns),
+    Metric("holdfast_step_seconds", "histogram",
+           "How long the loop did one thing while everybody else waited: a turn, a piece of a chore"
+           " within a turn, a sweep, or a step of an answer to HTTP.",
+           _step_times, ("step", "le"),
+           lambda seen: [((kind,), sum_s) for kind, sum_s in seen.step_sums_s.items()]),
+    Metric("holdfast_step_longest_seconds", "gauge",
+           "The longest step of the last minute, and since the start.",
+           _longest_steps, ("step", "since")),
+    Metric("holdfast_steps_over_budget", "counter",
+           f"Steps that took longer than {STEP_BUDGET_MS} ms, by what took most of it.",
+           lambda seen: seen.steps_over_budget.items(), ("step", "stage")),
     Metric("holdfast_events", "counter", "Whatever else is counted, by its name.",
            _others, ("event",)),
     Metric("process_resident_memory_bytes", "gauge", "Memory that the broker holds.",
@@ -372,12 +404,15 @@ def values(seen: Snapshot) -> dict[str, float]:
     found: dict[str, float] = {}
     for metric in METRICS:
         for labels, value in _labelled(metric, seen):
-            told = ",".join(
-                f'{name}="{word}"' for name, word in zip(metric.labels, labels, strict=True)
-            )
-            found[f"{metric.name}{{{told}}}" if told else metric.name] = value
-    found["holdfast_commit_seconds_sum"] = seen.commit_sum_s
+            found[metric.name + _shown(metric.labels, labels)] = value
+        for labels, value in () if metric.sums is None else metric.sums(seen):
+            found[f"{metric.name}_sum{_shown(metric.labels[:-1], labels)}"] = value
     return found
+
+
+def _shown(names: Iterable[str], labels: Iterable[str]) -> str:
+    told = ",".join(f'{name}="{word}"' for name, word in zip(names, labels, strict=True))
+    return f"{{{told}}}" if told else ""
 
 
 class _Collector(Collector):
@@ -395,10 +430,13 @@ def _labelled(metric: Metric, seen: Snapshot) -> Labelled:
 
 
 def _family(metric: Metric, seen: Snapshot) -> Family:
-    if metric.kind == "histogram":
-        buckets = [(labels[-1], value) for labels, value in _labelled(metric, seen)]
-        histogram = HistogramMetricFamily(metric.name, metric.help)
-        histogram.add_metric([], buckets=buckets, sum_value=seen.commit_sum_s)
+    if metric.sums is not None:
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels[:-1])
+        buckets: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+        for labels, value in _labelled(metric, seen):
+            buckets.setdefault(labels[:-1], []).append((labels[-1], value))
+        for labels, sum_value in metric.sums(seen):
+            histogram.add_metric(labels, buckets=buckets[labels], sum_value=sum_value)
         return histogram
     of_kind: Mapping[str, type[CounterMetricFamily | GaugeMetricFamily]] = {
         "counter": CounterMetricFamily,

@@ -1,26 +1,21 @@
 """How many messages wait for a session: exact, without those that have expired.
 
-Owns: counting in pieces. Never: holds up the loop for long: where messages may have expired their
-records are read, which takes about a microsecond each.
+Never: holds up the loop; what takes long is counted in pieces.
 """
 
-import asyncio
-from typing import Final
-
+from holdfast.broker.chores import Pieces
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.queues import (
     OldestKept,
     QueueAtRest,
-    Waiting,
     own_flights,
     queue_at_rest,
+    waiting,
 )
-from holdfast.broker.dispatch.sessions import Attached
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.kernel import describe_state
 from holdfast.protocols.mqtt.session import Session, Subscription, own_of
-
-MESSAGES_AT_ONCE: Final = 20_000
-"""Messages that are counted in one turn: some tens of milliseconds at most."""
 
 
 class QueueLengths:
@@ -31,17 +26,18 @@ class QueueLengths:
         self._log = server.stages.kernel.log
         self._oldest = OldestKept(self._log)
 
-    async def attached(self, attached: Attached) -> tuple[int, int, int]:
+    def attached(self, inquiry: Inquiry, attached: Attached) -> Pieces[tuple[int, int, int]]:
         """Messages from the mark on, those of them in flight, and the mark."""
         assert attached.queue is not None
         dispatch = self._server.stages.kernel.dispatch
         mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
         queue = QueueAtRest(b"", mark, own_of(attached.subscriptions))
-        return await self._count(attached.session.party, queue), in_flight, mark
+        count = yield from self._count(inquiry, attached.session.party, queue)
+        return count, in_flight, mark
 
-    async def at_rest(
-        self, session: Session, subscriptions: tuple[Subscription, ...]
-    ) -> tuple[int, int, int]:
+    def at_rest(
+        self, inquiry: Inquiry, session: Session, subscriptions: tuple[Subscription, ...]
+    ) -> Pieces[tuple[int, int, int]]:
         """The same of a session that is away: what it would get if it came back now."""
         queue = queue_at_rest(self._log, session, own_of(subscriptions))
         in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
@@ -51,23 +47,15 @@ class QueueLengths:
         oldest = 0
         if session.bounded:
             oldest = self._oldest.offset(self._server.config.queue_ttl_s, now_us)
-        waiting = await self._count(session.party, queue, oldest)
-        return waiting + len(own_flights(queue.state)), in_flight, queue.mark
+        count = yield from self._count(inquiry, session.party, queue, oldest)
+        return count + len(own_flights(queue.state)), in_flight, queue.mark
 
-    async def _count(self, party: int, queue: QueueAtRest, oldest: int = 0) -> int:
-        begin, end = max(queue.mark, oldest), self._log.durable_offset()
-        if not queue.subscriptions or begin >= end:
-            return 0
-        tables = [item.table() for item in queue.subscriptions]
-        pieces = self._log.count(tables, party, begin, end) // MESSAGES_AT_ONCE + 1
-        step = -(-(end - begin) // pieces)
-        total, now_us = 0, self._server.now_us()
-        for first in range(begin, end, step):
-            piece = Waiting(
-                *(self._log, party, queue, min(first + step, end)),
-                begin=first,
-                unexpired_at_us=now_us,
-            )
-            total += piece.count
-            await asyncio.sleep(0)
-        return total
+    def _count(
+        self, inquiry: Inquiry, party: int, queue: QueueAtRest, oldest: int = 0
+    ) -> Pieces[int]:
+        found = yield from waiting(
+            *(inquiry, party, queue, self._log.durable_offset()),
+            begin=oldest,
+            unexpired_at_us=self._server.now_us(),
+        )
+        return found.count

@@ -8,14 +8,16 @@ Invariants:
 2. A view shows what its subscriptions match at QoS 1 and 2, read or not, as long as the log has it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from holdfast.broker.admin.consumers import Consumers
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.queue_names import Owner
 from holdfast.broker.dispatch.queues import queue_at_rest
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import NamedQueue, kept_from
 from holdfast.broker.store.tables import Table, parse_subscriptions
 from holdfast.kernel import describe_state, topic_matches
@@ -94,27 +96,36 @@ class QueueViews:
         self._names = stages.queue_names
         self._consumers = Consumers(server)
 
-    def named(self, queue_name: str) -> QueueView | None:
+    def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
         """The queue of this name, if it belongs to a client or is shared."""
         owner = self._names.owner(queue_name)
-        return None if owner is None else self._of(queue_name, owner)
+        if owner is None:
+            return None
+        return (yield from self._of(queue_name, owner, inquiry))
 
-    def page(self, after: str, limit: int) -> Iterator[QueueView]:
+    def page(self, after: str, limit: int, inquiry: Inquiry) -> Pieces[list[QueueView]]:
         """The queues that follow a name, in the order of their names."""
+        views = []
         for queue_name, owner in self._names.page(after, limit):
-            found = self._of(queue_name, owner)
+            found = yield from self._of(queue_name, owner, inquiry)
             if found is not None:
-                yield found
+                views.append(found)
+            yield from inquiry.rest()
+        return views
 
-    def _of(self, queue_name: str, owner: Owner) -> QueueView | None:
+    def _of(self, queue_name: str, owner: Owner, inquiry: Inquiry) -> Pieces[QueueView | None]:
         if owner.kind == "shared":
-            return self._shared(queue_name, owner.of)
+            return (yield from self._shared(queue_name, owner.of, inquiry))
         attached = self._sessions.attached(owner.of)
         session = self._sessions.on_record(owner.of) if attached is None else attached.session
         # It may have ended within this turn.
-        return None if session is None else self._application(queue_name, session)
+        if session is None:
+            return None
+        return (yield from self._application(queue_name, session, inquiry))
 
-    def _application(self, queue_name: str, session: Session) -> QueueView:
+    def _application(
+        self, queue_name: str, session: Session, inquiry: Inquiry
+    ) -> Pieces[QueueView]:
         client_identifier = session.client_identifier
         attached = self._sessions.attached(client_identifier)
         if attached is None:
@@ -131,13 +142,17 @@ class QueueViews:
             rest = queue_at_rest(self._log, session, own)
             mark = committed = rest.mark
             in_flight = len(describe_state(rest.state)["in_flight"]) if rest.state else 0
+        tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
+        waiting = yield from inquiry.count(tables, session.party, mark, end)
         reader = Reader(
             consumer_group=None,
             consumers=() if attached is None else (client_identifier,),
             committed_offset=committed,
-            waiting=self._count(subscriptions, session.party, mark),
+            waiting=waiting,
             in_flight=in_flight,
         )
+        named = NamedQueue(session.party, subscriptions, session.created_at_offset)
+        begin_offset = yield from self._begin(named, [reader], inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="application",
@@ -145,14 +160,14 @@ class QueueViews:
             party=session.party,
             subscriptions=subscriptions,
             created_at_offset=session.created_at_offset,
-            begin_offset=self._begin(
-                NamedQueue(session.party, subscriptions, session.created_at_offset), [reader]
-            ),
+            begin_offset=begin_offset,
             consumers=len(reader.consumers),
             readers=(reader,),
         )
 
-    def _shared(self, queue_name: str, topic_filter: str) -> QueueView | None:
+    def _shared(
+        self, queue_name: str, topic_filter: str, inquiry: Inquiry
+    ) -> Pieces[QueueView | None]:
         records = self._groups.of_queue(queue_name)
         if not records:
             return None
@@ -162,36 +177,35 @@ class QueueViews:
         readers = []
         for record in records:
             told = self._groups.describe(record.name, self._client_on)
+            queued = yield from self._groups.queued(record.name, inquiry)
             reader = Reader(
                 consumer_group=consumer_group(record.parts.share_name, queue_name),
                 consumers=tuple(told["members"]),
                 committed_offset=told["mark"],
-                waiting=told["queued"],
+                waiting=queued,
                 in_flight=told["in_flight"],
             )
             readers.append(reader)
+        begin_offset = yield from self._begin(NamedQueue(0, (whole,), created_at), readers, inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="shared",
             topic_filter=topic_filter,
             subscriptions=(whole,),
             created_at_offset=created_at,
-            begin_offset=self._begin(NamedQueue(0, (whole,), created_at), readers),
+            begin_offset=begin_offset,
             consumers=sum(len(reader.consumers) for reader in readers),
             readers=tuple(readers),
         )
 
-    def _begin(self, named: NamedQueue, readers: Sequence[Reader]) -> int:
+    def _begin(self, named: NamedQueue, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
         """Where it begins: what waits for a client that is connected is still there for it."""
         properties = self._server.config.application_queue_properties
-        begin = kept_from(self._log, named, properties, self._server.now_us())
+        now_us = self._server.now_us()
+        begin = yield from kept_from(self._log, inquiry, named, properties, now_us)
         reached = (reader.committed_offset for reader in readers if reader.consumers)
         return max(min([begin, *reached]), named.created_at_offset)
 
     def _client_on(self, connection: int) -> str:
         attached = self._sessions.of(connection)
         return "" if attached is None else attached.session.client_identifier
-
-    def _count(self, subscriptions: tuple[Subscription, ...], party: int, mark: int) -> int:
-        tables = [item.table() for item in subscriptions]
-        return self._log.count(tables, party, mark, self._log.durable_offset()) if tables else 0

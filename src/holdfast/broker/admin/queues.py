@@ -28,14 +28,14 @@ from holdfast.broker.admin.query import OFFSET_MAXIMUM
 from holdfast.broker.admin.queue_views import ALWAYS_THERE, QueueView, QueueViews
 from holdfast.broker.admin.reading import LogReaders
 from holdfast.broker.admin.view_reader import ViewReader
+from holdfast.broker.chores import Pieces
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import LIST_EFFORT_MAXIMUM, Inquiry
 from holdfast.protocols.mqtt.queue_names import EVERYTHING
 from holdfast.reading.directory import LogDirectory
 
 PAGE_BYTES_MAXIMUM: Final = 1 << 20
 """Of messages in one answer, one message more at most: what JSON makes of it takes milliseconds."""
-QUEUES_AT_ONCE: Final = 10
-"""Queues that are counted in one turn: some milliseconds at most."""
 READER: Final[Schema] = {
     "type": "object",
     "properties": {
@@ -82,6 +82,11 @@ QUEUE: Final[Schema] = {
             "type": ["integer", "null"],
             "description": "About as much as that is in the log; null as messages.",
         },
+        "exact": {
+            "type": "boolean",
+            "description": "False: there was too much to count for a list. What is counted is then"
+            " told as at least so much; the queue's own page is exact.",
+        },
         "consumers": {"type": "integer", "description": "Connected clients that read it."},
         "readers": {"type": "array", "items": READER},
     },
@@ -120,6 +125,7 @@ class Queues:
 
     def __init__(self, server: Server, readers: LogReaders, view: ViewReader) -> None:
         self._log = server.stages.kernel.log
+        self._chores = server.stages.chores
         self._readers = readers
         self._views = QueueViews(server)
         self._devices = DeviceFilters(server, view)
@@ -160,18 +166,16 @@ class Queues:
         """A page of queues."""
         after, limit = asked.query["after"], asked.query["limit"]
         first = [await self._always_there(name) for name in ALWAYS_THERE if name > after]
-        found = [*first, *self._views.page(after, limit + 1)]
-        found.sort(key=lambda view: view.queue_name)
-        rows = []
-        for place, view in enumerate(found[:limit], start=1):
-            rows.append(await self._row(view))
-            if place % QUEUES_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        inquiry = Inquiry(self._log, LIST_EFFORT_MAXIMUM)
+        named = await self._chores.outcome(self._views.page(after, limit + 1, inquiry))
+        found = sorted([*first, *named], key=lambda view: view.queue_name)
+        rows = [await self._row(view, inquiry) for view in found[:limit]]
         return {"queues": rows, "next": rows[-1]["queue_name"] if len(found) > limit else None}
 
     async def show(self, asked: Asked) -> dict[str, Any]:
         """One queue."""
-        return await self._row(await self._view(asked.path["queue_name"]))
+        view = await self._view(asked.path["queue_name"])
+        return await self._row(view, Inquiry(self._log))
 
     async def messages(self, asked: Asked) -> dict[str, Any]:
         """A page of one queue's messages."""
@@ -179,7 +183,10 @@ class Queues:
         shows = await self._shows(view)
         begin = max(asked.query["from"], view.begin_offset)
         rows, next_offset = await self._read(view, shows, begin, asked.query["limit"])
-        first = self._number(view, rows[0]["offset"]) if rows else None
+        first = None
+        if rows:
+            numbering = self._number(view, rows[0]["offset"], Inquiry(self._log))
+            first = await self._chores.outcome(numbering)
         messages = [
             _message(row, None if first is None else first + place)
             for place, row in enumerate(rows)
@@ -189,7 +196,8 @@ class Queues:
     async def _view(self, queue_name: str) -> QueueView:
         if queue_name in ALWAYS_THERE:
             return await self._always_there(queue_name)
-        found = self._views.named(queue_name)
+        looking = self._views.named(queue_name, Inquiry(self._log))
+        found = await self._chores.outcome(looking)
         if found is None:
             raise ProblemError(404, "no_such_queue", f"no queue has the name {queue_name!r}")
         return found
@@ -206,9 +214,11 @@ class Queues:
             )
         return await self._devices.view()
 
-    async def _row(self, view: QueueView) -> dict[str, Any]:
+    async def _row(self, view: QueueView, inquiry: Inquiry) -> dict[str, Any]:
         end = self._log.durable_offset()
         first = await self._first(view)
+        messages = await self._chores.outcome(self._number(view, end, inquiry))
+        size = await self._chores.outcome(self._bytes(view, end, inquiry))
         return {
             "queue_name": view.queue_name,
             "kind": view.kind,
@@ -219,8 +229,9 @@ class Queues:
             "first_offset": None if first is None else first["offset"],
             "oldest_at_us": None if first is None else _microseconds(first["timestamp"]),
             "end_offset": end,
-            "messages": self._number(view, end),
-            "bytes": self._bytes(view, end),
+            "messages": messages,
+            "bytes": size,
+            "exact": inquiry.is_exact,
             "consumers": view.consumers,
             "readers": [
                 {
@@ -234,22 +245,21 @@ class Queues:
             ],
         }
 
-    def _bytes(self, view: QueueView, end: int) -> int | None:
+    def _bytes(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
         """About how many bytes of the log a queue shows, if that can be counted."""
         if view.kind == "log":
             return self._log.statistics()["bytes"]
         if not view.counted:
             return None
-        return self._log.weigh(view.tables(), view.party, view.begin_offset, end)
+        return (yield from inquiry.weigh(view.tables(), view.party, view.begin_offset, end))
 
-    def _number(self, view: QueueView, offset: int) -> int | None:
+    def _number(self, view: QueueView, offset: int, inquiry: Inquiry) -> Pieces[int | None]:
         """How many messages a queue shows before an offset, if that can be counted."""
         if view.kind == "log":
             return offset - view.begin_offset
         if not view.counted:
             return None
-        tables, begin = view.tables(), view.begin_offset
-        return self._log.count(tables, view.party, begin, offset) if tables else 0
+        return (yield from inquiry.count(view.tables(), view.party, view.begin_offset, offset))
 
     async def _shows(self, view: QueueView) -> _Shows:
         if view.kind == "log":

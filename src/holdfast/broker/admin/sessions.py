@@ -24,8 +24,9 @@ from holdfast.broker.admin.operation import (
 from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
 from holdfast.broker.admin.watch import Watch
-from holdfast.broker.dispatch.sessions import Attached, is_durable
+from holdfast.broker.dispatch.attached import Attached, is_durable
 from holdfast.broker.server import Server
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.session import Session, Subscription
@@ -194,10 +195,13 @@ class SessionsView:
         session, attached = self._find(asked)
         subscriptions = self._subscriptions(session, attached)
         row = self._row(session)
+        stages = self._server.stages
+        inquiry = Inquiry(stages.kernel.log)
         if attached is not None and attached.queue is not None:
-            messages, in_flight, mark = await self._lengths.attached(attached)
+            counting = self._lengths.attached(inquiry, attached)
         else:
-            messages, in_flight, mark = await self._lengths.at_rest(session, subscriptions)
+            counting = self._lengths.at_rest(inquiry, session, subscriptions)
+        messages, in_flight, mark = await stages.chores.outcome(counting)
         return row | {
             "queue_messages": messages,
             "in_flight": in_flight,
@@ -226,8 +230,10 @@ class SessionsView:
             self._expel(attached)
         recorded = self._sessions.on_record(client_identifier)
         if recorded is not None:
-            self._sessions.end(recorded, self._server.now_us())
             stages = self._server.stages
+            left = await stages.chores.outcome(self._sessions.left(recorded))
+            if self._sessions.on_record(client_identifier) == recorded:
+                self._sessions.end(recorded, self._server.now_us(), left)
             await stages.promises.wait_durable(stages.kernel.log.end_position())
         log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
         return {"client_identifier": client_identifier, "done": "removed"}

@@ -6,11 +6,15 @@ snapshot costs the same for one client as for a hundred thousand.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast import system
 from holdfast.broker.admin.forecast import Forecast
 from holdfast.broker.admin.watch import Behind, Watch
 from holdfast.broker.server import Server
+from holdfast.broker.steps import Kind
+
+NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,15 @@ class Snapshot:
     segments_removed: int
     records_carried: int
     turns: int
+    step_counts: Mapping[str, tuple[int, ...]]
+    """Of each kind of step: of each bound of `Lengths`, and of what took longer."""
+    step_sums_s: Mapping[str, float]
+    step_longest_s: Mapping[str, float]
+    """Since the start."""
+    step_lately_s: Mapping[str, float]
+    """The longest of the last minute."""
+    steps_over_budget: Mapping[tuple[Kind, str], int]
+    """By kind and stage."""
     uptime_s: float
     commit_counts: tuple[int, ...]
     """Of each bound of `CommitTimes`, and of what took longer."""
@@ -81,6 +94,7 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
     kernel = stages.kernel
     view = server.records.refresh()
     received_by_qos, payload_bytes_received = turn.received()
+    lengths = stages.steps.lengths
     return Snapshot(
         counts=dict(server.counts),
         losses=dict(stages.losses.by_reason),
@@ -92,7 +106,7 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
         connections=len(stages.connections),
         sessions_attached=stages.sessions.count(),
         sessions_recorded=stages.sessions.recorded(),
-        sessions_recorded_attached=view.connected_count(),
+        sessions_recorded_attached=stages.sessions.recorded_attached(),
         sessions_expired=stages.sessions.expired,
         subscriptions=len(kernel.routes),
         groups=len(stages.groups),
@@ -118,6 +132,11 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
         segments_removed=sweep.segments_removed,
         records_carried=sweep.records_carried,
         turns=turn.count,
+        step_counts={kind: tuple(lengths[kind].counts) for kind in lengths},
+        step_sums_s={kind: lengths[kind].sum_ns / NS for kind in lengths},
+        step_longest_s={kind: lengths[kind].longest_ns / NS for kind in lengths},
+        step_lately_s={kind: lengths[kind].lately_ns / NS for kind in lengths},
+        steps_over_budget=dict(stages.steps.over_budget),
         uptime_s=server.uptime_s(),
         commit_counts=tuple(turn.commit_times.counts),
         commit_sum_s=turn.commit_times.sum_s,

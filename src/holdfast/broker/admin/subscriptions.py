@@ -12,7 +12,7 @@ from holdfast.broker.admin.operation import (
 )
 from holdfast.broker.admin.sessions import SUBSCRIPTION, shown
 from holdfast.broker.admin.view_reader import ViewReader
-from holdfast.broker.dispatch.sessions import is_durable
+from holdfast.broker.dispatch.attached import is_durable
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import parse_subscriptions
 from holdfast.kernel import is_valid_topic_name, topic_matches

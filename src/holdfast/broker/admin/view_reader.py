@@ -26,7 +26,7 @@ class ViewReader:
 
     async def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows; the query bounds their number."""
-        self._records.refresh()
+        await self._records.caught_up()
         try:
             return await asyncio.to_thread(self._rows, query, arguments)
         except sqlite3.OperationalError as error:

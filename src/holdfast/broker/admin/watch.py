@@ -4,7 +4,7 @@ Owns: totals over all queues as of the last complete round, the longest queues, 
 client that is connected and takes bytes, has a backlog, and was sent nothing for STUCK_AFTER_S.
 Never: does anything about it; it tells, in the log and in the metrics.
 
-Invariant: one look costs a few milliseconds at most, however many queues there are.
+Invariant: one look is done in pieces, and the next one begins no sooner than it is over.
 """
 
 import heapq
@@ -12,10 +12,12 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
+from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ingress.connection import Connections
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.questions import Inquiry
 from holdfast.kernel import GROUP_CONNECTION
 from holdfast.protocols.mqtt.session import Subscription, own_of
 
@@ -25,7 +27,7 @@ QUEUES_PER_LOOK = 2_000
 """Asking for a mark and what is in flight takes less than a microsecond; 20 000 queues are seen in
 ten seconds."""
 COUNTS_PER_LOOK = 100
-"""A backlog is counted from the log's index, which takes microseconds to a millisecond."""
+"""A backlog is counted from the log's index, which mostly takes some microseconds."""
 BUSIEST_MAXIMUM = 100
 """The longest queues that are remembered; a terminal has fewer lines."""
 STUCK_AFTER_S = 30
@@ -65,6 +67,17 @@ class _Seen:
     """With so many in flight nothing can be sent before something is acknowledged."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of it."""
+
+    messages: int
+    in_flight: int
+    mark: int
+    has_unsent: bool
+    """Some of the messages are not in flight."""
+
+
 class Watch:
     """Sees to all queues in turn."""
 
@@ -74,7 +87,9 @@ class Watch:
         sessions: Sessions,
         groups: Groups,
         connections: Connections,
+        *,
         counts: Counter[str],
+        chores: Chores,
     ) -> None:
         self._log = kernel.log
         self._dispatch = kernel.dispatch
@@ -82,6 +97,8 @@ class Watch:
         self._groups = groups
         self._connections = connections
         self._counts = counts
+        self._chores = chores
+        self._is_looking = False
         self._unseen: list[tuple[int, int, int]] = []
         self._behind: dict[int, Behind] = {}
         self._found: dict[int, Behind] = {}
@@ -95,27 +112,61 @@ class Watch:
         self.busiest: tuple[Behind, ...] = ()
 
     def look(self, now_us: int) -> None:
-        """One look, once a second."""
+        """A second has passed: one look, unless the last one is still under way."""
         self._see_refusals(now_us)
-        counted = 0
+        if not self._is_looking:
+            self._is_looking = True
+            self._chores.begin(self._look(now_us), self._end_look)
+
+    def _look(self, now_us: int) -> Pieces[None]:
+        inquiry, counted = Inquiry(self._log), 0
         for _ in range(QUEUES_PER_LOOK):
             if not self._unseen:
                 break
-            party, queue, connection = self._unseen.pop()
-            seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
-            # It may have gone since the round began.
-            if seen is not None and seen.queue == queue:
-                counted += self._see(seen, now_us)
+            counted += yield from self._see(inquiry, *self._unseen.pop(), now_us)
             if counted >= COUNTS_PER_LOOK:
                 return
+            yield from inquiry.rest()
         if not self._unseen:
             self._end_round()
+
+    def _end_look(self, _outcome: None) -> None:
+        self._is_looking = False
 
     def stuck_of(self, party: int) -> str:
         """Why nothing moves in the queue of this session or group, as of the last round; empty if
         it moves, or has nothing to move."""
         behind = self._behind.get(party)
         return "" if behind is None else behind.stuck
+
+    def _see(
+        self, inquiry: Inquiry, party: int, queue: int, connection: int, now_us: int
+    ) -> Pieces[int]:
+        """Looks at one queue; returns how often it counted messages."""
+        if not self._is_open(party, queue, connection):
+            return 0
+        mark, in_flight = self._dispatch.mark(queue), self._dispatch.in_flight(queue)
+        self._found_in_flight += in_flight
+        # Most queues have nothing to tell, and what they are is not asked.
+        if mark >= self._log.durable_offset():
+            return 0
+        seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
+        if seen is None or not seen.reads:
+            return 0
+        messages = yield from self._count(inquiry, seen, mark)
+        if messages and self._is_open(party, queue, connection):
+            from_offset, returned = self._dispatch.backlog(queue)
+            unsent = returned or (yield from self._count(inquiry, seen, from_offset))
+            found = _Found(messages, in_flight, mark, bool(unsent))
+            self._found[seen.party] = self._judge(seen, found, now_us)
+        return 1
+
+    def _is_open(self, party: int, queue: int, connection: int) -> bool:
+        """False if it has gone since the round began."""
+        if connection == GROUP_CONNECTION:
+            return self._groups.queue_of(party) == queue
+        attached = self._sessions.of(connection)
+        return attached is not None and attached.queue == queue
 
     def _own(self, connection: int) -> _Seen | None:
         attached = self._sessions.of(connection)
@@ -136,48 +187,35 @@ class Watch:
         # next word.
         return None if found is None else _Seen(*found, in_flight_maximum=1)
 
-    def _see(self, seen: _Seen, now_us: int) -> int:
-        mark, in_flight = self._dispatch.mark(seen.queue), self._dispatch.in_flight(seen.queue)
-        self._found_in_flight += in_flight
-        end = self._log.durable_offset()
-        if mark >= end or not seen.reads:
-            return 0
-        messages = self._count(seen, mark)
-        if messages:
-            self._found[seen.party] = self._judge(seen, messages, in_flight, mark, now_us)
-        return 1
-
-    def _judge(self, seen: _Seen, messages: int, in_flight: int, mark: int, now_us: int) -> Behind:
+    def _judge(self, seen: _Seen, found: _Found, now_us: int) -> Behind:
         known = self._behind.get(seen.party)
         since_us, was_stuck = now_us, ""
-        if known is not None and (known.mark, known.in_flight) == (mark, in_flight):
+        if known is not None and (known.mark, known.in_flight) == (found.mark, found.in_flight):
             since_us, was_stuck = known.unchanged_since_us, known.stuck
         stuck = ""
-        if now_us - since_us >= STUCK_AFTER_S * SECOND_US and self._could_move(seen):
-            full = in_flight >= seen.in_flight_maximum
+        if now_us - since_us >= STUCK_AFTER_S * SECOND_US and self._could_move(seen, found):
+            full = found.in_flight >= seen.in_flight_maximum
             stuck = "unacknowledged" if full else "stalled"
         if stuck and not was_stuck:
             fields = {
                 "client_identifier": seen.name,
                 "reason": stuck,
-                "messages": messages,
-                "in_flight": in_flight,
+                "messages": found.messages,
+                "in_flight": found.in_flight,
             }
             log.warning("queue stuck", extra={"fields": fields})
-        return Behind(seen.name, messages, in_flight, mark, since_us, stuck)
+        return Behind(seen.name, found.messages, found.in_flight, found.mark, since_us, stuck)
 
-    def _could_move(self, seen: _Seen) -> bool:
+    def _could_move(self, seen: _Seen, found: _Found) -> bool:
         """True if there is something to be sent, and somebody who takes bytes. Who does not take
         what has been written is slow, not stuck."""
-        from_offset, returned = self._dispatch.backlog(seen.queue)
-        if not returned and not self._count(seen, from_offset):
-            return False
         takers = map(self._connections.get, seen.takers)
-        return any(taker and not taker.transport.get_write_buffer_size() for taker in takers)
+        is_taken = any(taker and not taker.transport.get_write_buffer_size() for taker in takers)
+        return found.has_unsent and is_taken
 
-    def _count(self, seen: _Seen, from_offset: int) -> int:
+    def _count(self, inquiry: Inquiry, seen: _Seen, from_offset: int) -> Pieces[int]:
         tables = [item.table() for item in seen.reads]
-        return self._log.count(tables, seen.party, from_offset, self._log.durable_offset())
+        return inquiry.count(tables, seen.party, from_offset, self._log.durable_offset())
 
     def _end_round(self) -> None:
         found = self._found.values()

@@ -18,17 +18,28 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
+from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.dispatch.group_limits import (
+    PreparedGroup,
+    cut_group,
+    group_at_rest,
+    group_kept_from,
+)
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
-from holdfast.broker.dispatch.queues import QueueAtRest, cut_to_age, cut_to_limit, put_cut
+from holdfast.broker.dispatch.queues import (
+    put_cut,
+)
 from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     SharedGroup,
@@ -44,12 +55,14 @@ from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.kernel import GROUP_CONNECTION, describe_state, new_state, state_mark
 from holdfast.protocols.mqtt.session import MICROSECONDS, Session, Subscription, shared_of
 from holdfast.protocols.mqtt.shared import parse_shared
-from holdfast.protocols.mqtt.subscribe import without_past
 
 log = logging.getLogger(__name__)
 
 HELD_KEYS_SHOWN_MAXIMUM = 100
 """Keys that are shown of one group: those held longest are the ones that somebody looks for."""
+SWEEP_GROUPS_MAXIMUM = 500
+"""Groups that one sweep looks at, of each kind that it looks at; of ten thousand each has its turn
+every twenty seconds."""
 QOS_MAXIMUM = 2
 """A group reads whatever is stored; each member's own maximum decides how it is sent."""
 
@@ -64,6 +77,8 @@ class _Group:
     """Those that are attached, by connection."""
     queue: int | None = None
     """The kernel's queue, while there is one."""
+    prepared: PreparedGroup | None = None
+    """What its queue comes to when it is opened, if somebody who comes back has had it counted."""
     owners: list[int] = field(default_factory=list)
     """Whose keys are whose, by connection, where the strategy is by key."""
 
@@ -93,12 +108,19 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._by_party: dict[int, _Group] = {}
         self._by_connection: dict[int, list[_Group]] = {}
-        self._emptied: set[str] = set()
-        """Groups that are open without a member, or end some time."""
+        self._subscriptions = 0
+        self._emptied: dict[str, None] = {}
+        """Groups that are open without a member, or end some time; those first that no sweep has
+        looked at for longest."""
+        self._by_key: dict[str, _Group] = {}
+        """Those whose strategy is by key."""
+        self._keyed: list[_Group] = []
+        """Groups whose keys this round has still to count."""
+        self._keys_counted = 0
         self.by_strategy: Counter[str] = Counter()
         """How many groups have a strategy of which kind."""
         self.waiting_for_keys = 0
-        """Messages of all groups that waited because of their key at the last sweep."""
+        """Messages of all groups that waited because of their key, as of the last round."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -106,12 +128,13 @@ class Groups:
         strategy that it should have."""
         self._config = config
         self.by_strategy.clear()
+        self._by_key.clear()
         for group in self._groups.values():
             strategy = self._strategy(group.record)
-            self.by_strategy[strategy.kind] += 1
             if strategy != group.strategy:
                 group.strategy = strategy
                 self._share(group)
+            self._classify(group)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -121,7 +144,7 @@ class Groups:
 
     def subscriptions(self) -> int:
         """How many sessions subscribe to groups, each once for each of its groups."""
-        return sum(len(group.subscribers) for group in self._groups.values())
+        return self._subscriptions
 
     def name_of(self, party: int) -> str:
         """The name of a group's party; empty if it is none."""
@@ -165,6 +188,16 @@ class Groups:
             self._redrives.join(group.record.party, connection, subscription)
             self._share(group)
 
+    def prepare(self, name: str, now_us: int) -> Pieces[None]:
+        """Somebody who takes from it is about to be attached: what its queue has to lose is found
+        out, if it is at rest."""
+        group = self._groups.get(name)
+        if group is None or group.queue is not None:
+            return
+        prepared = yield from cut_group(self._log, self._config, group.record, now_us)
+        if group.queue is None:
+            group.prepared = prepared
+
     def detach(self, connection: int, now_us: int) -> None:
         """The session has left its connection, and with that (`Dispatch.detach`) the kernel's
         queues; it goes on subscribing."""
@@ -179,6 +212,7 @@ class Groups:
             group = self._groups.get(name)
             if group is None:
                 continue
+            self._subscriptions -= party in group.subscribers
             group.subscribers.discard(party)
             if connection in group.attached:
                 assert connection is not None
@@ -204,6 +238,11 @@ class Groups:
             for group in self._groups.values()
             if group.queue is not None
         ]
+
+    def queue_of(self, party: int) -> int | None:
+        """The attached queue of a group."""
+        group = self._by_party.get(party)
+        return None if group is None else group.queue
 
     def watched(
         self, party: int
@@ -239,36 +278,48 @@ class Groups:
     def sweep(self, now_us: int) -> None:
         """Groups whose last member has answered for what it had in flight, or whose time has
         come."""
-        for name in list(self._emptied):
+        for name in list(islice(self._emptied, SWEEP_GROUPS_MAXIMUM)):
             group = self._groups[name]
             ends_at_us = group.record.ends_at_us
+            # The others come first in the next sweep.
+            self._emptied[name] = self._emptied.pop(name)
             if ends_at_us is not None and ends_at_us <= now_us:
                 self._end(group, now_us)
             else:
                 self._rest(group, now_us)
-        self.waiting_for_keys = sum(
-            self._dispatch.keys(group.queue, 0)[0]
-            for group in self._groups.values()
-            if group.queue is not None and group.strategy.is_by_key
-        )
+        self._count_keys()
 
-    def cursors(self, now_us: int) -> Iterator[dict[str, Any]]:
+    def _count_keys(self) -> None:
+        for _ in range(min(SWEEP_GROUPS_MAXIMUM, len(self._keyed))):
+            group = self._keyed.pop()
+            # It may have gone to rest since the round began.
+            if group.queue is not None:
+                self._keys_counted += self._dispatch.keys(group.queue, 0)[0]
+        if not self._keyed:
+            self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
+            self._keyed = list(self._by_key.values())
+
+    def cursors(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
         """What retention has to keep for groups. It asks in pieces: those that have ended since are
         left out."""
         for name in list(self._groups):
             group = self._groups.get(name)
-            if group is None:
-                continue
-            keep_from, maximum = 0, self._config.queue_messages_maximum
-            if group.record.queue_name is not None:
-                keep_from, maximum = self._kept_from(group.record, now_us), UNLIMITED_MESSAGES
-            yield {
-                "party": group.record.party,
-                "mark": self._mark(group),
-                "subscriptions": [item.table() for item in group.record.reads],
-                "keep_from": keep_from,
-                "messages_maximum": maximum,
-            }
+            if group is not None:
+                yield self._cursor(group, now_us)
+
+    def _cursor(self, group: _Group, now_us: int) -> Pieces[dict[str, Any]]:
+        keep_from, maximum, mark = 0, self._config.queue_messages_maximum, self._mark(group)
+        if group.record.queue_name is not None:
+            asked = (self._log, Inquiry(self._log), self._config, group.record)
+            keep_from = yield from group_kept_from(*asked, now_us)
+            maximum = UNLIMITED_MESSAGES
+        return {
+            "party": group.record.party,
+            "mark": mark,
+            "subscriptions": [item.table() for item in group.record.reads],
+            "keep_from": keep_from,
+            "messages_maximum": maximum,
+        }
 
     def names(self) -> list[str]:
         """All groups by name."""
@@ -286,7 +337,7 @@ class Groups:
 
     def describe(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
         """One group: its name in parts, its queue's name, its strategy, who is attached, how many
-        sessions subscribe, and how many messages wait and are in flight. `client_of` names the
+        sessions subscribe, and how many messages are in flight. `client_of` names the
         session on a connection."""
         return self._described(self._groups[name], client_of)
 
@@ -353,6 +404,7 @@ class Groups:
             group = self._create(subscription, now_us)
         elif group.record.ends_at_us is not None:
             self._put(group, replace(group.record, ends_at_us=None), now_us)
+        self._subscriptions += party not in group.subscribers
         group.subscribers.add(party)
         return group
 
@@ -389,8 +441,13 @@ class Groups:
     def _add(self, record: SharedGroup) -> _Group:
         group = _Group(record, self._strategy(record))
         self._groups[record.name] = self._by_party[record.party] = group
-        self.by_strategy[group.strategy.kind] += 1
+        self._classify(group)
         return group
+
+    def _classify(self, group: _Group) -> None:
+        self.by_strategy[group.strategy.kind] += 1
+        if group.strategy.is_by_key:
+            self._by_key[group.record.name] = group
 
     def _strategy(self, record: SharedGroup) -> Strategy:
         parts = parse_shared(record.name)
@@ -399,10 +456,15 @@ class Groups:
 
     def _open(self, group: _Group, now_us: int) -> None:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
-        record = group.record
-        state = self._log.delivery_state(record.party) or b""
-        reads = without_past(record.reads, state_mark(state))
-        queue = self._cut(record, QueueAtRest(state, state_mark(state), reads), now_us)
+        record, prepared = group.record, group.prepared
+        group.prepared = None
+        if prepared is None or prepared.before != group_at_rest(self._log, record):
+            prepared = at_once(cut_group(self._log, self._config, record, now_us))
+        queue = prepared.queue
+        if prepared.lost is not None:
+            (reason, cut), who = prepared.lost, (record.name, record.party)
+            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+            put_cut(self._records, self._losses, record.party, queue, now_us)
         if queue.subscriptions != record.reads:
             self._put(group, replace(record, reads=queue.subscriptions), now_us)
         group.queue = self._dispatch.open_group(
@@ -426,33 +488,6 @@ class Groups:
                     identifier=None,
                 )
 
-    def _cut(self, record: SharedGroup, queue: QueueAtRest, now_us: int) -> QueueAtRest:
-        """What the group has waiting, within what it may have."""
-        if record.queue_name is None:
-            reason = "overflow"
-            queue, cut = cut_to_limit(
-                self._log,
-                record.party,
-                queue,
-                maximum=self._config.queue_messages_maximum,
-                keep=self._config.queue_keep,
-                now_us=now_us,
-            )
-        else:
-            reason = "retention"
-            oldest = self._kept_from(record, now_us)
-            queue, cut = cut_to_age(self._log, record.party, queue, oldest=oldest)
-        if cut is not None:
-            who = (record.name, record.party)
-            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-            put_cut(self._records, self._losses, record.party, queue, now_us)
-        return queue
-
-    def _kept_from(self, record: SharedGroup, now_us: int) -> int:
-        created_at_offset = min(item.from_offset for item in record.reads)
-        named = NamedQueue(record.party, record.reads, created_at_offset)
-        return kept_from(self._log, named, self._config.application_queue_properties, now_us)
-
     def _share(self, group: _Group) -> None:
         """The group has these members now, who share as its strategy says. Messages of QoS 0 are
         not stored; the outboxes give them out."""
@@ -473,7 +508,7 @@ class Groups:
         if group.queue is None or group.attached:
             self._settle(group)
         elif self._dispatch.in_flight(group.queue):
-            self._emptied.add(group.record.name)
+            self._emptied[group.record.name] = None
         else:
             state = self._close(group)
             self._records.put_delivery_state(party_key(group.record.party), state, now_us)
@@ -481,7 +516,7 @@ class Groups:
 
     def _settle(self, group: _Group) -> None:
         if group.record.ends_at_us is None:
-            self._emptied.discard(group.record.name)
+            self._emptied.pop(group.record.name, None)
 
     def _empty(self, group: _Group, now_us: int) -> None:
         """Nobody subscribes to it any more."""
@@ -491,7 +526,7 @@ class Groups:
                 self._end(group, now_us)
                 return
             self._put(group, replace(group.record, ends_at_us=ends_at_us), now_us)
-        self._emptied.add(group.record.name)
+        self._emptied[group.record.name] = None
         self._rest(group, now_us)
 
     def _end(self, group: _Group, now_us: int) -> None:
@@ -502,7 +537,8 @@ class Groups:
         self.by_strategy[group.strategy.kind] -= 1
         del self._groups[record.name]
         del self._by_party[record.party]
-        self._emptied.discard(record.name)
+        self._by_key.pop(record.name, None)
+        self._emptied.pop(record.name, None)
         self._names.release(record.queue_name)
         self._redrives.end(record.party, now_us)
         self._records.put_delivery_state(party_key(record.party), DELIVERY_STATE_REMOVED, now_us)
@@ -533,22 +569,25 @@ class Groups:
             "strategy": group.strategy.name,
             "members": sorted(client_of(connection) for connection in group.attached),
             "subscribers": len(group.subscribers),
-            "queued": self._queued(group),
             "in_flight": 0 if group.queue is None else self._dispatch.in_flight(group.queue),
             "mark": self._mark(group),
             "ends_at_us": group.record.ends_at_us,
         }
 
-    def _queued(self, group: _Group) -> int:
-        """Messages that nobody has and nobody has had, and those that came back."""
+    def queued(self, name: str, inquiry: Inquiry) -> Pieces[int]:
+        """Messages of a group that nobody has and nobody has had, and those that came back; none of
+        one that has ended."""
+        group = self._groups.get(name)
+        if group is None:
+            return 0
         record, end = group.record, self._log.end_offset()
         tables = [item.table() for item in record.reads]
         if group.queue is not None:
             from_offset, returned = self._dispatch.backlog(group.queue)
-            return returned + self._log.count(tables, record.party, from_offset, end)
+            return returned + (yield from inquiry.count(tables, record.party, from_offset, end))
         state = describe_state(self._log.delivery_state(record.party) or b"")
         begin, count = state["mark"], 0
         for first, after in [*state["acknowledged"], (end, end)]:
-            count += self._log.count(tables, record.party, begin, first)
+            count += yield from inquiry.count(tables, record.party, begin, first)
             begin = after
         return count

@@ -16,8 +16,9 @@ Flow: sweep -> packs overdue -> send again, or give up and the next pack.
 import logging
 from dataclasses import dataclass
 
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.losses import Losses
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.stages import KernelStages
 from holdfast.core.config import Config
 

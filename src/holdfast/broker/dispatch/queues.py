@@ -2,16 +2,21 @@
 become too old.
 
 Owns: the limits of a queue at rest, applied when its session comes back. Never: lists messages; a
-queue is implied by subscriptions and a mark, and its length is counted from the log's index.
+queue is implied by subscriptions and a mark, and its length is counted from the log's index, in
+pieces.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import NamedQueue, kept_from
 from holdfast.broker.store.tables import party_key
+from holdfast.core.config import Config
 from holdfast.kernel import Log, RangeSet, describe_state, new_state, state_mark, state_skip
 from holdfast.protocols.mqtt.session import MICROSECONDS, Session, Subscription
 
@@ -25,6 +30,10 @@ class QueueAtRest:
     mark: int
     subscriptions: tuple[Subscription, ...]
 
+    def tables(self) -> list[dict[str, Any]]:
+        """Its subscriptions as the kernel takes them."""
+        return [item.table() for item in self.subscriptions]
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -33,6 +42,30 @@ class Cut:
     ranges: list[tuple[int, int]]
     """Of offsets; within them everything that matched, less what was acknowledged."""
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is lost with a session that ends."""
+
+    party: int
+    cut: Cut | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The queue of a session that comes back, within its limits."""
+
+    subscriptions: tuple[Subscription, ...]
+    """Those of the session, when it was prepared."""
+    before: QueueAtRest
+    queue: QueueAtRest
+    lost: tuple[tuple[str, Cut], ...]
+    """What it lost by that, with the reasons."""
+
+
+_Kept = tuple[QueueAtRest, tuple[tuple[str, Cut], ...]]
+"""A queue within its limits, and what it lost by them, with the reasons."""
 
 
 def queue_at_rest(
@@ -63,47 +96,91 @@ class OldestKept:
         return self._known[1]
 
 
+def cut_named(
+    log: Log,
+    inquiry: Inquiry,
+    config: Config,
+    session: Session,
+    queue: QueueAtRest,
+    *,
+    now_us: int,
+) -> Pieces[_Kept]:
+    """What a queue with a name has waiting, within the age and the bytes that it keeps."""
+    named = NamedQueue(session.party, queue.subscriptions, session.created_at_offset)
+    properties = config.application_queue_properties
+    oldest = yield from kept_from(log, inquiry, named, properties, now_us)
+    queue, gone = yield from cut_to_age(inquiry, session.party, queue, oldest=oldest)
+    return queue, (() if gone is None else (("retention", gone),))
+
+
+def cut_device(
+    log: Log,
+    inquiry: Inquiry,
+    config: Config,
+    session: Session,
+    queue: QueueAtRest,
+    *,
+    oldest: int,
+    now_us: int,
+) -> Pieces[_Kept]:
+    """What a device has waiting, within the age and the number that it may have; what lies below
+    the offset `oldest` is too old."""
+    party = session.party
+    queue, stale = yield from cut_to_age(inquiry, party, queue, oldest=oldest)
+    queue, beyond = yield from cut_to_limit(
+        *(inquiry, party, queue),
+        maximum=config.queue_messages_maximum,
+        keep=config.queue_keep,
+        end=log.durable_offset(),
+        now_us=now_us,
+    )
+    lost = (("ttl", stale), ("overflow", beyond))
+    return queue, tuple((reason, cut) for reason, cut in lost if cut is not None)
+
+
 def cut_to_age(
-    log: Log, party: int, queue: QueueAtRest, *, oldest: int
-) -> tuple[QueueAtRest, Cut | None]:
+    inquiry: Inquiry, party: int, queue: QueueAtRest, *, oldest: int
+) -> Pieces[tuple[QueueAtRest, Cut | None]]:
     """The queue without messages below the offset `oldest`, and what it lost by that."""
-    tables = [item.table() for item in queue.subscriptions]
-    if oldest <= queue.mark or not tables:
+    if oldest <= queue.mark or not queue.subscriptions:
         return queue, None
-    lost = Waiting(log, party, queue, oldest)
+    lost = yield from waiting(inquiry, party, queue, oldest)
     if not lost.count:
         return queue, None
     return _skipped(queue, oldest), Cut(lost.ranges(queue.mark, oldest), lost.count)
 
 
 def cut_to_limit(
-    log: Log,
+    inquiry: Inquiry,
     party: int,
     queue: QueueAtRest,
     *,
     maximum: int,
     keep: Literal["newest", "oldest"],
+    end: int,
     now_us: int,
-) -> tuple[QueueAtRest, Cut | None]:
-    """The queue with at most `maximum` messages that have not expired, and what it lost. What is
-    acknowledged above the mark counts as the done work that it is; what is in flight stays."""
-    end = log.durable_offset()
-    tables = [item.table() for item in queue.subscriptions]
+) -> Pieces[tuple[QueueAtRest, Cut | None]]:
+    """The queue with at most `maximum` messages before the offset `end` that have not expired, and
+    what it lost. What is acknowledged above the mark is done already and counts for nothing; what
+    is in flight stays."""
+    tables = queue.tables()
     # The whole range is counted in one question; most queues are within their limit by that.
-    if not tables or log.count(tables, party, queue.mark, end) <= maximum:
+    count = yield from inquiry.count(tables, party, queue.mark, end)
+    if count <= maximum:
         return queue, None
-    waiting = Waiting(log, party, queue, end, unexpired_at_us=now_us)
+    found = yield from waiting(inquiry, party, queue, end, unexpired_at_us=now_us)
     flights = own_flights(queue.state)
     room = max(maximum - len(flights), 0)
-    excess = waiting.count - room
+    excess = found.count - room
     if excess <= 0:
         return queue, None
     if keep == "newest":
-        first = waiting.offset_of(excess)
-        lost = Waiting(log, party, queue, first)
+        first = yield from found.offset_of(inquiry, excess)
+        lost = yield from waiting(inquiry, party, queue, first)
         return _skipped(queue, first), Cut(lost.ranges(queue.mark, first), lost.count)
-    first = max(waiting.offset_of(room), max(flights, default=-1) + 1)
-    lost = Waiting(log, party, queue, end, begin=first)
+    first = yield from found.offset_of(inquiry, room)
+    first = max(first, max(flights, default=-1) + 1)
+    lost = yield from waiting(inquiry, party, queue, end, begin=first)
     kept = tuple(_except(queue.subscriptions, first, end))
     return replace(queue, subscriptions=kept), Cut(lost.ranges(first, end), lost.count)
 
@@ -119,69 +196,80 @@ def put_cut(
         records.put_delivery_state(party_key(party), state, now_us)
 
 
-def left_behind(log: Log, session: Session, queue: QueueAtRest, now_us: int) -> Cut | None:
+def left_behind(
+    log: Log, inquiry: Inquiry, session: Session, queue: QueueAtRest
+) -> Pieces[Cut | None]:
     """What is lost with a session that ends: all that its queue has, in flight or not. What came
     after its time was over was never for it."""
     party, end = session.party, log.durable_offset()
-    if session.expires_at_us is not None and session.expired(now_us):
-        end = log.offset_at(session.expires_at_us)
+    if session.expires_at_us is not None:
+        end = min(end, log.offset_at(session.expires_at_us))
     if not queue.subscriptions or queue.mark >= end:
         return None
-    waiting = Waiting(log, party, queue, end)
+    found = yield from waiting(inquiry, party, queue, end)
     sent = [(offset, offset + 1) for offset in own_flights(queue.state, "published")]
-    count = waiting.count + len(sent)
-    return Cut([*waiting.ranges(queue.mark, end), *sent], count) if count else None
+    count = found.count + len(sent)
+    return Cut([*found.ranges(queue.mark, end), *sent], count) if count else None
 
 
+@dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in a queue at rest between two offsets, its mark and `end`: without what is
-    acknowledged, and what is in flight. With a time, without what has expired by then."""
+    """What waits in a queue at rest between two offsets."""
 
-    def __init__(
-        self,
-        log: Log,
-        party: int,
-        queue: QueueAtRest,
-        end: int,
-        *,
-        begin: int = 0,
-        unexpired_at_us: int = 0,
-    ) -> None:
-        self._log = log
-        self._tables = [item.table() for item in queue.subscriptions]
-        self._party = party
-        self._end = end
-        self._unexpired_at_us = unexpired_at_us
-        gaps = _done(queue.state).gaps(max(queue.mark, begin), end)
-        self._counts = [(start, stop, self._count(start, stop)) for start, stop in gaps]
-        self.count = sum(count for _, _, count in self._counts)
+    party: int
+    tables: list[dict[str, Any]]
+    end: int
+    unexpired_at_us: int
+    counts: tuple[tuple[int, int, int], ...]
+    """First and end offset of each gap between what is done, and how many messages it has."""
 
-    def offset_of(self, index: int) -> int:
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(count for _, _, count in self.counts)
+
+    def offset_of(self, inquiry: Inquiry, index: int) -> Pieces[int]:
         """The offset of the message that has `index` others before it."""
-        for start, stop, count in self._counts:
+        at_us = self.unexpired_at_us
+        for start, stop, count in self.counts:
             if index < count:
-                behind = self._count(stop, self._end)
+                behind = yield from inquiry.count(
+                    *(self.tables, self.party, stop, self.end), unexpired_at_us=at_us
+                )
                 newest = behind + count - index
-                return self._log.offset_of_newest(
-                    *(self._tables, self._party, start, newest),
-                    unexpired_at_us=self._unexpired_at_us,
+                return (
+                    yield from inquiry.newest(
+                        *(self.tables, self.party, start, self.end, newest), unexpired_at_us=at_us
+                    )
                 )
             index -= count
-        return self._end
+        return self.end
 
     def ranges(self, first: int, end: int) -> list[tuple[int, int]]:
         """Where it has messages between these offsets."""
-        found = (
-            (max(start, first), min(stop, end)) for start, stop, count in self._counts if count
-        )
+        found = ((max(start, first), min(stop, end)) for start, stop, count in self.counts if count)
         return [(start, stop) for start, stop in found if start < stop]
 
-    def _count(self, start: int, stop: int) -> int:
-        if start >= stop:
-            return 0
-        return self._log.count(
-            *(self._tables, self._party, start, stop), unexpired_at_us=self._unexpired_at_us
+
+def waiting(
+    inquiry: Inquiry,
+    party: int,
+    queue: QueueAtRest,
+    end: int,
+    *,
+    begin: int = 0,
+    unexpired_at_us: int = 0,
+) -> Pieces[Waiting]:
+    """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
+    without what is acknowledged, and what is in flight. With a time, without what has expired by
+    then."""
+    tables, counts = queue.tables(), []
+    for start, stop in _done(queue.state).gaps(max(queue.mark, begin), end):
+        count = yield from inquiry.count(
+            tables, party, start, stop, unexpired_at_us=unexpired_at_us
         )
+        counts.append((start, stop, count))
+    return Waiting(party, tables, end, unexpired_at_us, tuple(counts))
 
 
 def own_flights(state: bytes, phase: Literal["published", "received"] | None = None) -> list[int]:

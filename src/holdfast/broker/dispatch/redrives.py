@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from holdfast.broker.chores import Pieces
 from holdfast.broker.dispatch.losses import Losses
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Redrive,
@@ -53,12 +55,23 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What a re-drive comes to."""
+class FoundPart:
+    """What subscriptions on equal terms match of what was lost."""
 
-    messages: int
+    reads: tuple[Subscription, ...]
+    counted: tuple[tuple[int, int, int], ...]
+    """First and end offset, and how many messages lie there; never none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the log has of what was lost."""
+
+    parts: tuple[FoundPart, ...]
     gone: list[tuple[int, int]]
     """Ranges of offsets that the log has no more."""
+    whole_from: int
+    """From this offset on the log was whole."""
 
 
 @dataclass(slots=True)
@@ -85,21 +98,31 @@ class Redrives:
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
 
-    def begin(
-        self, number: int, ranges: Iterable[tuple[int, int]], target: Target, now_us: int
-    ) -> Begun:
-        """Drives what these ranges hold for the target again. Without a message left nothing
-        begins."""
+    def look(self, ranges: Iterable[tuple[int, int]], target: Target) -> Pieces[Found]:
+        """What these ranges hold for the target."""
         wanted = RangeSet(list(ranges))
-        # What is going is as good as gone.
         whole_from = self._log.whole_from()
         gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
         gone = [(first, end) for first, end in gone if first < end]
         wanted.remove_below(whole_from)
-        messages = 0
+        inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
-            messages += self._begin_one(number, wanted.ranges(), target, reads, now_us)
-        return Begun(messages, gone)
+            tables = [item.table() for item in reads]
+            counted = []
+            for first, end in wanted.ranges():
+                count = yield from inquiry.count(tables, target.party, first, end)
+                if count:
+                    counted.append((first, end, count))
+            if counted:
+                parts.append(FoundPart(reads, tuple(counted)))
+        return Found(tuple(parts), gone, whole_from)
+
+    def begin(self, number: int, found: Found, target: Target, now_us: int) -> int | None:
+        """Drives what was found for the target again; returns how many messages that are, without
+        one nothing begins. `None`: some of it has gone since, and it is to be looked for again."""
+        if found.whole_from != self._log.whole_from():
+            return None
+        return sum(self._begin_one(number, part, target, now_us) for part in found.parts)
 
     def join(self, target: int, connection: int, terms: Subscription | None) -> None:
         """Whoever is on this connection takes for the target from now on."""
@@ -156,52 +179,43 @@ class Redrives:
         queues = (it.queue for it in self._all() if it.record.party == party)
         return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
 
-    def cursors(self, messages_maximum: int) -> Iterator[dict[str, Any]]:
+    def cursors(self, messages_maximum: int) -> Iterator[Pieces[dict[str, Any]]]:
         """What retention has to keep for them."""
         for redrive in list(self._all()):
-            yield {
-                "party": redrive.record.party,
-                "mark": self._mark(redrive),
-                "subscriptions": [item.table() for item in redrive.record.reads],
-                "keep_from": 0,
-                "messages_maximum": messages_maximum,
-            }
+            yield self._cursor(redrive, messages_maximum)
+
+    def _cursor(self, redrive: _Open, messages_maximum: int) -> Pieces[dict[str, Any]]:
+        yield from ()
+        return {
+            "party": redrive.record.party,
+            "mark": self._mark(redrive),
+            "subscriptions": [item.table() for item in redrive.record.reads],
+            "keep_from": 0,
+            "messages_maximum": messages_maximum,
+        }
 
     def _all(self) -> Iterator[_Open]:
         for redrives in self._by_target.values():
             yield from redrives
 
-    def _begin_one(
-        self,
-        number: int,
-        ranges: list[tuple[int, int]],
-        target: Target,
-        reads: tuple[Subscription, ...],
-        now_us: int,
-    ) -> int:
-        tables = [item.table() for item in reads]
-        counted = [
-            (first, end, self._log.count(tables, target.party, first, end)) for first, end in ranges
-        ]
-        found = [(first, end) for first, end, count in counted if count]
-        if not found:
-            return 0
-        begin, end = found[0][0], found[-1][1]
+    def _begin_one(self, number: int, one: FoundPart, target: Target, now_us: int) -> int:
+        ranges = [(first, end) for first, end, _ in one.counted]
+        begin, end = ranges[0][0], ranges[-1][1]
         record = Redrive(
             loss=number,
             party=self._parties.durable(now_us),
             target=target.party,
-            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in reads),
+            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
             end_offset=end,
         )
-        state = new_state(begin, RangeSet(found).gaps(begin, end))
+        state = new_state(begin, RangeSet(ranges).gaps(begin, end))
         self._records.put_delivery_state(party_key(record.party), state, now_us)
         key = party_key(record.party)
         self._records.put(Table.REDRIVES, key, format_redrive(record), now_us)
         redrive = self._add(record)
         for connection, terms in target.takers.items():
             self._join(redrive, connection, terms)
-        return sum(count for _, _, count in counted)
+        return sum(count for _, _, count in one.counted)
 
     def _add(self, record: Redrive) -> _Open:
         redrive = _Open(record)

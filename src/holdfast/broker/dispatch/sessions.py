@@ -11,34 +11,39 @@ Invariants:
 3. A session that has ended leaves nothing but its Will, until that is published: record,
    subscriptions and delivery state are removed, and its party number is never given out again.
 
-Flow: admission -> open -> (durable) -> attach -> ... -> close.
+Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> close.
 """
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from holdfast.broker.access.access import Identity
+from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.dispatch.attached import Attached, Opened, is_durable
 from holdfast.broker.dispatch.groups import Groups
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
 from holdfast.broker.dispatch.queues import (
     Cut,
+    Left,
     OldestKept,
-    QueueAtRest,
-    cut_to_age,
-    cut_to_limit,
+    Prepared,
+    cut_device,
+    cut_named,
     left_behind,
     put_cut,
     queue_at_rest,
 )
 from holdfast.broker.dispatch.redrives import Redrives, Target
 from holdfast.broker.dispatch.wills import DueWill, Wills
+from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.route.subscriptions import Subscriptions
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Table,
@@ -54,41 +59,21 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
-from holdfast.kernel import TRANSIENT_PARTY, received
+from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.session import Session, Subscription, own_of, rest, shared_of
 from holdfast.protocols.mqtt.subscribe import without_past
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
 log = logging.getLogger(__name__)
+EXPIRED: Final = FrequentEvent(log, "session expired")
 
-SWEEP_SESSIONS_MAXIMUM = 1_000
-"""Sessions cleared away, or Wills found due, in one sweep; the next one goes on."""
-
-
-@dataclass(slots=True)
-class Attached:
-    """A session and the connection that holds it."""
-
-    session: Session
-    subscriptions: tuple[Subscription, ...]
-    connection: int
-    opening: Opening
-    identity: Identity
-    queue: int | None = None
-    """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
-
-
-@dataclass(slots=True)
-class Opened:
-    """The outcome of a CONNECT that is accepted."""
-
-    attached: Attached
-    session_present: bool
-    displaced: Attached | None
-    """The connection that held the session before, to be told and closed."""
-    position: int | None
-    """CONNACK waits for the log to be durable up to here; `None`: it waits for nothing."""
+PIECE_SESSIONS_MAXIMUM = 20
+"""Sessions whose record is read and written in one piece: each takes some 50 us."""
+ENDS_IN_A_PIECE = 10
+"""Sessions cleared away in one piece; fewer where counting what they leave behind takes long."""
+SWEEP_WILLS_MAXIMUM = 100
+"""Wills found due in one sweep; the next one goes on."""
 
 
 class Sessions:
@@ -122,6 +107,9 @@ class Sessions:
         self._redrives = redrives
         self._oldest = OldestKept(kernel.log)
         self._recorded = records.refresh().session_count()
+        self._recorded_attached = 0
+        self._recovered_at_us: int | None = None
+        """When this life began, until all records know it."""
         self.expired = 0
         """How many sessions have been cleared away because their time was over."""
         self.reconfigure(config)
@@ -142,11 +130,19 @@ class Sessions:
         """How many sessions are on record: those that are kept, attached or at rest."""
         return self._recorded
 
+    def recorded_attached(self) -> int:
+        """How many of those are attached."""
+        return self._recorded_attached
+
     def has_room_for(self, opening: Opening) -> bool:
         """False if it would be one more session than are kept."""
         if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
             return True
         return self._known(opening.client_identifier) is not None
+
+    def keep_up(self) -> bool:
+        """False while sessions are written faster than they can be looked up."""
+        return self._records.has_room()
 
     def name_of(self, party: int) -> str:
         """The client identifier of a party, or its name if it is a group; empty for one that has
@@ -154,14 +150,14 @@ class Sessions:
         attached = self._by_party.get(party)
         if attached is not None:
             return attached.session.client_identifier
-        return self._groups.name_of(party) or self._records.refresh().client_of(party)
+        known = self._groups.name_of(party) or self._records.refresh().client_of(party)
+        return known or self._name_ahead(party)
 
     def attached_mark(self, party: int) -> int | None:
         """Below which offset an attached session has acknowledged all; `None` for one at rest."""
         attached = self._by_party.get(party)
-        if attached is None or attached.queue is None:
-            return None
-        return self._dispatch.mark(attached.queue)
+        queue = None if attached is None else attached.queue
+        return None if queue is None else self._dispatch.mark(queue)
 
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
@@ -170,8 +166,25 @@ class Sessions:
         session = self._known(client_identifier) if attached is None else attached.session
         return None if session is None or session.expired(now_us) else session.user_name
 
-    def open(self, opening: Opening, identity: Identity, connection: int, now_us: int) -> Opened:
-        """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
+    def leave(self, opening: Opening, now_us: int) -> Pieces[Left | None]:
+        """What is lost by ending the client's session at rest; `None` if this opening ends none."""
+        if opening.client_identifier in self._by_client:
+            return None
+        known = self._known(opening.client_identifier)
+        if known is None or not (opening.clean_start or known.expired(now_us)):
+            return None
+        return (yield from self.left(known))
+
+    def open(
+        self,
+        opening: Opening,
+        identity: Identity,
+        connection: int,
+        left: Left | None,
+        now_us: int,
+    ) -> Opened:
+        """Gives the connection its session: resumed, or new; `left` is what `leave` found. Nothing
+        is delivered yet."""
         began = self._log.end_position()
         client = opening.client_identifier
         displaced = self._by_client.get(client)
@@ -180,7 +193,7 @@ class Sessions:
             self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
         known = self._known(client)
         if known is not None and (opening.clean_start or known.expired(now_us)):
-            self.end(known, now_us)
+            self.end(known, now_us, left)
             known = None
         if known is None:
             session = self._new_session(opening, identity, now_us)
@@ -194,25 +207,46 @@ class Sessions:
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached
         if is_durable(session):
+            self._recorded_attached += 1
             self._put(session, now_us)
         end = self._log.end_position()
         return Opened(attached, known is not None, displaced, end if end > began else None)
 
-    def attach(self, attached: Attached, now_us: int) -> bytes:
+    def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
+        """Finds out what its queues have to lose before it gets the rest; changes nothing."""
+        session, own = attached.session, own_of(attached.subscriptions)
+        before = queue = queue_at_rest(self._log, session, own)
+        lost: tuple[tuple[str, Cut], ...] = ()
+        if is_durable(session):
+            inquiry, config = Inquiry(self._log), self._config
+            if session.bounded:
+                oldest = self._oldest.offset(config.queue_ttl_s, now_us)
+                cutting = cut_device(
+                    self._log, inquiry, config, session, queue, oldest=oldest, now_us=now_us
+                )
+            else:
+                cutting = cut_named(self._log, inquiry, config, session, queue, now_us=now_us)
+            queue, lost = yield from cutting
+        for item in shared_of(attached.subscriptions):
+            yield from self._groups.prepare(item.topic_filter, now_us)
+        return Prepared(attached.subscriptions, before, queue, lost)
+
+    def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
         opening = attached.opening
+        if prepared.subscriptions != attached.subscriptions:
+            # Somebody else has changed them since.
+            prepared = at_once(self.prepare(attached, now_us))
         own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
-        queue = queue_at_rest(self._log, session, own)
-        if is_durable(session):
-            cut = self._cut_device if session.bounded else self._cut_named
-            kept = cut(session, queue, now_us)
-            if kept is not queue:
-                put_cut(self._records, self._losses, session.party, kept, now_us)
-            queue = kept
-            if queue.subscriptions != own:
-                self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
+        queue = prepared.queue
+        for reason, cut in prepared.lost:
+            self._lose(session, reason, cut, now_us)
+        if queue is not prepared.before:
+            put_cut(self._records, self._losses, session.party, queue, now_us)
+        if queue.subscriptions != own:
+            self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
             attached.connection,
             party=session.party,
@@ -269,6 +303,7 @@ class Sessions:
         del self._by_client[session.client_identifier]
         del self._by_connection[attached.connection]
         del self._by_party[session.party]
+        self._recorded_attached -= is_durable(session)
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
@@ -294,16 +329,17 @@ class Sessions:
         else:
             self.end(session, now_us)
 
-    def end(self, session: Session, now_us: int) -> None:
+    def end(self, session: Session, now_us: int, left: Left | None = None) -> None:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
-        published now: it does not outlive its session."""
+        published now: it does not outlive its session. `left` says what is lost, where it has been
+        counted."""
         self._owe_apart(session, now_us)
         self._names.release(session.queue_name)
         subscriptions = self._subscriptions_of(session)
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
-        left = left_behind(self._log, session, queue, now_us)
-        if left is not None:
-            self._lose(session, "session_ended", left, now_us)
+        if left is None or left.party != session.party:
+            left = at_once(self.left(session))
+        if left.cut is not None:
+            self._lose(session, "session_ended", left.cut, now_us)
         self._groups.lose_handed(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
@@ -315,41 +351,63 @@ class Sessions:
             self._recorded -= 1
             self._records.put(Table.SESSIONS, key, b"", now_us)
 
-    def recover(self, now_us: int) -> int:
-        """Sessions that were connected when the broker ended, which ended their connections;
-        returns how many. Their expiry and Will Delay count from now. Wills of sessions that had
-        ended before are published by the first sweep, and none waits longer than its delay."""
+    def recover(self, now_us: int) -> None:
+        """The broker has ended, which ended the connections of all sessions: whoever looks one up
+        finds it at rest since now, whatever its record says; `write_recovered` writes that down.
+        Wills of sessions that had ended before are published by the first sweep."""
         for name, client in self._records.refresh().named_queues():
             self._names.take(name, Owner("application", client))
-        count = 0
-        last = ""
-        while values := self._records.refresh().connected(last.encode(), SWEEP_SESSIONS_MAXIMUM):
-            for value in values:
-                session = parse_session(value)
-                due_at_us = plan_will(session, Ending.ABNORMAL, now_us)
-                self._put(rest(session, will_due_at_us=due_at_us, now_us=now_us), now_us)
-                last = session.client_identifier
-            count += len(values)
-        self._plan_wills_anew(now_us)
+        self._recovered_at_us = now_us
+
+    def write_recovered(self, clock_us: Callable[[], int]) -> Pieces[int]:
+        """Sessions that were connected when the broker ended go to rest on record, in pieces;
+        returns how many. No Will waits longer than its delay."""
+        yield from self._plan_wills_anew(clock_us)
+        count, after = 0, b""
+        while keys := self._records.refresh().connected(after, PIECE_SESSIONS_MAXIMUM):
+            after = keys[-1]
+            for key in keys:
+                # The view may be behind, and its client may have come back in the meantime.
+                session = self._on_record(key.decode())
+                if session is not None and self._was_left(session):
+                    self._put(self._rested(session), clock_us())
+                    count += 1
+            yield self._records.is_near
+        self._recovered_at_us = None
         return count
 
     def sweep(self, now_us: int) -> None:
         """Wills that are due: those of sessions that have expired among them."""
         self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
 
-    def clear_expired(self, expired_by_us: int, now_us: int) -> bool:
-        """Removes what sessions have that had expired by then, as much as fits a sweep; returns
-        whether that was all."""
-        values = self._records.refresh().expired(expired_by_us, SWEEP_SESSIONS_MAXIMUM)
-        for value in values:
-            # The view may be behind: its client may have come back in the meantime.
-            known = self._known(parse_session(value).client_identifier)
-            if known is not None and known.expired(expired_by_us):
-                self.end(known, now_us)
-                self.expired += 1
-                fields = {"client_identifier": known.client_identifier}
-                log.info("session expired", extra={"fields": fields})
-        return len(values) < SWEEP_SESSIONS_MAXIMUM
+    def clear_expired(self, expired_by_us: int, clock_us: Callable[[], int]) -> Pieces[None]:
+        """Removes what sessions have that had expired by then, in pieces."""
+        inquiry, after_us, after = Inquiry(self._log), 0, b""
+        while rows := self._records.refresh().expired(
+            expired_by_us, after_us, after, ENDS_IN_A_PIECE
+        ):
+            after, after_us, _ = rows[-1]
+            for key, _, _ in rows:
+                # The view may be behind: its client may have come back in the meantime.
+                known = self._known(key.decode())
+                if known is None or not known.expired(expired_by_us):
+                    continue
+                left = yield from self.left(known, inquiry)
+                # Or while it was counted.
+                if self._known(key.decode()) == known:
+                    self.end(known, clock_us(), left)
+                    self.expired += 1
+                    if EXPIRED.is_due(clock_us()):
+                        EXPIRED.write({"client_identifier": known.client_identifier})
+            yield self._records.is_near
+
+    def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
+        """What is lost if a session at rest ends."""
+        own = own_of(self._subscriptions_of(session))
+        queue = queue_at_rest(self._log, session, own)
+        asking = inquiry or Inquiry(self._log)
+        cut = yield from left_behind(self._log, asking, session, queue)
+        return Left(session.party, cut)
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -387,30 +445,51 @@ class Sessions:
 
     def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
         """Those that are due, as far as a view that may be behind tells of them."""
-        for value in view.wills_due(now_us, SWEEP_SESSIONS_MAXIMUM):
+        for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
             session = self._known(parse_session(value).client_identifier)
             if session is not None and session.will is not None:
                 due_at_us = session.will_due_at_us
                 if due_at_us is not None and due_at_us <= now_us:
                     yield DueWill(session.will, session.client_identifier, due_at_us)
-        for key, value in view.wills_of_ended(SWEEP_SESSIONS_MAXIMUM):
+        for key, value in view.wills_of_ended(SWEEP_WILLS_MAXIMUM):
             if self._records.get(Table.WILLS, key):
                 yield DueWill(parse_will(value), *parse_will_key(key))
 
-    def _plan_wills_anew(self, now_us: int) -> None:
+    def _plan_wills_anew(self, clock_us: Callable[[], int]) -> Pieces[None]:
         """A Will that is due later than its delay from now was planned by a clock that has been set
         back since; its delay counts from now."""
-        last = ""
-        while values := self._records.refresh().wills_to_come(
-            now_us, last.encode(), SWEEP_SESSIONS_MAXIMUM
+        after_us, after = clock_us(), b""
+        while rows := self._records.refresh().wills_to_come(
+            after_us, after, PIECE_SESSIONS_MAXIMUM
         ):
-            for value in values:
-                session = parse_session(value)
-                planned_us = session.will_due_at_us
+            for key, due_at_us, _ in rows:
+                after_us, after = due_at_us, key
+                session, now_us = self._on_record(key.decode()), clock_us()
+                if session is None or session.will_due_at_us != due_at_us:
+                    continue
                 latest_us = plan_will(session, Ending.ABNORMAL, now_us)
-                if latest_us is not None and planned_us is not None and planned_us > latest_us:
+                if latest_us is not None and due_at_us > latest_us:
                     self._put(replace(session, will_due_at_us=latest_us), now_us)
-                last = session.client_identifier
+            yield self._records.is_near
+
+    def _name_ahead(self, party: int) -> str:
+        """The same of a session that the view does not know yet."""
+        digits = str(party).encode()
+        for value in self._records.ahead(Table.SESSIONS):
+            if digits in value and (session := parse_session(value)).party == party:
+                return session.client_identifier
+        return ""
+
+    def _was_left(self, session: Session) -> bool:
+        """True if its record says that it is connected, and it was in a former life."""
+        left = self._recovered_at_us is not None and session.connected
+        return left and session.client_identifier not in self._by_client
+
+    def _rested(self, session: Session) -> Session:
+        """A session that was left connected: its expiry and Will Delay count from the recovery."""
+        assert self._recovered_at_us is not None, "nobody else is left"
+        due_at_us = plan_will(session, Ending.ABNORMAL, self._recovered_at_us)
+        return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
         due_at_us = session.will_due_at_us
@@ -430,6 +509,10 @@ class Sessions:
             self._wills.owe(DueWill(session.will, client, due_at_us))
 
     def _known(self, client: str) -> Session | None:
+        session = self._on_record(client)
+        return self._rested(session) if session is not None and self._was_left(session) else session
+
+    def _on_record(self, client: str) -> Session | None:
         if not self._recorded:
             # A fleet of clean sessions need not be looked up one by one.
             return None
@@ -512,35 +595,6 @@ class Sessions:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, format_session(session), now_us)
 
-    def _cut_named(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
-        """What a queue with a name has waiting, within the age and the bytes that it keeps."""
-        named = NamedQueue(session.party, queue.subscriptions, session.created_at_offset)
-        oldest = kept_from(self._log, named, self._config.application_queue_properties, now_us)
-        queue, gone = cut_to_age(self._log, session.party, queue, oldest=oldest)
-        if gone is not None:
-            self._lose(session, "retention", gone, now_us)
-        return queue
-
-    def _cut_device(self, session: Session, queue: QueueAtRest, now_us: int) -> QueueAtRest:
-        """What a device has waiting, within the age and the number that it may have."""
-        config, party = self._config, session.party
-        oldest = self._oldest.offset(config.queue_ttl_s, now_us)
-        queue, stale = cut_to_age(self._log, party, queue, oldest=oldest)
-        if stale is not None:
-            self._lose(session, "ttl", stale, now_us)
-        maximum, keep = config.queue_messages_maximum, config.queue_keep
-        queue, beyond = cut_to_limit(
-            *(self._log, party, queue), maximum=maximum, keep=keep, now_us=now_us
-        )
-        if beyond is not None:
-            self._lose(session, "overflow", beyond, now_us)
-        return queue
-
     def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
         who = (session.client_identifier, session.party)
         self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-
-
-def is_durable(session: Session) -> bool:
-    """True if its delivery state is in the log: it is persistent, or was until this connection."""
-    return session.party < TRANSIENT_PARTY

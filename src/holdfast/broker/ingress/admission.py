@@ -10,6 +10,8 @@ Invariants:
 3. Nothing of a session is touched before its client has shown who it is. Until then the connection
    counts as pending and has CONNECT_TIMEOUT_S.
 4. A session belongs to the user who opened it; nobody else resumes it or takes it over.
+5. What has to be counted before CONNACK, because a queue at rest has a limit, is counted in pieces:
+   whoever comes back to much waits longer, and nobody else does.
 
 Flow: control packets -> here -> access -> sessions -> CONNACK.
 """
@@ -21,7 +23,10 @@ from typing import Final, NamedTuple
 
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.rates import SECOND_US, Rate
-from holdfast.broker.dispatch.sessions import Attached, Opened, Sessions
+from holdfast.broker.chores import Chores
+from holdfast.broker.dispatch.attached import Attached, Opened
+from holdfast.broker.dispatch.queues import Left, Prepared
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
@@ -81,6 +86,7 @@ class Admission:
         connections: Connections,
         closing: Closing,
         sessions: Sessions,
+        chores: Chores,
     ) -> None:
         self._access = access
         self._permissions = permissions
@@ -89,6 +95,8 @@ class Admission:
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
+        self._chores = chores
+        self._now_us = ground.world.now_us
         self._inbox = ground.kernel.inbox
         self._outboxes = ground.kernel.outboxes
         self._counts = ground.counts
@@ -181,6 +189,8 @@ class Admission:
         if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
+        if opening.expiry_s != 0 and not self._sessions.keep_up():
+            return Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED)
         client_identifier, will = opening.client_identifier, opening.will
         if will is not None and is_system_topic(will.topic_name):
             return NOT_AUTHORIZED
@@ -202,12 +212,24 @@ class Admission:
         self, connection: Connection, opening: Opening, identity: Identity, now_us: int
     ) -> None:
         self._connections.enter(connection, Phase.ADMITTING)
-        opened = self._sessions.open(opening, identity, connection.handle, now_us)
+
+        def counted(left: Left | None) -> None:
+            # It may have gone in the meantime.
+            if connection.phase is Phase.ADMITTING:
+                self._opened(connection, opening, identity, left)
+
+        self._chores.start(self._sessions.leave(opening, now_us), counted)
+
+    def _opened(
+        self, connection: Connection, opening: Opening, identity: Identity, left: Left | None
+    ) -> None:
+        now_us = self._now_us()
+        opened = self._sessions.open(opening, identity, connection.handle, left, now_us)
         if opened.displaced is not None:
             self._closing.taken_over(opened.displaced, now_us)
         arrival = _Arrival(connection, opened)
         if opened.position is None:
-            self._admit(arrival, now_us)
+            self._prepare(arrival, now_us)
         else:
             self._waiting.add(opened.position, arrival)
 
@@ -240,15 +262,25 @@ class Admission:
     def durable(self, durable_position: int, now_us: int) -> None:
         """The log is durable up to here: who waited for that gets CONNACK."""
         for arrival in self._waiting.take(durable_position):
-            # It may have gone, or have been taken over, in the meantime.
-            if self._sessions.of(arrival.connection.handle) is arrival.opened.attached:
-                self._admit(arrival, now_us)
+            if self._is_there(arrival):
+                self._prepare(arrival, now_us)
 
     def waits(self) -> bool:
         """True if a CONNACK waits for the disk."""
         return len(self._waiting) > 0
 
-    def _admit(self, arrival: _Arrival, now_us: int) -> None:
+    def _is_there(self, arrival: _Arrival) -> bool:
+        """False if it has gone, or has been taken over, in the meantime."""
+        return self._sessions.of(arrival.connection.handle) is arrival.opened.attached
+
+    def _prepare(self, arrival: _Arrival, now_us: int) -> None:
+        def prepared(outcome: Prepared) -> None:
+            if self._is_there(arrival):
+                self._admit(arrival, outcome, self._now_us())
+
+        self._chores.start(self._sessions.prepare(arrival.opened.attached, now_us), prepared)
+
+    def _admit(self, arrival: _Arrival, prepared: Prepared, now_us: int) -> None:
         attached = arrival.opened.attached
         opening = attached.opening
         handle = arrival.connection.handle
@@ -265,7 +297,7 @@ class Admission:
         fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
         version = opening.protocol_version
         self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))
-        received = self._sessions.attach(attached, now_us)
+        received = self._sessions.attach(attached, prepared, now_us)
         self._inbox.accept(
             handle,
             party=party,

@@ -8,7 +8,8 @@ import logging
 from collections import Counter
 from typing import Final
 
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.attached import Attached
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ingress.connection import Connection, Connections, Phase
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.kernel import encode_packet

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.groups import Groups
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.admission import Admission
 from holdfast.broker.ingress.closing import Closing

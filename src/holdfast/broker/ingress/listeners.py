@@ -18,7 +18,7 @@ from ssl import SSLContext, SSLObject
 from holdfast.broker.ingress.certificates import is_encrypted, server_context
 from holdfast.broker.ingress.connection import Connections, show_address
 from holdfast.broker.ingress.proxy_protocol import ProxyLayer
-from holdfast.broker.ingress.tls import TlsLayer
+from holdfast.broker.ingress.tls import Handshakes, TlsLayer
 from holdfast.broker.ingress.unix_socket import UnixListener
 from holdfast.broker.ingress.websocket import WebSocketLayer, WebSocketRules
 from holdfast.broker.world import World
@@ -48,6 +48,7 @@ class Listeners:
         self._connections = connections
         self._counts = counts
         self._tls: SSLContext | None = None
+        self._handshakes = Handshakes(world.workers)
         self._servers: list[tuple[str, asyncio.Server]] = []
         self._handles: list[asyncio.Server] = []
         """More of the same listening sockets."""
@@ -137,6 +138,7 @@ class Listeners:
             server.close()
         if self._unix is not None:
             self._unix.close()
+        self._handshakes.stop()
 
     def _factory(self, name: str) -> Factory:
         if name == "mqtt" and name not in self._config.proxy_protocol:
@@ -152,7 +154,7 @@ class Listeners:
             top = WebSocketLayer(top, self.websocket_rules, buffer, counts)
         if name in ("mqtts", "wss"):
             assert self._tls is not None, "it was made before anything listened"
-            top = TlsLayer(top, connection, self._tls, buffer, counts)
+            top = TlsLayer(top, connection, self._tls, self._handshakes, buffer, counts)
         if name in self._config.proxy_protocol:
             top = ProxyLayer(top, connection, self._connections, self._proxies, counts)
         return top

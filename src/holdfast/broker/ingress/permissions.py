@@ -16,8 +16,9 @@ from collections import deque
 from typing import Final
 
 from holdfast.broker.access.access import Access, Identity
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.redrives import Redrives
-from holdfast.broker.dispatch.sessions import Attached, Sessions
+from holdfast.broker.dispatch.sessions import Sessions
 from holdfast.broker.ground import Ground
 from holdfast.broker.ingress.closing import Closing
 from holdfast.broker.ingress.connection import Connections

@@ -3,6 +3,10 @@
 Owns: what an `ssl.SSLObject` needs to be a layer. Never: decides what is acceptable; the context
 does (certificates).
 
+A handshake takes about a millisecond of processor time, most of it for one signature. Its steps are
+done by workers, beside the loop and without the interpreter's lock; nothing is read from the peer
+meanwhile, so no two threads meet in one connection.
+
 The event loop could do this too, but it would tell nobody about a handshake before it has
 succeeded: neither the limits on connections nor any counter would see one that never does. Here
 the read buffer serves twice, for what comes in and for what it turns out to say, so an idle
@@ -16,18 +20,51 @@ import contextlib
 import logging
 import ssl
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from holdfast.broker.ingress.connection import Connection
 from holdfast.broker.ingress.layer import Layer
+from holdfast.broker.world import Workers
+from holdfast.core.limits import HANDSHAKE_READ_BYTES, HANDSHAKES_AT_ONCE
 
 log = logging.getLogger(__name__)
+
+
+class Handshakes:
+    """Steps of handshakes beside the loop, HANDSHAKES_AT_ONCE of them; the others wait in the order
+    in which they came, as many as there may be connections without CONNECT."""
+
+    def __init__(self, workers: Callable[[int], Workers]) -> None:
+        """`workers` makes so many."""
+        self._workers = workers(HANDSHAKES_AT_ONCE)
+        self._is_stopped = False
+
+    def step(self, tls: ssl.SSLObject, done: Callable[[ssl.SSLError | None], None]) -> None:
+        """Goes on with a handshake as far as what has come lets it; `done` is told what is wrong
+        with it: `SSLWantReadError` if more has to come."""
+        if not self._is_stopped:
+            self._workers.run(partial(_step, tls), done)
+
+    def stop(self) -> None:
+        """None gets any further."""
+        self._is_stopped = True
+        self._workers.stop()
+
+
+def _step(tls: ssl.SSLObject) -> ssl.SSLError | None:
+    try:
+        tls.do_handshake()
+    except ssl.SSLError as error:
+        return error
+    return None
 
 
 class TlsLayer(Layer):
     """The server's side of TLS."""
 
-    __slots__ = ("_connection", "_incoming", "_outgoing", "_tls")
+    __slots__ = ("_connection", "_handshakes", "_incoming", "_outgoing", "_tls")
 
     NAME = "tls"
 
@@ -36,31 +73,38 @@ class TlsLayer(Layer):
         upper: asyncio.BufferedProtocol,
         connection: Connection,
         context: ssl.SSLContext,
+        handshakes: Handshakes,
         buffer: bytearray,
         counts: Counter[str],
     ) -> None:
         super().__init__(upper, buffer, counts)
+        self._handshakes = handshakes
         self._connection = connection
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    def get_buffer(self, size_hint: int) -> bytearray | memoryview:
+        """Before the handshake is over, little: it is kept until a worker has seen to it."""
+        if self._is_ready:
+            return super().get_buffer(size_hint)
+        return memoryview(self._buffer)[:HANDSHAKE_READ_BYTES]
 
     def buffer_updated(self, count: int) -> None:
         """`count` encrypted bytes have come."""
         if self._is_finished:
             return
         self._incoming.write(memoryview(self._buffer)[:count])
-        try:
-            if self._is_ready or self._handshake():
-                self._read()
-        except ssl.SSLError as error:
-            self._refuse(error)
-        if self._outgoing.pending:
-            self._answer(self._outgoing.read())
+        if self._is_ready:
+            self._go_on()
+        else:
+            self.transport.pause_reading()
+            self._handshakes.step(self._tls, self._stepped)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone."""
         super().connection_lost(error)
+        self._is_finished = True
         del self._connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -83,16 +127,32 @@ class TlsLayer(Layer):
             self._say_goodbye()
             self.transport.close()
 
-    def _handshake(self) -> bool:
-        """Goes on with the handshake; true when it has succeeded."""
+    def _stepped(self, error: ssl.SSLError | None) -> None:
+        """A worker has gone on with the handshake."""
+        # The socket may have gone, or the broker have had enough of it, in the meantime.
+        if self._is_finished or self.transport.is_closing():
+            return
+        self.transport.resume_reading()
+        if error is None:
+            self._is_ready = True
+            if (name := common_name(self._tls.getpeercert())) is not None:
+                self._connection.certificate_name = name
+            self._go_on()
+        elif isinstance(error, ssl.SSLWantReadError):
+            self._send()
+        else:
+            self._refuse(error)
+
+    def _go_on(self) -> None:
         try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        self._is_ready = True
-        if (name := common_name(self._tls.getpeercert())) is not None:
-            self._connection.certificate_name = name
-        return True
+            self._read()
+        except ssl.SSLError as error:
+            self._refuse(error)
+        self._send()
+
+    def _send(self) -> None:
+        if self._outgoing.pending:
+            self._answer(self._outgoing.read())
 
     def _read(self) -> None:
         """Hands up what can be decrypted."""
@@ -124,8 +184,7 @@ class TlsLayer(Layer):
         fields = {"peer": self._connection.peer, "reason": error.reason}
         # Not more: whoever reaches the port can cause it, as often as he likes.
         log.debug("TLS refused", extra={"fields": fields})
-        if self._outgoing.pending:
-            self._answer(self._outgoing.read())
+        self._send()
         self._finish()
 
     def _say_goodbye(self) -> None:

@@ -5,23 +5,32 @@ Owns: what has been appended and is not in the view yet. Never: decides what a r
 Invariants:
 1. `get` answers with what was put last, whether or not the view has it yet.
 2. The view learns of a record from the log alone: running and recovering are the same code.
-3. What waits for the view is bounded: it is brought up to date when there is that much, and what is
-   not durable yet is bounded by what may wait for the disk.
+3. While the broker serves, a worker writes the view, so that the loop waits for no disk and looks
+   at no row twice. What the view lacks stays here, and its bound is kept by who causes it: no
+   session is opened that has to be kept (`has_room`), and whoever can wait does.
 
 Flow: sessions, losses -> log (truth) -> view (look-ups).
 """
 
+import asyncio
 import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
+from holdfast.broker.world import Workers
 from holdfast.kernel import Log
 
 BATCH_RECORDS_MAXIMUM = 4_096
-"""Control records read from the log at once; a transaction of that size takes some milliseconds."""
-BEHIND_RECORDS_MAXIMUM = 16_384
-"""Records put that the view does not have yet: a bound for memory when sessions come in a storm."""
+"""Control records taken over at once where nobody waits: at a start, and at the end."""
+HANDED_RECORDS_MAXIMUM = 512
+"""Control records handed to the worker at once. To read them and to forget them afterwards takes
+the loop less than a millisecond; to write them, in no order, takes the worker some ten."""
+BEHIND_RECORDS_MAXIMUM = 65_536
+"""Records put that the view does not have yet: what a storm of sessions writes in three seconds in
+which the disk stands still, at some 500 bytes each."""
 
 
 @dataclass(slots=True)
@@ -42,6 +51,14 @@ class ControlRecords:
         self._applied = 0
         self._end_before = (0, 0)
         """Log position and last control number when `advance` was last called."""
+        self._workers: Workers | None = None
+        self._commit: Callable[[], None]
+        self._soon: Callable[[], None]
+        self._is_writing = False
+        self._read_until = self._written_until = 0
+        """Log positions: of everything durable up to here the records have been read, and the view
+        has what they say."""
+        self._waiting: list[asyncio.Future[None]] = []
 
     def recover(self, next_number: int) -> int:
         """Brings the view in line with a log that was just opened; returns how many records it
@@ -53,15 +70,25 @@ class ControlRecords:
         if ahead:
             self._view.clear()
         self._applied = self._view.applied()
-        return self._catch_up()
+        count = 0
+        while taken := self._take_over():
+            count += taken
+        return count
+
+    def keep_up(
+        self, workers: Workers, commit: Callable[[], None], soon: Callable[[], None]
+    ) -> None:
+        """From now on a worker, the only one, writes the view; `commit` asks for what that waits
+        for, and `soon` for a turn when it has written."""
+        self._workers, self._commit, self._soon = workers, commit, soon
 
     def put(self, table: Table, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a record, an empty `value` removing the key; returns the log position at which it
         is durable. It has survived nothing before that."""
         position = self._log.append_control(table, key, value, now_us)
         self._ahead[table, key] = _Ahead(value, self._log.next_control_number() - 1)
-        if len(self._ahead) >= BEHIND_RECORDS_MAXIMUM:
-            self.refresh()
+        if len(self._ahead) >= HANDED_RECORDS_MAXIMUM:
+            self._keep_up()
         return position
 
     def put_delivery_state(self, key: bytes, value: bytes, now_us: int) -> int:
@@ -73,35 +100,119 @@ class ControlRecords:
         ahead = self._ahead.get((table, key))
         return self._view.get(table, key) if ahead is None else ahead.value
 
+    def ahead(self, table: Table) -> Iterator[bytes]:
+        """Values of a table that the view does not have yet."""
+        return (known.value for (of, _), known in self._ahead.items() if of == table)
+
+    def has_room(self) -> bool:
+        """False while so much is ahead of the view that no more should be put."""
+        return len(self._ahead) < BEHIND_RECORDS_MAXIMUM
+
+    def is_near(self) -> bool:
+        """True if little is ahead of the view: whoever writes many records, and can wait, waits for
+        this."""
+        return len(self._ahead) < 2 * HANDED_RECORDS_MAXIMUM
+
     def refresh(self) -> View:
-        """The view, up to date with what is durable."""
-        if self._ahead:
-            self._catch_up()
+        """The view; while the broker serves it may be a little behind what is durable."""
+        self._hand_over()
         return self._view
+
+    def catch_up(self) -> View:
+        """The view with all that is durable, however long that takes. No thread may be writing it:
+        `close` and a simulation know that none is."""
+        while self._take_over():
+            pass
+        return self._view
+
+    def has_all_before(self, position: int) -> bool:
+        """True once the view has all that lies before a log position, which is durable."""
+        self._hand_over()
+        return self._workers is None or self._written_until >= position
+
+    async def caught_up(self) -> None:
+        """Returns when the view has all that is durable now."""
+        durable = self._log.durable_position()
+        self._hand_over()
+        while self._is_writing and self._written_until < durable:
+            kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(kept)
+            await kept
 
     def advance(self) -> None:
         """Lets the view know how far it has read when there was nothing for it: acknowledgement
         progress takes control numbers too, and need not be read again at the next start."""
-        self._catch_up()
+        self._hand_over()
+        if self._is_writing:
+            return
         position, number = self._end_before
         if self._log.durable_position() >= position and number > self._applied:
-            self._applied = number
-            self._view.advance(number)
+            self._write(partial(self._view.advance, number), partial(self._advanced, number))
         self._end_before = self._log.end_position(), self._log.next_control_number() - 1
 
     def close(self) -> None:
-        """Closes the view."""
+        """Closes the view, which has all that is durable."""
+        if self._workers is not None:
+            self._workers.stop()
+        self.catch_up()
         self._view.close()
 
-    def _catch_up(self) -> int:
-        count = 0
-        while records := self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM):
+    def _keep_up(self) -> None:
+        self._hand_over()
+        if self._workers is not None and not self._is_writing:
+            # Nothing of what was put is durable, and nobody else may be waiting for that.
+            self._commit()
+
+    def _hand_over(self) -> None:
+        if self._workers is None:
+            self.catch_up()
+            return
+        durable = self._log.durable_position()
+        if self._is_writing or self._read_until == durable:
+            return
+        records = self._log.controls(self._applied + 1, HANDED_RECORDS_MAXIMUM)
+        if len(records) < HANDED_RECORDS_MAXIMUM:
+            self._read_until = durable
+        if records:
+            self._write(partial(self._view.apply, records), partial(self._known, records))
+        else:
+            self._written_until = durable
+
+    def _write(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        if self._workers is None:
+            work()
+            then()
+        else:
+            self._is_writing = True
+            self._workers.run(work, partial(self._written, then))
+
+    def _written(self, then: Callable[[], None], _nothing: None) -> None:
+        self._is_writing = False
+        then()
+        self._written_until = self._read_until
+        self._hand_over()
+        waiting, self._waiting = self._waiting, []
+        for kept in waiting:
+            # Whoever waited may have gone.
+            if not kept.done():
+                kept.set_result(None)
+        self._soon()
+
+    def _take_over(self) -> int:
+        records = self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM)
+        if records:
             self._view.apply(records)
-            for number, table, key, _value in records:
-                self._forget(number, table, key)
-            self._applied = records[-1][0]
-            count += len(records)
-        return count
+            self._known(records)
+        return len(records)
+
+    def _known(self, records: list[tuple[int, int, bytes, bytes]]) -> None:
+        """The view has these."""
+        for number, table, key, _value in records:
+            self._forget(number, table, key)
+        self._advanced(records[-1][0])
+
+    def _advanced(self, number: int) -> None:
+        self._applied = max(self._applied, number)
 
     def _forget(self, number: int, table: int, key: bytes) -> None:
         ahead = self._ahead.get((table, key))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.broker.chores import Pieces
+from holdfast.broker.store.questions import Inquiry
 from holdfast.core.topic_properties import UNLIMITED, TopicProperties
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.session import Subscription
@@ -28,7 +30,9 @@ class NamedQueue:
     created_at_offset: int
 
 
-def kept_from(log: Log, queue: NamedQueue, properties: TopicProperties, now_us: int) -> int:
+def kept_from(
+    log: Log, inquiry: Inquiry, queue: NamedQueue, properties: TopicProperties, now_us: int
+) -> Pieces[int]:
     """The first offset that the queue keeps."""
     begin, end = queue.created_at_offset, log.durable_offset()
     aged_until = begin
@@ -39,22 +43,23 @@ def kept_from(log: Log, queue: NamedQueue, properties: TopicProperties, now_us: 
     tables = [item.table() for item in queue.subscriptions if item.qos > 0]
     if not tables or (aged_until <= begin and not large):
         return begin
-    drop = properties.plan_drop(
-        log.weigh(tables, queue.party, begin, end),
-        log.weigh(tables, queue.party, begin, max(aged_until, begin)),
-    )
-    return _offset_after(log, tables, queue.party, begin, end, drop) if drop else begin
+    all_of_it = yield from inquiry.weigh(tables, queue.party, begin, end)
+    aged = yield from inquiry.weigh(tables, queue.party, begin, max(aged_until, begin))
+    drop = properties.plan_drop(all_of_it, aged)
+    if not drop:
+        return begin
+    return (yield from _offset_after(inquiry, tables, queue.party, begin, end, drop))
 
 
 def _offset_after(
-    log: Log, tables: list[dict[str, Any]], party: int, begin: int, end: int, drop: int
-) -> int:
+    inquiry: Inquiry, tables: list[dict[str, Any]], party: int, begin: int, end: int, drop: int
+) -> Pieces[int]:
     """The offset before which the oldest messages have `drop` bytes."""
     low, high = begin, end
     while high - low > 1:
         middle = (low + high) // 2
         # Only what lies between is weighed, so that all steps together cost two looks at all of it.
-        passed = log.weigh(tables, party, low, middle)
+        passed = yield from inquiry.weigh(tables, party, low, middle)
         if passed < drop:
             low, drop = middle, drop - passed
         else:

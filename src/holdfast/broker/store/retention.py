@@ -26,6 +26,7 @@ from holdfast.broker.chores import PIECE_EFFORT, Pieces
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
 from holdfast.broker.store.tables import parse_own_tables, parse_subscriptions
 from holdfast.broker.store.view import QueueRow
@@ -58,11 +59,16 @@ clients publish."""
 class Queues(Protocol):
     """What a run asks of whoever holds the queues."""
 
-    def shared(self, now_us: int) -> Iterator[dict[str, Any]]:
-        """The cursors of all queues that are no session's own."""
+    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+        """The cursors of all queues that are no session's own; what each keeps may have to be
+        counted."""
 
     def mark(self, party: int) -> int | None:
         """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
+
+    def is_there(self, client: str, party: int) -> bool:
+        """False if it has ended: the session of a client, or what else has the party where `client`
+        is empty."""
 
     def has_room(self) -> bool:
         """True if as many losses as a page may have can be written in this turn."""
@@ -181,16 +187,23 @@ class Retention:
         yield from self._beside.run(survey)
         self._log.finish(survey)
         yield from self._renew()
+        # A queue that the view does not know yet would not be asked.
+        known = self._log.durable_position()
+        yield lambda: self._records.has_all_before(known)
         view = self._records.refresh()
-        shared = (_Asked(cursor) for cursor in queues.shared(self._now_us()))
+        shared = queues.shared(self._now_us())
         while page := list(islice(shared, PAGE)):
-            yield from self._visit(queues, page)
+            asked = []
+            for cursor in page:
+                asked.append(_Asked((yield from cursor)))
+            yield from self._visit(queues, asked)
         ttl_us = self._config.queue_ttl_s * 1_000_000
         oldest = self._log.offset_at(max(self._now_us() - ttl_us, 0)) if ttl_us else 0
         after = b""
         while rows := view.queues(after, PAGE):
             after = rows[-1].key
-            yield from self._visit(queues, self._behind(queues, rows, oldest))
+            asked = yield from self._behind(queues, rows, oldest)
+            yield from self._visit(queues, asked)
         while not self._log.find_piece(PIECE_EFFORT):
             yield None
         return (yield from self._carry(queues))
@@ -222,7 +235,10 @@ class Retention:
                     self._later.append((by_party[party], first, end))
 
     def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
-        """A queue at rest loses this, and passes over it."""
+        """A queue at rest loses this, and passes over it; one that has just ended has told what it
+        lost."""
+        if not queues.is_there(asked.client, asked.cursor["party"]):
+            return
         now_us, party, (first, end, _) = self._now_us(), asked.cursor["party"], lost
         queues.lose(asked.client, party, asked.reason(end), lost, now_us)
         self._log.give_up(party, first, end, now_us)
@@ -258,11 +274,8 @@ class Retention:
             attached = queues.mark(party)
             mark = self._log.marks([party])[0] if attached is None else attached
             first = max(first, mark or 0)
-            count = (
-                self._log.count(asked.cursor["subscriptions"], party, first, end)
-                if first < end
-                else 0
-            )
+            tables = asked.cursor["subscriptions"]
+            count = yield from Inquiry(self._log).count(tables, party, first, end)
             if not count:
                 continue
             if attached is None:
@@ -276,11 +289,12 @@ class Retention:
         self._commits.wake()
         yield lambda: self._log.durable_position() >= end
 
-    def _behind(self, queues: Queues, rows: list[QueueRow], oldest: int) -> Iterator[_Asked]:
+    def _behind(self, queues: Queues, rows: list[QueueRow], oldest: int) -> Pieces[list[_Asked]]:
         """The cursors of those that have not seen all of what goes. What devices that are away have
         from before `oldest` is too old for them."""
         now_us, end = self._now_us(), self._log.whole_from()
         at_rest = self._log.marks([row.party for row in rows])
+        asked, inquiry = list[_Asked](), Inquiry(self._log)
         for row, resting in zip(rows, at_rest, strict=True):
             attached = queues.mark(row.party)
             mark = resting if attached is None else attached
@@ -290,7 +304,8 @@ class Retention:
                 continue
             keep_from, maximum = 0, self._config.queue_messages_maximum
             if row.queue_name is not None:
-                keep_from, maximum = self._kept_from(row, now_us), UNLIMITED_MESSAGES
+                keep_from = yield from self._kept_from(row, inquiry, now_us)
+                maximum = UNLIMITED_MESSAGES
             elif attached is None:
                 keep_from = oldest
             has_ended = row.expires_at_us is not None and row.expires_at_us <= now_us
@@ -302,9 +317,11 @@ class Retention:
                 "messages_maximum": maximum,
             }
             aged_until = oldest if row.queue_name is None and attached is None else 0
-            yield _Asked(cursor, row.key.decode(), aged_until, has_ended)
+            asked.append(_Asked(cursor, row.key.decode(), aged_until, has_ended))
+        return asked
 
-    def _kept_from(self, row: QueueRow, now_us: int) -> int:
+    def _kept_from(self, row: QueueRow, inquiry: Inquiry, now_us: int) -> Pieces[int]:
         subscriptions = own_of(parse_subscriptions(row.subscriptions.encode()))
         named = NamedQueue(row.party, subscriptions, row.created_at_offset)
-        return kept_from(self._log, named, self._config.application_queue_properties, now_us)
+        properties = self._config.application_queue_properties
+        return (yield from kept_from(self._log, inquiry, named, properties, now_us))

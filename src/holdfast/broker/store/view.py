@@ -9,13 +9,16 @@ Invariants:
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from holdfast.broker.store.tables import Table
 
-SCHEMA_VERSION = 4
+IN_MEMORY = ":memory:"
+"""The path of a view without a file."""
+SCHEMA_VERSION = 5
 """Another one, newer or older, means: empty it and read the log again."""
 
 _SCHEMA = """
@@ -35,8 +38,10 @@ CREATE INDEX sessions_by_expiry ON sessions (expires_at_us) WHERE expires_at_us 
 CREATE INDEX sessions_by_will ON sessions (will_due_at_us) WHERE will_due_at_us IS NOT NULL;
 CREATE INDEX sessions_by_queue ON sessions (queue_name) WHERE queue_name IS NOT NULL;
 CREATE TABLE subscriptions (
-    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    shares INTEGER GENERATED ALWAYS AS (instr(value, '"$share/') > 0) VIRTUAL
 ) WITHOUT ROWID;
+CREATE INDEX subscriptions_that_share ON subscriptions (key) WHERE shares;
 CREATE TABLE losses (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -73,10 +78,10 @@ _NAMES = {
     Table.REDRIVES: "redrives",
 }
 _PUT = {
-    table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES (?, ?, ?)"  # noqa: S608
+    table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
     for table, name in _NAMES.items()
 }
-_REMOVE = {table: f"DELETE FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
+_REMOVE = {table: f"DELETE FROM {name} WHERE key IN ({{}})" for table, name in _NAMES.items()}  # noqa: S608
 _GET = {table: f"SELECT value FROM {name} WHERE key = ?" for table, name in _NAMES.items()}  # noqa: S608
 
 
@@ -105,48 +110,59 @@ class QueueRow(NamedTuple):
     subscriptions: str
 
 
+T = TypeVar("T")
+Row = tuple[bytes, str, int]
+
+ROWS_AT_ONCE = 64
+"""Of one statement, which holds the interpreter's lock only while it begins and ends: a thread that
+asked for it back for each row would hold up the loop for as many changes of threads."""
+
+
 class View:
-    """One SQLite database, held by one thread."""
+    """One SQLite database: one thread looks things up, and one at a time writes."""
 
     def __init__(self, path: str) -> None:
-        self._database = sqlite3.connect(path, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database = _connect(path)
+        # One that is in memory is a simulation's, which has no threads.
+        self._writer = self._database if path == IN_MEMORY else _connect(path)
+        self._writer.execute("PRAGMA journal_mode = WAL")
         # A view that has lost its last transactions is merely behind; the log is what is synced.
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._writer.execute("PRAGMA synchronous = NORMAL")
         if self._one("PRAGMA user_version") != SCHEMA_VERSION:
             self.clear()
 
     def clear(self) -> None:
         """Empties the view; it has applied nothing."""
-        rows = self._database.execute(
+        rows = self._writer.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
         for (name,) in rows:
-            self._database.execute(f'DROP TABLE "{name}"')
-        self._database.executescript(_SCHEMA)
-        self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            self._writer.execute(f'DROP TABLE "{name}"')
+        self._writer.executescript(_SCHEMA)
+        self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def applied(self) -> int:
         """The number of the last control record in the view; 0 if there is none."""
         return self._one("SELECT number FROM applied")
 
     def apply(self, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
-        """Takes over control records (number, table, key, value), in one transaction."""
-        last = 0
+        """Takes over control records (number, table, key, value), in one transaction; those that it
+        has already it passes over. Another thread may look things up meanwhile."""
         with self._transaction() as cursor:
-            for number, table, key, value in records:
-                # A table that a newer version wrote is not ours to show, and does no harm.
-                if table in _NAMES and value:
-                    cursor.execute(_PUT[Table(table)], (key, value.decode(), number))
-                elif table in _NAMES:
-                    cursor.execute(_REMOVE[Table(table)], (key,))
-                last = number
+            known: int = cursor.execute("SELECT number FROM applied").fetchone()[0]
+            last, puts, removals = _newest(records, known)
+            for table, keys in removals.items():
+                for some in _parts(keys):
+                    cursor.execute(_many(_REMOVE[table], some, "?"), some)
+            for table, rows in puts.items():
+                for part in _parts(rows):
+                    cursor.execute(_many(_PUT[table], part, "(?, ?, ?)"), list(chain(*part)))
             cursor.execute("UPDATE applied SET number = ?", (last,))
 
     def advance(self, number: int) -> None:
         """There was nothing for the view up to this control record."""
         with self._transaction() as cursor:
-            cursor.execute("UPDATE applied SET number = ?", (number,))
+            cursor.execute("UPDATE applied SET number = max(number, ?)", (number,))
 
     def get(self, table: Table, key: bytes) -> bytes:
         """The newest value; empty if there is none."""
@@ -188,7 +204,7 @@ class View:
         query = (
             "SELECT sessions.value, subscriptions.value"
             " FROM sessions JOIN subscriptions USING (key)"
-            """ WHERE subscriptions.value LIKE '%"$share/%'"""
+            " WHERE subscriptions.shares"
         )
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
@@ -208,25 +224,23 @@ class View:
         """How many sessions are recorded."""
         return self._one("SELECT count(*) FROM sessions")
 
-    def connected_count(self) -> int:
-        """How many sessions are recorded as connected."""
-        return self._one("SELECT count(*) FROM sessions WHERE connected")
-
     def connected(self, after: bytes, limit: int) -> list[bytes]:
-        """Sessions (their values) that are recorded as connected, in the order of their keys."""
-        return self._values(
-            "SELECT value FROM sessions WHERE connected AND key > ? ORDER BY key LIMIT ?",
-            after,
-            limit,
-        )
+        """Keys of the sessions that are recorded as connected, in their order."""
+        query = "SELECT key FROM sessions WHERE connected AND key > ? ORDER BY key LIMIT ?"
+        return [key for (key,) in self._database.execute(query, (after, limit))]
 
-    def expired(self, now_us: int, limit: int) -> list[bytes]:
-        """Sessions whose time has come, the earliest first."""
-        return self._values(
-            "SELECT value FROM sessions WHERE expires_at_us <= ? ORDER BY expires_at_us LIMIT ?",
-            now_us,
-            limit,
+    def expired(
+        self, by_us: int, after_us: int, after: bytes, limit: int
+    ) -> list[tuple[bytes, int, bytes]]:
+        """Key, time and value of the sessions whose time has come by then, the earliest first;
+        those that follow this time and key."""
+        query = (
+            "SELECT key, expires_at_us, value FROM sessions"
+            " WHERE expires_at_us <= ? AND (expires_at_us, key) > (?, ?)"
+            " ORDER BY expires_at_us, key LIMIT ?"
         )
+        found = self._database.execute(query, (by_us, after_us, after, limit))
+        return [(key, expires_at_us, value.encode()) for key, expires_at_us, value in found]
 
     def wills_due(self, now_us: int, limit: int) -> list[bytes]:
         """Sessions whose Will is due, the earliest first."""
@@ -236,14 +250,18 @@ class View:
             limit,
         )
 
-    def wills_to_come(self, now_us: int, after: bytes, limit: int) -> list[bytes]:
-        """Sessions whose Will is due later than now, in the order of their keys."""
-        return self._values(
-            "SELECT value FROM sessions WHERE will_due_at_us > ? AND key > ? ORDER BY key LIMIT ?",
-            now_us,
-            after,
-            limit,
+    def wills_to_come(
+        self, after_us: int, after: bytes, limit: int
+    ) -> list[tuple[bytes, int, bytes]]:
+        """Key, time and value of the sessions whose Will is due later than this time, or at it with
+        a key behind this one; in that order."""
+        query = (
+            "SELECT key, will_due_at_us, value FROM sessions"
+            " WHERE will_due_at_us IS NOT NULL AND (will_due_at_us, key) > (?, ?)"
+            " ORDER BY will_due_at_us, key LIMIT ?"
         )
+        found = self._database.execute(query, (after_us, after, limit))
+        return [(key, due_at_us, value.encode()) for key, due_at_us, value in found]
 
     def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
@@ -271,10 +289,11 @@ class View:
     def close(self) -> None:
         """Closes the database."""
         self._database.close()
+        self._writer.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        cursor = self._database.cursor()
+        cursor = self._writer.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         try:
             yield cursor
@@ -289,3 +308,35 @@ class View:
 
     def _values(self, query: str, *arguments: int | bytes) -> list[bytes]:
         return [value.encode() for (value,) in self._database.execute(query, arguments)]
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
+def _newest(
+    records: Iterable[tuple[int, int, bytes, bytes]], known: int
+) -> tuple[int, dict[Table, list[Row]], dict[Table, list[bytes]]]:
+    """The last number, and for each table what to put and what to remove: of each key the newest
+    record behind number `known`."""
+    last, newest = known, dict[tuple[int, bytes], tuple[int, bytes]]()
+    for number, table, key, value in records:
+        if number > known:
+            newest[table, key] = number, value
+            last = number
+    puts, removals = dict[Table, list[Row]](), dict[Table, list[bytes]]()
+    for (table, key), (number, value) in newest.items():
+        # A table that a newer version wrote is not ours to show, and does no harm.
+        if table in _NAMES and value:
+            puts.setdefault(Table(table), []).append((key, value.decode(), number))
+        elif table in _NAMES:
+            removals.setdefault(Table(table), []).append(key)
+    return last, puts, removals
+
+
+def _parts(rows: list[T]) -> Iterator[list[T]]:
+    return (rows[first : first + ROWS_AT_ONCE] for first in range(0, len(rows), ROWS_AT_ONCE))
+
+
+def _many(statement: str, rows: Sized, each: str) -> str:
+    return statement.format(", ".join([each] * len(rows)))

@@ -50,6 +50,9 @@ class HandWorld:
     def now_us(self) -> int:
         return self.at_us
 
+    def ticks_ns(self) -> int:
+        return self.at_us * 1_000
+
     def entropy(self, count: int) -> bytes:
         self._given += 1
         return self._given.to_bytes(2, "big") * (count // 2)

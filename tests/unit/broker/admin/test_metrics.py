@@ -8,7 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.broker.admin.metrics import METRICS, format_metrics, values
-from holdfast.broker.admin.snapshot import Snapshot
+from holdfast.broker.admin.snapshot import NS, Snapshot
+from holdfast.broker.steps import Steps
 from holdfast.broker.store.commit_times import BOUNDS_S, CommitTimes
 from tests.tidy.repository import under
 
@@ -35,6 +36,7 @@ def snapshot(**given: Any) -> Snapshot:
     numbers |= {
         name: {} for name in ("counts", "losses", "accepted", "stuck", "groups_by_strategy")
     }
+    numbers |= {name: {} for name in numbers if name.startswith("step")}
     numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
     numbers |= {"publishes_received_by_qos": (0, 0, 0)}
     return Snapshot(**numbers | given)
@@ -116,3 +118,28 @@ def test_a_commit_is_timed_from_when_somebody_waits_for_it() -> None:
     assert 'holdfast_commit_seconds_bucket{le="30.0"} 1.0' in lines
     assert 'holdfast_commit_seconds_bucket{le="+Inf"} 2.0' in lines
     assert "holdfast_commit_seconds_count 2.0" in lines
+
+
+def test_steps_are_told_by_their_kind_and_those_over_budget_by_their_stage() -> None:
+    steps = Steps(lambda: 0, lambda: 0)
+    steps.ended("turn", "scan", 400_000)
+    steps.ended("turn", "scan", 30_000_000)
+    steps.ended("sweep", "watch", 2_000_000)
+    lengths = steps.lengths
+    seen = snapshot(
+        step_counts={kind: tuple(lengths[kind].counts) for kind in lengths},
+        step_sums_s={kind: lengths[kind].sum_ns / NS for kind in lengths},
+        step_longest_s={kind: lengths[kind].longest_ns / NS for kind in lengths},
+        step_lately_s={kind: lengths[kind].lately_ns / NS for kind in lengths},
+        steps_over_budget=dict(steps.over_budget),
+    )
+    text, _ = format_metrics(seen)
+    lines = text.decode().splitlines()
+    assert 'holdfast_step_seconds_bucket{le="0.001",step="turn"} 1.0' in lines
+    assert 'holdfast_step_seconds_bucket{le="0.02",step="turn"} 1.0' in lines
+    assert 'holdfast_step_seconds_bucket{le="0.05",step="turn"} 2.0' in lines
+    assert 'holdfast_step_seconds_count{step="sweep"} 1.0' in lines
+    assert 'holdfast_steps_over_budget_total{stage="scan",step="turn"} 1.0' in lines
+    told = values(seen)
+    assert told['holdfast_step_seconds_sum{step="turn"}'] == pytest.approx(0.0304)
+    assert told['holdfast_step_longest_seconds{step="turn",since="start"}'] == 0.03

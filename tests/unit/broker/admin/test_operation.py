@@ -18,6 +18,7 @@ from holdfast.broker.admin.operation import (
     check,
 )
 from holdfast.broker.admin.protection import Protection
+from holdfast.broker.steps import Steps
 
 SCHEMA = {
     "type": "object",
@@ -102,7 +103,7 @@ def statuses(protection: Protection, *asked: tuple[str, dict[str, str]]) -> list
             operation("/fail", audience=Audience.EVERYBODY, run=fail),
             operation("/open", audience=Audience.EVERYBODY),
         ]
-        app = http.application(operations, protection)
+        app = http.application(operations, protection, Steps(lambda: 0, lambda: 0))
         async with TestClient(TestServer(app, host="127.0.0.1")) as client:
             found = []
             for path, headers in asked:

@@ -12,6 +12,7 @@ from yarl import URL
 from holdfast.broker.admin import http
 from holdfast.broker.admin.protection import Protection
 from holdfast.broker.admin.users import RulesView, UsersView
+from holdfast.broker.steps import Steps
 from tests.unit.broker.access.builders import Doorway
 
 Ask = Callable[..., Awaitable[ClientResponse]]
@@ -32,7 +33,9 @@ def asked(story: Callable[[Ask, Doorway], Awaitable[None]]) -> list[int]:
             *UsersView(working, wait_durable).operations(),
             *RulesView(working, wait_durable).operations(),
         ]
-        app = http.application(rows, Protection("127.0.0.1", metrics_public=False))
+        app = http.application(
+            rows, Protection("127.0.0.1", metrics_public=False), Steps(lambda: 0, lambda: 0)
+        )
         async with TestClient(TestServer(app)) as client:
             await story(client.request, door)
 

@@ -6,7 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.broker.admin import watch
 from holdfast.broker.admin.watch import LOG_FULL, QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
+from holdfast.broker.chores import Chores, Pieces
 from holdfast.protocols.mqtt.session import Subscription
 
 SECOND_US = 1_000_000
@@ -32,8 +34,9 @@ class Broker:
         self.counted = 0
         self.counts: Counter[str] = Counter()
         self.now_us = 0
+        self.chores = Chores(lambda: None)
         kernel: Any = SimpleNamespace(
-            log=SimpleNamespace(durable_offset=lambda: END, count=self._count),
+            log=SimpleNamespace(durable_offset=lambda: END, note_count=self._note_count),
             dispatch=SimpleNamespace(
                 mark=lambda _queue: self.mark,
                 in_flight=lambda _queue: self.in_flight,
@@ -49,19 +52,22 @@ class Broker:
             transport=SimpleNamespace(get_write_buffer_size=lambda: self.waiting_bytes)
         )
         connections = SimpleNamespace(get=lambda _handle: connection)
-        groups = SimpleNamespace(open_queues=list)
+        groups = SimpleNamespace(open_queues=list, watched=lambda _party: None)
         self.watch = Watch(
             kernel,
             cast(Any, sessions),
             cast(Any, groups),
             cast(Any, connections),
-            self.counts,
+            counts=self.counts,
+            chores=self.chores,
         )
 
     def look(self, seconds: int) -> None:
         for _ in range(seconds):
             self.now_us += SECOND_US
             self.watch.look(self.now_us)
+            while self.chores.is_busy():
+                self.chores.run_piece()
 
     def _attached(self, number: int) -> Any:
         return SimpleNamespace(
@@ -72,9 +78,28 @@ class Broker:
             opening=SimpleNamespace(receive_maximum=2),
         )
 
-    def _count(self, _tables: object, _party: int, begin: int, end: int) -> int:
+    def _note_count(self) -> None:
         self.counted += 1
+
+
+class Counting:
+    """Counts as if every offset were a message that matches."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def count(self, _tables: object, _party: int, begin: int, end: int) -> Pieces[int]:
+        self._log.note_count()
+        yield None
         return end - begin
+
+    def rest(self) -> Pieces[None]:
+        yield from ()
+
+
+@pytest.fixture(autouse=True)
+def _counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "Inquiry", Counting)
 
 
 def test_a_client_that_could_be_sent_more_and_gets_nothing_is_stalled(
