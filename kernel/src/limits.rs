@@ -74,9 +74,12 @@ pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;
 /// Retained messages that are looked up for one queue in one turn.
 pub const OWED_PAGE_MAXIMUM: usize = 1_024;
 
-/// Retained messages whose topics one look-up goes through: some milliseconds. A filter that could match more than so
-/// many is looked up in several turns.
-pub const RETAINED_LOOKED_AT_MAXIMUM: usize = 16_384;
+/// Names of retained messages that one look-up by name looks at: where a filter could match more, it is looked up by
+/// offsets, some in each turn.
+pub const RETAINED_LOOKS_MAXIMUM: u64 = 4_096;
+
+/// Retained messages that such a look-up by offsets goes through at once: less than a millisecond.
+pub const RETAINED_LOOKED_AT_MAXIMUM: usize = 8_192;
 
 /// Stored bytes that one queue may look through in one turn, so that one long backlog does not delay other queues.
 pub const SCAN_BYTES_MAXIMUM: u64 = 4_194_304;

@@ -226,24 +226,6 @@ fn slot(id: TopicId) -> Option<usize> {
     usize::try_from(id.0.checked_sub(1)?).ok()
 }
 
-/// The entries of a sorted map after a name that can match `filter`: those that begin with what stands before its
-/// first wildcard.
-pub fn literal_range<'a, Value>(
-    sorted: &'a BTreeMap<Arc<[u8]>, Value>,
-    filter: &[u8],
-    after: &[u8],
-) -> impl Iterator<Item = (&'a Arc<[u8]>, &'a Value)> {
-    let wildcard = filter.iter().position(|byte| matches!(byte, b'+' | b'#')).unwrap_or(filter.len());
-    let literal = filter.get(..wildcard).unwrap_or_default().to_vec();
-    // `a/#` matches `a` too, but none of what lies between that and `a/`.
-    let parent = literal.strip_suffix(b"/").filter(|parent| after.is_empty() || after < *parent);
-    let parent = parent.and_then(|parent| sorted.get_key_value(parent));
-    let begins = after.is_empty() || after < literal.as_slice();
-    let first = if begins { Bound::Included(literal.as_slice()) } else { Bound::Excluded(after) };
-    let range = sorted.range::<[u8], _>((first, Bound::Unbounded));
-    parent.into_iter().chain(range.take_while(move |(name, _)| name.starts_with(&literal)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

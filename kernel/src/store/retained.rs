@@ -1,9 +1,9 @@
 //! The retained message of each topic.
 
-use super::dictionary::literal_range;
+use super::leap::{first_key, leap};
 use super::record::Record;
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
-use crate::limits::RETAINED_LOOKED_AT_MAXIMUM;
+use crate::limits::{RETAINED_LOOKED_AT_MAXIMUM, RETAINED_LOOKS_MAXIMUM};
 use crate::topic;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -97,13 +97,15 @@ impl RetainedMessages {
 
     /// All that match, in no particular order; `None` if too many names would have to be looked at.
     fn matching_few(&self, filter: &[u8]) -> Option<Vec<Offset>> {
-        if !filter.iter().any(|byte| matches!(byte, b'+' | b'#')) {
+        if !topic::has_wildcard(filter) {
             return Some(self.by_name.get(filter).map(|retained| retained.offset).into_iter().collect());
         }
-        let mut candidates = literal_range(&self.by_name, filter, b"");
-        let few = candidates.by_ref().take(RETAINED_LOOKED_AT_MAXIMUM);
-        let found = few.filter(|(name, _)| topic::matches(filter, name)).map(|(_, retained)| retained.offset).collect();
-        candidates.next().is_none().then_some(found)
+        let (mut found, mut looks) = (Vec::new(), RETAINED_LOOKS_MAXIMUM);
+        let is_all = leap(&self.by_name, filter, &mut first_key(filter), &mut looks, |_, retained| {
+            found.push(retained.offset);
+            true
+        });
+        is_all.then_some(found)
     }
 
     fn walk(&self, filter: &[u8], from: Offset, until: Offset, limit: usize) -> (Vec<Offset>, Offset) {

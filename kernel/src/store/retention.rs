@@ -94,7 +94,8 @@ pub(super) struct Run {
 /// A queue that is being looked at.
 struct Visit {
     cursor: RetentionCursor,
-    /// The first offset that it keeps, once that is known.
+    /// The first offset that it has not seen, and the first that it keeps, once they are known.
+    from: Option<Offset>,
     kept_from: Option<Offset>,
     /// What is being counted.
     question: Option<Question>,
@@ -185,8 +186,8 @@ impl Log {
         self.run.as_ref().is_none_or(|run| self.checkpointed >= run.range.end_position)
     }
 
-    /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any of
-    /// them may read on from before the range, where it must not find a hole.
+    /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any
+    /// queue may read on from before the range, where it must not find a hole.
     pub fn visit(&mut self, cursors: Vec<RetentionCursor>) {
         if let Some(run) = &mut self.run {
             run.needs.queues = true;
@@ -201,7 +202,8 @@ impl Log {
         let end = self.archive.effort.saturating_add(effort);
         let mut result = if self.may_find(&run) { Ok(()) } else { Err(too_early()) };
         while self.archive.effort < end && result.is_ok() {
-            let next = || run.waiting.pop_front().map(|cursor| self.begin_visit(&run.range, cursor));
+            let next =
+                || run.waiting.pop_front().map(|cursor| Visit { cursor, from: None, kept_from: None, question: None });
             let Some(visit) = run.visit.take().or_else(next) else { break };
             self.archive.effort = self.archive.effort.wrapping_add(1);
             result = self.look_at(&mut run, visit, end).map(|visited| match visited {
@@ -358,20 +360,16 @@ impl Log {
         })
     }
 
-    /// A queue is looked at from what it has not acknowledged on: a run that was given up may have told some of what it
-    /// loses before.
-    fn begin_visit(&self, range: &Range, mut cursor: RetentionCursor) -> Visit {
-        let from = cursor.mark.max(range.base.base_offset);
-        let known = self.parties.get(cursor.party).map(|known| &known.state);
-        cursor.mark = known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)));
-        Visit { cursor, kept_from: None, question: None }
-    }
-
     /// What one queue needs of the range, and what it loses of it. What it loses of an older carry segment is told when
     /// that goes.
     fn look_at(&mut self, run: &mut Run, mut visit: Visit, until: u64) -> Result<Visited> {
         let (range_end, cursor) = (run.range.end_offset, &visit.cursor);
-        let from = cursor.mark.max(run.range.base.base_offset);
+        let from = *visit.from.get_or_insert_with(|| {
+            // A run that was given up may have told some of it before.
+            let from = cursor.mark.max(run.range.base.base_offset);
+            let known = self.parties.get(cursor.party).map(|known| &known.state);
+            known.map_or(from, |state| Offset(state.acknowledged.first_gap(from.max(state.mark).0)))
+        });
         let kept_from = match visit.kept_from {
             Some(kept_from) => kept_from,
             None => {

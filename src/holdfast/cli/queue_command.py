@@ -117,16 +117,21 @@ def _messages(broker: RunningBroker, options: argparse.Namespace) -> Iterator[di
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table: a queue that several groups read shows whoever is behind."""
+    """A row of the table: a queue that several groups read shows whoever is behind, and a plus
+    stands behind what is at least so much."""
     readers = row["readers"]
     committed = [reader["committed_offset"] for reader in readers]
     waiting = [reader["waiting"] for reader in readers]
-    return {
+    flat = {
         **row,
         "committed_offset": min(committed, default=None),
         "waiting": max(waiting, default=None),
         "owner": row["client_identifier"] or row["topic_filter"],
     }
+    if not row["exact"]:
+        counted = ("messages", "bytes", "waiting")
+        flat |= {name: f"{flat[name]}+" for name in counted if flat[name] is not None}
+    return flat
 
 
 def _path(queue_name: str) -> str:

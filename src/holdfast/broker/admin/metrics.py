@@ -111,6 +111,12 @@ def _lost(seen: Snapshot) -> Labelled:
             yield (reason,), count
 
 
+def _ages(seen: Snapshot) -> Labelled:
+    for queues, age_s in (("attached", seen.queues_age_s), ("at_rest", seen.at_rest_age_s)):
+        if age_s is not None:
+            yield (queues,), age_s
+
+
 def _first_loss(seen: Snapshot) -> Labelled:
     if seen.first_loss_in_s is not None:
         yield (), seen.first_loss_in_s
@@ -325,6 +331,9 @@ METRICS: Final = (
     Metric("holdfast_first_loss_seconds", "gauge",
            "When the first message that waits for a session at rest will be lost, at the rate of"
            " the last minute; absent while none is in sight.", _first_loss),
+    Metric("holdfast_backlog_age_seconds", "gauge",
+           "How old the backlogs are that are told: of attached queues, and of sessions at rest;"
+           " absent before the first round over all of them.", _ages, ("queues",)),
     Metric("holdfast_queues_stuck", "gauge",
            "Queues with a backlog whose client takes bytes and was sent nothing for 30 s.",
            lambda seen: [((reason,), seen.stuck.get(reason, 0))

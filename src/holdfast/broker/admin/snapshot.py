@@ -82,6 +82,10 @@ class Snapshot:
     in_flight_messages: int
     waiting_at_rest_messages: int
     first_loss_in_s: int | None
+    at_rest_age_s: float | None
+    """How old these two are; `None` before the first round over all sessions at rest has ended."""
+    queues_age_s: float | None
+    """The same of what is told of attached queues."""
     stuck: Mapping[str, int]
     """Queues that are stuck, by reason."""
     busiest: tuple[Behind, ...]
@@ -150,7 +154,13 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
         in_flight_messages=watch.in_flight_messages,
         waiting_at_rest_messages=forecast.waiting_messages,
         first_loss_in_s=forecast.first_loss_in_s,
+        at_rest_age_s=_age_s(forecast.round_ended_at_us, server.now_us()),
+        queues_age_s=_age_s(watch.round_ended_at_us, server.now_us()),
         stuck=dict(watch.stuck),
         busiest=watch.busiest,
         durability=server.config.durability,
     )
+
+
+def _age_s(at_us: int | None, now_us: int) -> float | None:
+    return None if at_us is None else (now_us - at_us) / 1_000_000

@@ -110,6 +110,8 @@ class Watch:
         self.in_flight_messages = 0
         self.stuck: Counter[str] = Counter()
         self.busiest: tuple[Behind, ...] = ()
+        self.round_ended_at_us: int | None = None
+        """When the round ended that all of this is as of."""
 
     def look(self, now_us: int) -> None:
         """A second has passed: one look, unless the last one is still under way."""
@@ -128,7 +130,7 @@ class Watch:
                 return
             yield from inquiry.rest()
         if not self._unseen:
-            self._end_round()
+            self._end_round(now_us)
 
     def _end_look(self, _outcome: None) -> None:
         self._is_looking = False
@@ -217,7 +219,8 @@ class Watch:
         tables = [item.table() for item in seen.reads]
         return inquiry.count(tables, seen.party, from_offset, self._log.durable_offset())
 
-    def _end_round(self) -> None:
+    def _end_round(self, now_us: int) -> None:
+        self.round_ended_at_us = now_us
         found = self._found.values()
         self.queues_behind = len(found)
         self.backlog_messages = sum(behind.messages for behind in found)

@@ -5,9 +5,14 @@ log, and `Dispatch` has it look them up, page by page, as fast as the client tak
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from holdfast.broker.stages import KernelStages
 from holdfast.protocols.mqtt.session import Subscription
+
+LOOKED_UP_MAXIMUM: Final = 16
+"""Filters with wildcards of one packet that are looked up before it is answered, some 0.1 to 1 ms
+each. The others are owed unseen, and looked up in turns of their own."""
 
 
 class Retained:
@@ -19,10 +24,13 @@ class Retained:
 
     def send(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
         """Owes the queue what each subscription matches, the RETAIN flag set."""
-        end = self._log.end_offset()
+        end, looked_up = self._log.end_offset(), 0
         for subscription in subscriptions:
             topic_filter = subscription.topic_filter.encode()
-            first, reached = self._log.retained(topic_filter, 0, 1)
+            first, reached = list[int](), 0
+            looked_up += b"+" in topic_filter or b"#" in topic_filter
+            if looked_up <= LOOKED_UP_MAXIMUM:
+                first, reached = self._log.retained(topic_filter, 0, 1)
             # Most subscriptions match none, and are owed nothing that would have to be remembered.
             if first or reached < end:
                 self._dispatch.owe(

@@ -78,13 +78,13 @@ class Inquiry:
 
     def rest(self) -> Pieces[None]:
         """Gives way if the piece is used up: for work between two questions."""
-        self._spent += QUESTION_EFFORT
         if self._spent >= PIECE_EFFORT:
             yield None
             self._spent = 0
+        self._spent += QUESTION_EFFORT
 
     def _ask(self, question: Question) -> Pieces[int]:
-        self._spent += QUESTION_EFFORT
+        yield from self.rest()
         self._left -= QUESTION_EFFORT
         while True:
             if self._left <= 0:

@@ -1,0 +1,92 @@
+"""Questions about queues: pieces that give way, and answers that say how exact they are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
+from holdfast.broker.store.questions import EXACT, Inquiry
+from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.kernel import Log
+from tests.builders.stored import SEGMENT_BYTES, START_US, STEP_US, Message, store
+
+TOPICS = 12_000
+EVERYTHING = {
+    "topic_filter": b"fleet/+/reads",
+    "qos": 1,
+    "no_local": False,
+    "retain_as_published": False,
+    "identifier": None,
+    "from_offset": 0,
+    "until_offset": 2**64 - 1,
+}
+WHOLE: tuple[list[dict[str, Any]], int, int, int] = ([EVERYTHING], 3, 1, TOPICS - 1)
+SLACK = 10_000
+"""Reading the directory of one segment is one step."""
+
+
+@pytest.fixture(name="log", scope="module")
+def _log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    data_dir: Path = tmp_path_factory.mktemp("data")
+    store(data_dir, [Message(f"fleet/{number}/reads", b"x" * 40) for number in range(TOPICS)])
+    log, _ = Log.open(
+        str(data_dir / LOG_DIRECTORY),
+        segment_bytes=SEGMENT_BYTES,
+        cache_bytes=1 << 20,
+        reserve_bytes=1 << 20,
+        durability="fsync",
+        seed=1,
+        now_us=START_US,
+    )
+    yield log
+    log.close()
+
+
+def efforts(log: Log, pieces: Pieces[Any]) -> Iterator[int]:
+    """What each piece takes."""
+    while True:
+        before = log.effort()
+        try:
+            next(pieces)
+        except StopIteration:
+            return
+        finally:
+            after = log.effort()
+        yield after - before
+
+
+def test_a_count_over_many_topics_gives_way_and_is_exact(log: Log) -> None:
+    inquiry = Inquiry(log)
+    spent = list(efforts(log, inquiry.count(*WHOLE)))
+    assert len(spent) > 1
+    assert max(spent) <= PIECE_EFFORT + SLACK
+    assert at_once(inquiry.count(*WHOLE)) == TOPICS - 2
+    assert inquiry.is_exact
+
+
+@pytest.mark.parametrize("maximum", [0, 2_000, 8_000])
+def test_an_inquiry_with_little_effort_says_at_least(log: Log, maximum: int) -> None:
+    inquiry = Inquiry(log, maximum)
+    counted = at_once(inquiry.count(*WHOLE))
+    assert not inquiry.is_exact
+    assert 0 <= counted < TOPICS - 2
+    assert at_once(Inquiry(log, EXACT).count(*WHOLE)) == TOPICS - 2
+
+
+def test_many_small_questions_give_way_too(log: Log) -> None:
+    def ask() -> Pieces[None]:
+        inquiry = Inquiry(log)
+        one = {**EVERYTHING, "topic_filter": b"fleet/7/reads"}
+        for _ in range(1_000):
+            assert (yield from inquiry.count([one], 3, 0, TOPICS)) == 1
+
+    assert len(list(efforts(log, ask()))) >= 3
+
+
+def test_the_first_message_and_its_time_are_found_without_counting(log: Log) -> None:
+    late = {**EVERYTHING, "topic_filter": b"fleet/9000/reads"}
+    first = at_once(Inquiry(log).first([late], 3, 0, TOPICS))
+    assert (first, log.stored_at(first)) == (9_000, START_US + 9_000 * STEP_US)
+    assert log.stored_at(TOPICS) is None
