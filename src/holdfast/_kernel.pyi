@@ -374,8 +374,8 @@ class Log:
         """True once that is durable and a checkpoint stands behind what goes, or the disk is nearly full."""
     def retention_has_checkpoint(self) -> bool: ...
     def visit(self, cursors: list[dict[str, Any]]) -> None:
-        """These queues (party, mark, subscriptions, keep_from, messages_maximum) are to be looked at: groups before the
-        sessions that take from them. What is older than `keep_from` and what is beyond the maximum they lose."""
+        """There are queues, and these (party, mark, subscriptions, keep_from, messages_maximum) are to be looked at: groups
+        before the sessions that take from them. What is older than `keep_from` and beyond the maximum they lose."""
     def visit_piece(self, effort: int) -> tuple[list[tuple[int, int, int, int]], bool]:
         """Looks at some of them: what they lose (party, first, end, count), and True if none waits any more."""
     def give_up(self, party: int, first_offset: int, end_offset: int, now_us: int) -> None:

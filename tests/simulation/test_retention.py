@@ -183,3 +183,19 @@ def test_what_was_carried_before_is_told_apart_from_what_goes_now() -> None:
         assert lost_by(stand, "away") + len(numbers) == SENT + 15
 
     run(story, SLOW_WORKER)
+
+
+def test_who_needed_nothing_of_what_has_gone_has_lost_nothing() -> None:
+    async def story(stand: Stand) -> None:
+        here = await stand.connect("here")
+        await stand.subscribe(here, "other", 1)
+        await fill(stand, "u")
+        await until(lambda: "segment-0000000001.log" not in stand.files())
+        stand.cut_power()
+        await asyncio.sleep(3)
+        # After a crash it reads from before what has gone, and finds no hole there.
+        assert await come_back(stand, "here") == []
+        await asyncio.sleep(2)
+        assert stand.losses() == []
+
+    run(story, SLOW_WORKER)

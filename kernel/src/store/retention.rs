@@ -186,10 +186,11 @@ impl Log {
         self.run.as_ref().is_none_or(|run| self.checkpointed >= run.range.end_position)
     }
 
-    /// These queues are to be looked at, groups before the sessions that take from them.
+    /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any
+    /// queue may read on from before the range, where it must not find a hole.
     pub fn visit(&mut self, cursors: Vec<RetentionCursor>) {
         if let Some(run) = &mut self.run {
-            run.needs.queues |= !cursors.is_empty();
+            run.needs.queues = true;
             run.waiting.extend(cursors);
         }
     }

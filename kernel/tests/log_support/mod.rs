@@ -110,7 +110,9 @@ pub fn retain(log: &mut Log, age_us: u64, bytes: u64, cursors: &[RetentionCursor
         log.checkpoint(now)?;
     }
     assert!(log.retention_may_go_on());
-    log.visit(cursors.to_vec());
+    if !cursors.is_empty() {
+        log.visit(cursors.to_vec());
+    }
     loop {
         let (losses, all) = log.visit_piece(1)?;
         done.losses.extend(losses);

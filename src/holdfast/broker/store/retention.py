@@ -220,10 +220,10 @@ class Retention:
     def _visit(self, queues: Queues, asked: Iterable[_Asked]) -> Pieces[None]:
         """These are asked what they have not seen; what they lose is put on record."""
         by_party = {item.cursor["party"]: item for item in asked}
+        self._log.visit([item.cursor for item in by_party.values()])
         if not by_party:
             yield None
             return
-        self._log.visit([item.cursor for item in by_party.values()])
         done = False
         while not done:
             yield queues.has_room
