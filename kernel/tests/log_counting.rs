@@ -13,7 +13,7 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::Log;
+use holdfast_kernel::store::{Log, Options};
 use log_support::{arrivals, message, open, options, subscription, Asking, TOPICS};
 use proptest::prelude::*;
 
@@ -115,4 +115,21 @@ fn what_is_skipped_is_never_what_is_in_flight() {
     assert_eq!(state.mark, Offset(5));
     assert_eq!(state.acknowledged.iter().collect::<Vec<_>>(), [(6, 7), (8, 20)]);
     assert_eq!(state.flights, flights);
+}
+
+#[test]
+fn many_control_records_before_a_message_do_not_make_a_time_dear() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, Options { segment_bytes: 8 << 20, ..options() });
+    log.append(&mut arrivals(&[message("a", &[7; 40])]), &[""; 0], Timestamp(BEGAN)).unwrap();
+    for number in 0_u32..20_000 {
+        log.append_control(5, &number.to_le_bytes(), &[1; 100], Timestamp(BEGAN + SECOND)).unwrap();
+    }
+    log.append(&mut arrivals(&[message("a", &[8; 40])]), &[""; 0], Timestamp(BEGAN + 9 * SECOND)).unwrap();
+    log.commit().unwrap();
+    let before = log.effort();
+    for (second, offset) in [(0, 0), (1, 1), (5, 1), (9, 1), (10, 2)] {
+        assert_eq!(log.offset_at(Timestamp(BEGAN + second * SECOND)).unwrap(), Offset(offset), "{second}");
+    }
+    assert!(log.effort() - before < 5_000, "{}", log.effort() - before);
 }

@@ -12,7 +12,7 @@ use super::encoding::{narrow, wide};
 use super::filters::Topics;
 use super::footer::{self, Directory, TopicEntry, Trailer};
 use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
-use super::index::{between, mark_before, mark_before_time, Class, Mark, SegmentIndex, Summary};
+use super::index::{between, mark_before, Class, Mark, SegmentIndex, Summary};
 use super::record::{self, Kind, Record};
 use super::replay::{self, Pages};
 use super::tail::Tail;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// Bytes of a footer that are read and checked with the effort of one look.
 const DIRECTORY_BYTES_PER_EFFORT: u64 = 512;
 
-/// Topics that are looked up together with the effort of one look.
-const TOPICS_PER_EFFORT: u64 = 2;
+/// What looking up one of many topics takes.
+const EFFORT_PER_TOPIC: u64 = 2;
 
 /// From so many topics on the postings of a segment are read at once.
 pub const MANY_TOPICS: u64 = 32;
@@ -289,7 +289,7 @@ impl Archive {
     }
 
     /// The position of the first record from `start` on for which `is_wanted`; the end if there is none.
-    pub fn walk_to(&mut self, place: usize, start: u32, is_wanted: impl Fn(&Record<'_>) -> bool) -> Result<u32> {
+    pub fn walk_to(&mut self, place: usize, start: u32, mut is_wanted: impl FnMut(&Record<'_>) -> bool) -> Result<u32> {
         let end = self.segments.get(place).map_or(0, |segment| segment.end);
         let mut position = start;
         while position < end {
@@ -317,7 +317,8 @@ impl Archive {
         Ok(candidates.into_iter().min().unwrap_or(end))
     }
 
-    /// The first offset that was appended at `time` or later, if there is one.
+    /// The first offset that was appended at `time` or later, if there is one. Walks from one mark to the next at most,
+    /// however many control records lie before the next message.
     pub fn offset_at(&mut self, time: Timestamp) -> Result<Option<Offset>> {
         for place in 0..self.segments.len() {
             // A segment that has been begun and has no record yet has no time either: no order to search in by halving.
@@ -325,9 +326,21 @@ impl Archive {
                 continue;
             }
             let marks = self.marks(place)?;
-            let start = mark_before_time(&marks, time).map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
-            let is_wanted = |record: &Record<'_>| record.kind == Kind::Message && record.appended_at >= time;
-            let position = self.walk_to(place, start, is_wanted)?;
+            let later = marks.partition_point(|mark| mark.time < time);
+            let start = later.checked_sub(1).and_then(|before| marks.get(before));
+            let start = start.map_or(SEGMENT_HEADER_BYTES, |mark| mark.position);
+            let next = marks.get(later).copied();
+            let stop = next.map_or(u32::MAX, |mark| mark.position);
+            let mut passed = start;
+            let position = self.walk_to(place, start, |record| {
+                let is_wanted = record.kind == Kind::Message && record.appended_at >= time;
+                let is_over = passed >= stop;
+                passed = passed.saturating_add(narrow(record.size_bytes()));
+                is_wanted || is_over
+            })?;
+            if let Some(next) = next.filter(|next| position >= next.position) {
+                return Ok(Some(next.offset));
+            }
             if let Some(record) = self.record(place, position)? {
                 return Ok(Some(record.offset));
             }
@@ -409,7 +422,7 @@ impl Archive {
     /// How many messages of class [`Class::Queued`] a segment has of some topics.
     pub fn queued_of(&mut self, place: usize, topics: &RoaringBitmap) -> Result<u64> {
         self.mended(place, |archive| {
-            archive.effort = archive.effort.saturating_add(topics.len() / TOPICS_PER_EFFORT);
+            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
             let queued = |index: &SegmentIndex, topic: u32| index.positions(TopicId(topic), Class::Queued).len();
             Ok(match archive.segments.get(place).map(|segment| &segment.index) {
                 Some(Indexed::Open(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
@@ -442,7 +455,7 @@ impl Archive {
                 return topics.try_for_each(|id| archive.positions(place, TopicId(id), Class::Queued, low, high, into));
             }
             archive.load_postings(place)?;
-            archive.effort = archive.effort.saturating_add(topics.len() / TOPICS_PER_EFFORT);
+            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
             let (Some(directory), Some(segment)) = (archive.directory(place)?, archive.segments.get(place)) else {
                 return Ok(());
             };

@@ -24,6 +24,12 @@ const SETS_MAXIMUM: usize = 16;
 /// Filters are remembered as one set where their names together are no longer than this.
 const JOINED_BYTES_MAXIMUM: usize = 4_096;
 
+/// Topics that are looked up together where all are wanted for the same offsets: some 0.2 ms.
+const TOPICS_TOGETHER: usize = 1_024;
+
+/// What looking for one topic by itself takes beside the looks that are counted anyway.
+const TOPIC_EFFORT: u64 = 8;
+
 /// Positions that are gathered with the effort of one look.
 const POSITIONS_PER_EFFORT: u64 = 16;
 
@@ -169,6 +175,24 @@ impl Question {
             }
         }
         Some(merged)
+    }
+
+    /// The offsets of the stretch for which all subscriptions hold, if these are the same for all and nothing else
+    /// matters: neither who published, nor when a message expires, nor of which topic it is.
+    fn common_range(&self, stretch: &Stretch) -> Option<(Offset, Offset)> {
+        if self.wanted == Wanted::Bytes || self.unexpired_at > Timestamp(0) {
+            return None;
+        }
+        let mut common = None;
+        for (_, item) in self.active(stretch) {
+            let range = (item.from.max(stretch.first), item.until.min(stretch.end));
+            if self.minds_publisher(item) || common.is_some_and(|known| known != range) {
+                return None;
+            }
+            common = Some(range);
+        }
+        // Of a set that is not active nothing is wanted.
+        common.filter(|_| self.active(stretch).count() == self.subscriptions.len())
     }
 
     fn may_have_expired(&self, expires_s: u32) -> bool {
@@ -336,12 +360,16 @@ impl Log {
         if wanted.len() > MANY_TOPICS {
             self.archive.load_postings(stretch.place)?;
         }
+        if let Some((first, end)) = question.common_range(stretch) {
+            return self.walk_together(question, stretch, &wanted, (first, end), until);
+        }
         for (place, topic) in wanted.range(question.part.topic..).enumerate() {
             // Every piece gets on, whatever finding its place has cost.
             if place > 0 && self.archive.effort >= until {
                 question.part.topic = topic;
                 return Ok(false);
             }
+            self.archive.effort = self.archive.effort.saturating_add(TOPIC_EFFORT);
             let Some(counts) = self.archive.topic(stretch.place, TopicId(topic))? else { continue };
             let ranges = question.ranges(interest, topic, stretch);
             match ranges.filter(|_| !question.may_have_expired(counts.expires_s)) {
@@ -360,6 +388,38 @@ impl Log {
                         return Ok(false);
                     }
                 }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same where all topics are wanted for the same offsets, some at a time.
+    fn walk_together(
+        &mut self,
+        question: &mut Question,
+        stretch: &Stretch,
+        wanted: &RoaringBitmap,
+        (first, end): (Offset, Offset),
+        until: u64,
+    ) -> Result<bool> {
+        let low = self.place_of(&mut question.part, stretch, first)?;
+        let high = self.place_of(&mut question.part, stretch, end)?;
+        let mut left = wanted.range(question.part.topic..).peekable();
+        while left.peek().is_some() {
+            let some: RoaringBitmap = left.by_ref().take(TOPICS_TOGETHER).collect();
+            let mut found = Vec::new();
+            self.archive.queued_positions(stretch.place, &some, low, high, &mut found)?;
+            let effort = wide(found.len()) / POSITIONS_PER_EFFORT;
+            self.archive.effort = self.archive.effort.saturating_add(effort);
+            let part = &mut question.part;
+            match question.wanted {
+                Wanted::Newest(_) => part.positions.append(&mut found),
+                Wanted::First => part.positions.extend(found.iter().min()),
+                Wanted::Count | Wanted::Bytes => part.total = part.total.saturating_add(wide(found.len())),
+            }
+            if let Some(topic) = left.peek().filter(|_| self.archive.effort >= until) {
+                question.part.topic = *topic;
+                return Ok(false);
             }
         }
         Ok(true)

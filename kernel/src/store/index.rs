@@ -150,12 +150,6 @@ pub fn mark_before(marks: &[Mark], offset: Offset) -> Option<Mark> {
     marks.get(after.saturating_sub(1)).copied()
 }
 
-/// The mark at which a search for the first record appended at `time` or later starts.
-pub fn mark_before_time(marks: &[Mark], time: Timestamp) -> Option<Mark> {
-    let after = marks.partition_point(|mark| mark.time < time);
-    marks.get(after.saturating_sub(1)).copied()
-}
-
 /// The part of sorted `positions` that lies in `low..high`.
 pub fn between(positions: &[u32], low: u32, high: u32) -> &[u32] {
     let start = positions.partition_point(|position| *position < low);

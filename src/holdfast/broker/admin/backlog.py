@@ -24,7 +24,7 @@ from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.admin.view_reader import ViewReader
 from holdfast.broker.chores import Pieces
 from holdfast.broker.server import Server
-from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry
 from holdfast.broker.store.tables import parse_session, parse_subscriptions
 
 LONGEST_MAXIMUM: Final = 20
@@ -126,6 +126,7 @@ class Backlog:
         inquiry, last = Inquiry(self._log), None
         found: list[tuple[int, str, Ahead]] = []
         for session_text, subscriptions_text in rows:
+            yield from inquiry.rest(SESSION_EFFORT)
             session = parse_session(session_text.encode())
             subscriptions = parse_subscriptions(subscriptions_text.encode())
             last = session.client_identifier
@@ -136,5 +137,4 @@ class Backlog:
                     inquiry, session, subscriptions, now_us
                 )
                 found.append((messages, last, ahead))
-            yield from inquiry.rest()
         return last, found

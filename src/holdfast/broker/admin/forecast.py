@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.dispatch.queues import queue_at_rest
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.questions import Inquiry, Tables
+from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
 from holdfast.broker.store.tables import Table, parse_session, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.kernel import Log
@@ -128,6 +128,7 @@ class Forecast:
         while True:
             rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
             for key, value in rows:
+                yield from self._slowly(inquiry.rest(SESSION_EFFORT))
                 session = parse_session(value)
                 if not session.connected and not session.expired(self._now_us):
                     ahead = yield from self._slowly(self._ahead(inquiry, key, session))
@@ -135,7 +136,6 @@ class Forecast:
                     waiting += ahead.messages
                     if ahead.first_loss_in_s is not None:
                         soonest = min(ahead.first_loss_in_s, soonest)
-                yield from self._slowly(inquiry.rest())
             if len(rows) < SLICE_SESSIONS:
                 return waiting, None if soonest == NEVER_S else soonest
             after = rows[-1][0]

@@ -12,8 +12,10 @@ from typing import Any, Final
 from holdfast.broker.chores import PIECE_EFFORT, Pieces
 from holdfast.kernel import Log, Question
 
-QUESTION_EFFORT: Final = 50
-"""What putting a question costs beside what the log looks at: some 5 us."""
+QUESTION_EFFORT: Final = 100
+"""What putting a question costs beside what the log looks at: some 10 us."""
+SESSION_EFFORT: Final = 1_000
+"""What it costs to read the record and the subscriptions of a session: some 100 us."""
 EXACT: Final = 2**63
 """The effort of an inquiry whose answers have to be exact."""
 LIST_EFFORT_MAXIMUM: Final = 1_000_000
@@ -76,12 +78,13 @@ class Inquiry:
         )
         return (yield from self._ask(question))
 
-    def rest(self) -> Pieces[None]:
-        """Gives way if the piece is used up: for work between two questions."""
+    def rest(self, effort: int = QUESTION_EFFORT) -> Pieces[None]:
+        """Gives way if the piece is used up: before other work between two questions, which takes
+        this effort."""
         if self._spent >= PIECE_EFFORT:
             yield None
             self._spent = 0
-        self._spent += QUESTION_EFFORT
+        self._spent += effort
 
     def _ask(self, question: Question) -> Pieces[int]:
         yield from self.rest()
