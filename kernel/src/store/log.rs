@@ -303,14 +303,17 @@ impl Log {
 
 impl Messages for Log {
     fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
-        let location = match self.archive.find(location.segment) {
-            Some(_) => Some(location),
+        let found = match self.archive.find(location.segment) {
+            Some(place) => Some((place, location.position)),
             // Its segment has gone since it was found there; it may have been carried.
-            None => self.archive.find_message(offset, None)?,
+            None => {
+                let carried = self.archive.find_message(offset, None)?;
+                carried.and_then(|location| Some((self.archive.find(location.segment)?, location.position)))
+            }
         };
-        let Some(location) = location else { return Ok(None) };
+        let Some((place, position)) = found else { return Ok(None) };
         let dictionary = &self.dictionary;
-        let record = self.archive.record_at(location)?;
+        let record = self.archive.record(place, position)?;
         Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {
             topic: dictionary.name(record.topic),
             properties: record.properties,
