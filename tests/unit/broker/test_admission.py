@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.broker import chores
 from holdfast.broker.assemble import assemble
 from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
@@ -29,6 +30,25 @@ def test_while_sessions_are_written_faster_than_the_view_none_is_opened_that_is_
             "properties": {"session_expiry_interval": expiry_s},
         }
         wire.send(encode_packet("connect", fields, protocol_version=5))
+        await settled(world)
+        assert server.counts[REFUSED] == refused
+        assert server.stages.sessions.count() == 1 - refused
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_while_too_many_chores_are_under_way_nobody_begins_another(
+    refused: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "CHORES_MAXIMUM", 0 if refused else chores.CHORES_MAXIMUM)
+
+    async def run() -> None:
+        world = StillWorld()
+        server = assemble(Config(data_dir=tmp_path), world)
+        wire = Wire(server.stages.connections.make())
+        fields = {"client_identifier": "c", "clean_start": True, "keep_alive_s": 0}
+        wire.send(encode_packet("connect", fields | {"properties": {}}, protocol_version=5))
         await settled(world)
         assert server.counts[REFUSED] == refused
         assert server.stages.sessions.count() == 1 - refused
