@@ -97,11 +97,20 @@ impl Log {
         self.inner.uncommitted_bytes()
     }
 
-    fn controls<'py>(&mut self, py: Python<'py>, from_number: u64, limit: usize) -> PyResult<Vec<ControlRow<'py>>> {
-        let rows = self.inner.controls(from_number, limit).map_err(to_python)?.into_iter();
-        Ok(rows
+    fn controls<'py>(
+        &mut self,
+        py: Python<'py>,
+        from_number: u64,
+        limit: usize,
+        effort: u64,
+    ) -> PyResult<(Vec<ControlRow<'py>>, u64, bool)> {
+        let found = self.inner.controls(from_number, limit, effort).map_err(to_python)?;
+        let rows = found
+            .rows
+            .into_iter()
             .map(|(number, table, key, value)| (number, table, PyBytes::new(py, &key), PyBytes::new(py, &value)))
-            .collect())
+            .collect();
+        Ok((rows, found.reached, found.is_all))
     }
 
     fn next_control_number(&self) -> u64 {

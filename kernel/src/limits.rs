@@ -149,11 +149,16 @@ pub const LEVELS_INDEXED_MAXIMUM: usize = 16;
 /// already, walking over the names is quicker.
 pub const FILTER_CATCH_UP_MAXIMUM: u64 = 1_024;
 
-/// Queues whose matching topics are remembered between scans, and ...
-pub const SCAN_MEMORIES_MAXIMUM: usize = 4_096;
-
-/// ... topics and positions remembered for all of them; beyond it the memory is emptied.
+/// Topics and positions that are remembered for all queues between scans; beyond it the queue that was looked at
+/// longest ago is forgotten.
 pub const SCAN_MEMORY_ENTRIES_MAXIMUM: usize = 8_388_608;
+
+/// What a remembered queue counts for besides, so that there are some thousands of them at most.
+pub const SCAN_MEMORY_OVERHEAD_ENTRIES: usize = 2_048;
+
+/// Topics with messages that are remembered for one queue; beyond it they are found anew, since to forget a million of
+/// them would take long.
+pub const SCAN_MEMORY_TOPICS_MAXIMUM: usize = 65_536;
 
 /// Sealed segments that go in one run of retention: the step in which they leave the log takes some microseconds each.
 pub const RETAIN_SEGMENTS_MAXIMUM: usize = 64;

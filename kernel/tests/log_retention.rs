@@ -102,7 +102,7 @@ impl Model {
         assert!((self.durable..=self.messages.len()).contains(&end));
         self.messages.truncate(end);
         self.durable = end;
-        let found = log.controls(0, usize::MAX).unwrap();
+        let found = log.controls(0, usize::MAX, u64::MAX).unwrap().rows;
         let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
         let found = Model::in_force(&found);
         let matches = |count: usize| Model::in_force(&self.controls[..count]) == found;

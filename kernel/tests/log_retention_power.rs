@@ -58,7 +58,7 @@ fn retained_count(log: &Log) -> usize {
 
 /// Key and newest value of every control record in force.
 fn in_force(log: &mut Log) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let rows = log.controls(0, usize::MAX).unwrap().into_iter();
+    let rows = log.controls(0, usize::MAX, u64::MAX).unwrap().rows.into_iter();
     let found: std::collections::BTreeMap<_, _> = rows.map(|(_, _, key, value)| (key, value)).collect();
     found.into_iter().collect()
 }

@@ -229,8 +229,14 @@ impl Run {
         assert!((self.durable..=self.messages.len()).contains(&end));
         self.messages.truncate(end);
         self.durable = end;
-        let found: Vec<(u8, Vec<u8>)> =
-            self.log.controls(0, usize::MAX).unwrap().into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
+        let found: Vec<(u8, Vec<u8>)> = self
+            .log
+            .controls(0, usize::MAX, u64::MAX)
+            .unwrap()
+            .rows
+            .into_iter()
+            .map(|(_, _, key, value)| (key[0], value))
+            .collect();
         let count = (self.durable_controls..=self.controls.len())
             .find(|count| in_force(&self.controls[..*count]) == in_force(&found))
             .expect("control records in force are kept");

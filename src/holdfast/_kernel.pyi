@@ -329,9 +329,12 @@ class Log:
     def end_position(self) -> int: ...
     def durable_position(self) -> int: ...
     def uncommitted_bytes(self) -> int: ...
-    def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-        """Durable control records (number, table, key, value) from a number on, table 0 left out; for the view. Numbers
-        start at 1. Fewer than `limit` only where there are no more."""
+    def controls(
+        self, from_number: int, limit: int, effort: int
+    ) -> tuple[list[tuple[int, int, bytes, bytes]], int, bool]:
+        """Durable control records (number, table, key, value) from a number on, table 0 left out, at most `limit` and
+        for about `effort`; up to which number all have been looked at, and True if there are no more. For the view.
+        Numbers start at 1."""
     def next_control_number(self) -> int:
         """The number of the next control record."""
     def marks(self, parties: list[int]) -> list[int | None]:

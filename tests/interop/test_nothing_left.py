@@ -242,7 +242,10 @@ def check_disk(broker: Broker, parties: list[int]) -> None:
         seed=1,
         now_us=0,
     )
-    in_force = {(table, key): value for _, table, key, value in log.controls(1, RECORDS_MAXIMUM)}
+    in_force = {
+        (table, key): value
+        for _, table, key, value in log.controls(1, RECORDS_MAXIMUM, 2**64 - 1)[0]
+    }
     left = [key for key, value in in_force.items() if value and key[0] not in LEDGER]
     assert left == []
     for party in parties:

@@ -120,6 +120,8 @@ def test_a_client_that_comes_back_has_the_queue_that_it_left(broker: Seen) -> No
         assert found["readers"][0]["waiting"] == 1
     assert before["messages"] == 3
     assert after["messages"] == 4
+    assert after["first_offset"] == before["first_offset"] >= before["created_at_offset"]
+    assert after["oldest_at_us"] == before["oldest_at_us"] > 0
 
 
 @pytest.mark.accepts("S0.8", "S0.87")

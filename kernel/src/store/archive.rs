@@ -24,13 +24,16 @@ use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 /// Bytes of a footer that are read and checked with the effort of one look.
-const DIRECTORY_BYTES_PER_EFFORT: u64 = 512;
+const DIRECTORY_BYTES_PER_EFFORT: u64 = 128;
 
 /// What looking up one of many topics takes.
 const EFFORT_PER_TOPIC: u64 = 2;
 
 /// From so many topics on the postings of a segment are read at once.
 pub const MANY_TOPICS: u64 = 32;
+
+/// What reading a block from the disk costs, in looks: where the system has it in memory it takes some 20 us.
+const BLOCK_EFFORT: u64 = 200;
 
 /// Bytes of a record that are checked with the effort of one look.
 const RECORD_BYTES_PER_EFFORT: u64 = 1_024;
@@ -187,6 +190,9 @@ impl Archive {
             self.tail.slice(number, position).unwrap_or_default()
         } else {
             let on_disk = if start.0 == number { start.1 } else { segment.end };
+            if !self.blocks.has(number, position, on_disk) {
+                self.effort = self.effort.wrapping_add(BLOCK_EFFORT);
+            }
             self.blocks.record(segment.file.as_ref(), number, position, on_disk)?
         };
         let found = record::decode(bytes, self.salt);
@@ -414,6 +420,7 @@ impl Archive {
             let Some(directory) = archive.directory(place)? else { return Ok(Topics::default()) };
             let queued = directory.entries().filter(|entry| entry.queued > 0).map(|entry| entry.topic.0);
             let topics = Arc::new(queued.collect::<RoaringBitmap>());
+            archive.effort = archive.effort.saturating_add(wide(directory.size_bytes()) / DIRECTORY_BYTES_PER_EFFORT);
             archive.queued_topics.put(number, Arc::clone(&topics), topics.serialized_size());
             Ok(topics)
         })

@@ -33,6 +33,13 @@ impl Blocks {
         Blocks { blocks, limit_bytes, bytes: 0, clock: 0, scratch: Vec::new(), hits: 0, misses: 0 }
     }
 
+    /// True if the block that the record at `position` begins in need not be read.
+    pub fn has(&self, segment: u32, position: u32, limit: u32) -> bool {
+        let start = position.saturating_sub(position % BLOCK_BYTES);
+        let wanted = index(limit.saturating_sub(start).min(BLOCK_BYTES));
+        self.blocks.get(&(segment, position / BLOCK_BYTES)).is_some_and(|block| block.bytes.len() >= wanted)
+    }
+
     /// The bytes of the record at `position`, or what there is of it before `limit` (where what is on the disk ends).
     pub fn record(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<&[u8]> {
         let key = (segment, position / BLOCK_BYTES);

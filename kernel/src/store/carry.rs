@@ -204,9 +204,13 @@ impl CarryWrite {
         }
         if self.place < self.files.segments.len() {
             let positions = self.plan()?;
-            self.is_worthless = wide(positions.len()) > self.messages_maximum;
-            self.positions = positions.into_iter();
             self.place = self.place.saturating_add(1);
+            self.is_worthless = wide(positions.len()) > self.messages_maximum;
+            if self.is_worthless {
+                self.forget();
+            } else {
+                self.positions = positions.into_iter();
+            }
             return Ok(!self.is_worthless);
         }
         // Behind a range of which nothing is left queues would find a hole.
@@ -221,6 +225,13 @@ impl CarryWrite {
         if self.file.is_some() {
             drop(self.files.disk.remove(&self.partial()));
         }
+    }
+
+    /// What was found out is forgotten here and not where this is taken over: it may be much.
+    fn forget(&mut self) {
+        self.needs = Needs::new(0);
+        self.decided.clear();
+        self.names.clear();
     }
 
     fn name(&self) -> String {

@@ -6,13 +6,13 @@
 //! 2. Names are also sorted, so that a filter looks only at the names that share its literal beginning.
 
 use super::leap::{first_key, leap};
+use super::shards::Shards;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, TopicId};
 use crate::limits::{FIELD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
 use crate::topic;
-use ahash::RandomState;
 use roaring::RoaringBitmap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Topic {
 /// All topics.
 #[derive(Debug)]
 pub struct Dictionary {
-    ids: HashMap<Arc<[u8]>, TopicId, RandomState>,
+    ids: Shards<Arc<[u8]>, TopicId>,
     names: BTreeMap<Arc<[u8]>, TopicId>,
     topics: Vec<Topic>,
     /// Topics in the order in which their names became known: what is new for a filter is the end of it.
@@ -45,7 +45,7 @@ impl Dictionary {
     /// An empty dictionary.
     pub fn new(seed: u64) -> Dictionary {
         Dictionary {
-            ids: HashMap::with_hasher(RandomState::with_seeds(seed, 1, 2, 3)),
+            ids: Shards::new(seed, 1),
             names: BTreeMap::new(),
             topics: Vec::new(),
             named: Vec::new(),
@@ -77,7 +77,9 @@ impl Dictionary {
             Some((known, _)) => Arc::clone(known),
             None => name.into(),
         };
-        self.ids.insert(Arc::clone(&name), id);
+        if let Some(ids) = self.ids.of(&name) {
+            ids.insert(Arc::clone(&name), id);
+        }
         self.names.insert(Arc::clone(&name), id);
         if let Some(topic) = self.topic_mut(id) {
             let is_new = topic.name.replace(name).is_none();

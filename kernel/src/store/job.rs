@@ -37,10 +37,11 @@ pub(super) enum Task {
     Removal(Removal),
 }
 
-/// Files of segments that have gone, oldest first.
+/// Files of segments that have gone, oldest first, and what was found out to copy what was needed of them.
 pub(super) struct Removal {
     disk: Arc<dyn Disk>,
     segments: VecDeque<Segment>,
+    copied: Option<Box<CarryWrite>>,
 }
 
 impl Job {
@@ -52,8 +53,8 @@ impl Job {
         Job::new(Task::Checkpoint(write))
     }
 
-    pub(super) fn removal(disk: Arc<dyn Disk>, segments: VecDeque<Segment>) -> Job {
-        Job::new(Task::Removal(Removal { disk, segments }))
+    pub(super) fn removal(disk: Arc<dyn Disk>, segments: VecDeque<Segment>, copied: Box<CarryWrite>) -> Job {
+        Job::new(Task::Removal(Removal { disk, segments, copied: Some(copied) }))
     }
 
     /// Does the next step; true while there is another one. What goes wrong is told by `Log::finish`.
@@ -82,8 +83,10 @@ impl Job {
 }
 
 impl Removal {
-    /// Removes one file. Its last handle is closed here: giving back what it took on the disk takes time.
+    /// Removes one file. Its last handle is closed here: giving back what it took on the disk takes time, and so does
+    /// forgetting the topics of a million messages.
     fn step(&mut self) -> Result<bool> {
+        self.copied = None;
         match self.segments.pop_front() {
             Some(segment) => self.disk.remove(&segment.name).map(|()| true),
             None => self.disk.sync_directory().map(|()| false),
@@ -108,7 +111,7 @@ impl Log {
             (Task::Carry(write), None) => {
                 Ok(Finished { next: Some(Job::new(Task::Naming(write))), ..Finished::default() })
             }
-            (Task::Naming(write), None) => Ok(self.carried(*write)),
+            (Task::Naming(write), None) => Ok(self.carried(write)),
             (Task::Removal(_), None) => Ok(Finished::default()),
         }
     }

@@ -7,14 +7,14 @@
 
 use super::dictionary::Dictionary;
 use super::encoding::wide;
+use super::shards::Shards;
 use crate::limits::LEVELS_INDEXED_MAXIMUM;
 use ahash::RandomState;
 use roaring::RoaringBitmap;
-use std::collections::HashMap;
 
 /// Topics by their levels.
 pub(super) struct Levels {
-    sets: HashMap<u64, Set, RandomState>,
+    sets: Shards<u64, Set>,
     hasher: RandomState,
     /// So many of the dictionary's names are in it.
     seen: usize,
@@ -38,8 +38,7 @@ enum Trait<'a> {
 impl Levels {
     /// No topic is known. `seed` keeps clients from choosing levels that collide.
     pub fn new(seed: u64) -> Levels {
-        let hasher = |number| RandomState::with_seeds(seed, number, 82, 83);
-        Levels { sets: HashMap::with_hasher(hasher(81)), hasher: hasher(84), seen: 0 }
+        Levels { sets: Shards::new(seed, 81), hasher: RandomState::with_seeds(seed, 84, 82, 83), seen: 0 }
     }
 
     /// Takes in names that are new, until `effort` has reached `until`; true once so many are in.
@@ -97,7 +96,9 @@ impl Levels {
     }
 
     fn insert(&mut self, about: &Trait<'_>, id: u32) {
-        let set = self.sets.entry(self.hasher.hash_one(about)).or_insert(Set::One(id));
+        let key = self.hasher.hash_one(about);
+        let Some(sets) = self.sets.of(&key) else { return };
+        let set = sets.entry(key).or_insert(Set::One(id));
         match set {
             Set::One(known) if *known == id => {}
             Set::One(known) => *set = Set::Many(Box::new(RoaringBitmap::from_iter([*known, id]))),

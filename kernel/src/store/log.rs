@@ -66,6 +66,16 @@ pub(super) struct Head {
 /// What a control record holds: its number, table, key and value.
 pub type ControlRow = (u64, u32, Vec<u8>, Vec<u8>);
 
+/// Control records from a number on.
+pub struct Controls {
+    /// Those of tables that are not the kernel's own.
+    pub rows: Vec<ControlRow>,
+    /// All up to this number have been looked at.
+    pub reached: u64,
+    /// There are no more that are durable.
+    pub is_all: bool,
+}
+
 /// Totals since the log was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
@@ -184,8 +194,9 @@ impl Log {
     }
 
     /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more.
-    pub fn controls(&mut self, from_number: u64, limit: usize) -> Result<Vec<ControlRow>> {
-        let mut found = Vec::new();
+    pub fn controls(&mut self, from_number: u64, limit: usize, effort: u64) -> Result<Controls> {
+        let until = self.archive.effort.saturating_add(effort);
+        let mut found = Controls { rows: Vec::new(), reached: from_number.saturating_sub(1), is_all: false };
         let end = match self.options.durability {
             Durability::Memory => self.head.control,
             _ => self.durable.control,
@@ -196,19 +207,23 @@ impl Log {
             let mut positions = Vec::new();
             self.archive.positions(place, crate::ids::TopicId(0), Class::Plain, 0, segment_end, &mut positions)?;
             for position in self.later_controls(place, &positions, from_number)? {
+                let is_used_up = self.archive.effort >= until && found.reached >= from_number;
                 let Some(record) = self.archive.record(place, position)? else { continue };
                 if record.kind != Kind::Control || record.entry < from_number {
                     continue;
                 }
-                if found.len() >= limit || record.entry >= end {
+                found.is_all = record.entry >= end;
+                if found.is_all || found.rows.len() >= limit || is_used_up {
                     return Ok(found);
                 }
+                found.reached = record.entry;
                 if record.publisher != Party(0) {
                     let key = record.key.unwrap_or_default().to_vec();
-                    found.push((record.entry, record.publisher.0, key, record.payload.to_vec()));
+                    found.rows.push((record.entry, record.publisher.0, key, record.payload.to_vec()));
                 }
             }
         }
+        found.is_all = true;
         Ok(found)
     }
 

@@ -276,19 +276,18 @@ impl Log {
     }
 
     /// The carry segment, if there is one, takes the place of the range, whose files are to go.
-    pub(super) fn carried(&mut self, write: CarryWrite) -> Finished {
+    pub(super) fn carried(&mut self, mut write: Box<CarryWrite>) -> Finished {
         let Some(run) = self.run.take() else { return Finished::default() };
         let carried_records = write.messages();
         let mut gone = VecDeque::new();
         for _ in run.range.first..run.range.end {
             gone.extend(self.archive.remove(run.range.first));
         }
-        if let Some(carry) = write.segment {
+        if let Some(carry) = write.segment.take() {
             self.archive.segments.insert(run.range.first.min(self.archive.segments.len()), carry);
         }
-        self.memory.clear();
         let removed_segments = wide(gone.len());
-        let next = Some(Job::removal(Arc::clone(&self.disk), gone));
+        let next = Some(Job::removal(Arc::clone(&self.disk), gone, write));
         Finished { removed_segments, carried_records, next }
     }
 

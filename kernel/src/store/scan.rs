@@ -8,6 +8,7 @@
 //! 2. What is found lies in offset order, each record once, and `reached` never exceeds what was looked at.
 
 use super::archive::{Archive, Indexed};
+use super::cache::Cache;
 use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
@@ -18,7 +19,8 @@ use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue};
 use crate::limits::{
-    FILTER_CATCH_UP_MAXIMUM, OWED_PAGE_MAXIMUM, SCAN_EFFORT_MAXIMUM, SCAN_MEMORIES_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM,
+    FILTER_CATCH_UP_MAXIMUM, OWED_PAGE_MAXIMUM, SCAN_EFFORT_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM,
+    SCAN_MEMORY_OVERHEAD_ENTRIES, SCAN_MEMORY_TOPICS_MAXIMUM,
 };
 use crate::selection::Key;
 use crate::topic;
@@ -36,14 +38,18 @@ const WINDOW_BYTES: u32 = 8_388_608;
 /// Positions that are merged with the effort of one look.
 const POSITIONS_PER_EFFORT: u64 = 4;
 
+/// What finding the terms of a topic takes, besides a look for each subscription.
+const TERMS_EFFORT: u64 = 4;
+
+/// What noting a record that was found takes.
+const FOUND_EFFORT: u64 = 2;
+
 /// What looking for a page of retained messages may cost.
 const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
-/// What is remembered of each queue between scans. Only saves work: it can be emptied at any time.
-#[derive(Default)]
+/// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
 pub(super) struct ScanMemory {
-    queues: HashMap<Queue, QueueMemory>,
-    entries: usize,
+    queues: Cache<Queue, QueueMemory>,
 }
 
 /// What one queue's subscriptions come to.
@@ -92,11 +98,21 @@ struct Allowance {
     bytes: u64,
     /// The effort at which it gives way.
     until: u64,
+    /// Effort for what was found, which comes to that of reading.
+    spent: u64,
 }
 
 impl Allowance {
+    fn of(scan: &Scan, until: u64) -> Allowance {
+        Allowance { records: scan.records_maximum, bytes: scan.bytes_maximum, until, spent: 0 }
+    }
+
     fn is_used_up(&self, archive: &Archive) -> bool {
-        self.records == 0 || self.bytes == 0 || archive.effort >= self.until
+        self.records == 0 || self.bytes == 0 || self.is_out_of_effort(archive)
+    }
+
+    fn is_out_of_effort(&self, archive: &Archive) -> bool {
+        archive.effort.saturating_add(self.spent) >= self.until
     }
 }
 
@@ -115,7 +131,10 @@ impl Log {
             }
             let mut memory = self.memory.take(scan);
             if memory.learn(&mut self.filters, &self.dictionary, (&mut self.archive.effort, until)) {
-                let result = scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, (limit, until));
+                let mut allowance = Allowance::of(scan, until);
+                let result =
+                    scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, (limit, &mut allowance));
+                self.archive.effort = self.archive.effort.saturating_add(allowance.spent);
                 self.memory.give_back(scan.queue, memory);
                 result?;
             } else {
@@ -173,10 +192,15 @@ fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Of
     !left_out && scan.receive.as_ref().is_none_or(|table| table.allows(dictionary.name(record.topic)))
 }
 
+impl Default for ScanMemory {
+    fn default() -> ScanMemory {
+        ScanMemory { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51) }
+    }
+}
+
 impl ScanMemory {
     fn take(&mut self, scan: &Scan) -> QueueMemory {
         if let Some(memory) = self.queues.remove(&scan.queue) {
-            self.entries = self.entries.saturating_sub(memory.entries());
             let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
             if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
                 return memory;
@@ -194,25 +218,15 @@ impl ScanMemory {
     }
 
     fn give_back(&mut self, queue: Queue, memory: QueueMemory) {
-        self.entries = self.entries.saturating_add(memory.entries());
-        if self.entries > SCAN_MEMORY_ENTRIES_MAXIMUM || self.queues.len() >= SCAN_MEMORIES_MAXIMUM {
-            self.queues.clear();
-            self.entries = 0;
-            return;
-        }
-        self.queues.insert(queue, memory);
-    }
-
-    /// Forgets what depends on where segments are.
-    pub fn clear(&mut self) {
-        self.queues.clear();
-        self.entries = 0;
+        let entries = memory.entries();
+        self.queues.put(queue, memory, entries);
     }
 }
 
 impl QueueMemory {
     fn entries(&self) -> usize {
-        self.terms.len().saturating_add(self.merged.as_ref().map_or(0, |merged| merged.positions.len()))
+        let known = self.terms.len().saturating_add(SCAN_MEMORY_OVERHEAD_ENTRIES);
+        known.saturating_add(self.merged.as_ref().map_or(0, |merged| merged.positions.len()))
     }
 
     /// Looks at the topics that are new since the last time; false if the effort is used up before.
@@ -247,13 +261,19 @@ impl QueueMemory {
         }
     }
 
-    /// The terms on which the queue gets the record, if it does.
-    fn terms(&mut self, record: &Record<'_>, dictionary: &Dictionary, scan: &Scan) -> Option<Terms> {
+    /// The terms on which the queue gets the record, if it does; `spent` grows by what finding them took.
+    fn terms(&mut self, record: &Record<'_>, dictionary: &Dictionary, scan: &Scan, spent: &mut u64) -> Option<Terms> {
         let (topics, _) = self.topics.as_ref()?;
         if !topics.contains(record.topic.0) {
             return None;
         }
         let name = dictionary.name(record.topic);
+        if !self.terms.contains_key(&record.topic.0) {
+            *spent = spent.saturating_add(TERMS_EFFORT).saturating_add(wide(self.subscriptions.len()));
+            if self.terms.len() >= SCAN_MEMORY_TOPICS_MAXIMUM {
+                self.terms.clear();
+            }
+        }
         let known = self.terms.entry(record.topic.0).or_insert_with(|| TopicTerms {
             is_denied: self.receive.as_ref().is_some_and(|table| !table.allows(name)),
             constant: constant_terms(&self.subscriptions, name),
@@ -318,13 +338,12 @@ fn scan_queue(
     dictionary: &Dictionary,
     memory: &mut QueueMemory,
     scan: &mut Scan,
-    (limit, until): (Offset, u64),
+    (limit, allowance): (Offset, &mut Allowance),
 ) -> Result<()> {
     let mut from = scan.from;
-    let mut allowance = Allowance { records: scan.records_maximum, bytes: scan.bytes_maximum, until };
     let mut place = archive.first_from(from);
     while from < limit {
-        if archive.effort >= until {
+        if allowance.is_out_of_effort(archive) {
             scan.reached = from;
             return Ok(());
         }
@@ -349,12 +368,10 @@ fn scan_queue(
         };
         let reached = match memory.course(archive, place, start)? {
             Course::Skip => None,
-            Course::InOrder => {
-                read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), &mut allowance)?
-            }
+            Course::InOrder => read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), allowance)?,
             Course::Positions(positions, high) => {
                 let window = (place, start, high, end_offset);
-                read_positions(archive, dictionary, memory, scan, window, &positions, &mut allowance)?
+                read_positions(archive, dictionary, memory, scan, window, &positions, allowance)?
             }
         };
         if let Some(reached) = reached {
@@ -457,7 +474,8 @@ fn take(
     if record.qos == 0 {
         return;
     }
-    if let Some(terms) = memory.terms(record, dictionary, scan) {
+    if let Some(terms) = memory.terms(record, dictionary, scan, &mut allowance.spent) {
+        allowance.spent = allowance.spent.saturating_add(FOUND_EFFORT);
         allowance.records = allowance.records.saturating_sub(1);
         let found = found(record, location, terms, scan, dictionary);
         scan.found.push(found);

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    # A broker that nobody reads from begins without it: it takes as long to import as all the rest.
+    # A broker begins without it: it takes as long to import as all the rest.
     import pyarrow as pa
 
 COLUMNS = (

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.broker.store.control_records import (
     BEHIND_RECORDS_MAXIMUM,
+    EFFORT_UNBOUNDED,
     HANDED_RECORDS_MAXIMUM,
     ControlRecords,
 )
@@ -42,12 +43,23 @@ class FakeLog:
     def durable_position(self) -> int:
         return self.durable
 
-    def controls(self, from_number: int, limit: int) -> list[tuple[int, int, bytes, bytes]]:
-        numbered = enumerate(self.records[: self.durable], start=1)
-        found = [(number, *record) for number, record in numbered if record[0] != 0]
-        return [record for record in found if record[0] >= from_number][:limit]
+    def controls(
+        self, from_number: int, limit: int, effort: int
+    ) -> tuple[list[tuple[int, int, bytes, bytes]], int, bool]:
+        found, reached = [], from_number - 1
+        looks = LOOKS_AT_ONCE if effort < EFFORT_UNBOUNDED else len(self.records)
+        for number, record in enumerate(self.records[: self.durable], start=1):
+            if number < from_number:
+                continue
+            if not looks or len(found) >= limit:
+                return found, reached, False
+            looks, reached = looks - 1, number
+            if record[0] != 0:
+                found.append((number, *record))
+        return found, reached, True
 
 
+LOOKS_AT_ONCE = 1_000
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 VALUES = st.sampled_from([b"", b'{"party": 1}', b'{"party": 2}', b'{"party": 3}'])
 
@@ -335,3 +347,30 @@ def test_a_view_that_knows_what_the_log_has_lost_is_made_again(tmp_path: Path, l
     log.durable = len(log.records)
     assert records.refresh().count(Table.SUBSCRIPTIONS) == 3
     records.close()
+
+
+def test_records_that_are_none_of_the_views_are_passed_over_in_pieces() -> None:
+    serving = Serving()
+    for _ in range(3 * LOOKS_AT_ONCE):
+        serving.records.put_delivery_state(b"party", b"state", 0)
+    serving.put(0, 1)
+    serving.commit()
+    position, pieces = serving.log.durable_position(), 1
+    while not serving.records.has_all_before(position):
+        pieces += 1
+        if serving.worker.given:
+            serving.worker.work()
+    assert pieces > 3
+    assert serving.view.session_count() == 1
+
+
+def test_the_view_knows_what_was_passed_over_and_no_start_reads_it_again() -> None:
+    serving = Serving()
+    serving.put(0, 1)
+    for _ in range(LOOKS_AT_ONCE):
+        serving.records.put_delivery_state(b"party", b"state", 0)
+    serving.commit()
+    while serving.view.applied() < 1 + LOOKS_AT_ONCE:
+        serving.records.advance()
+        serving.worker.work()
+    assert serving.view.session_count() == 1

@@ -216,7 +216,7 @@ class Queues:
 
     async def _row(self, view: QueueView, inquiry: Inquiry) -> dict[str, Any]:
         end = self._log.durable_offset()
-        first = await self._first(view)
+        first, oldest_at_us = await self._chores.outcome(self._first(view, end, inquiry))
         messages = await self._chores.outcome(self._number(view, end, inquiry))
         size = await self._chores.outcome(self._bytes(view, end, inquiry))
         return {
@@ -226,8 +226,8 @@ class Queues:
             "topic_filter": view.topic_filter,
             "partitions": 1,
             "created_at_offset": view.created_at_offset,
-            "first_offset": None if first is None else first["offset"],
-            "oldest_at_us": None if first is None else _microseconds(first["timestamp"]),
+            "first_offset": first if first < end else None,
+            "oldest_at_us": oldest_at_us,
             "end_offset": end,
             "messages": messages,
             "bytes": size,
@@ -266,16 +266,16 @@ class Queues:
             return lambda _row: True
         return view.shows if view.counted else await self._devices.shows()
 
-    async def _first(self, view: QueueView) -> dict[str, Any] | None:
-        if not view.counted:
-            return None
-        begin: int | None = view.begin_offset
-        shows = await self._shows(view)
-        while begin is not None:
-            rows, begin = await self._read(view, shows, begin, 1)
-            if rows:
-                return rows[0]
-        return None
+    def _first(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[tuple[int, int | None]]:
+        """The offset of the first message that a queue shows, `end` if there is none, and when it
+        was stored, if that is known."""
+        if view.kind == "log" or not view.counted:
+            first = view.begin_offset if view.counted else end
+        elif view.subscriptions:
+            first = yield from inquiry.first(view.tables(), view.party, view.begin_offset, end)
+        else:
+            first = end
+        return first, self._log.stored_at(first) if first < end else None
 
     async def _read(
         self, view: QueueView, shows: _Shows, begin: int, limit: int

@@ -210,7 +210,7 @@ async def _requested_range(reader: LogDirectory, asked: Asked) -> tuple[int, int
 
 def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     """One batch as an Arrow stream; the schema's metadata say what was read and where to go on."""
-    import pyarrow as pa  # By the first who reads, on its thread (`reading.log` says why).
+    import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
 
     told = {"begin": str(begin), "end": str(end), "next_offset": str(chunk.next_offset)}
     batch = chunk.batch.replace_schema_metadata(told)

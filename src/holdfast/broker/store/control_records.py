@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from holdfast.broker.chores import PIECE_EFFORT
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
 from holdfast.broker.world import Workers
@@ -28,6 +29,7 @@ BATCH_RECORDS_MAXIMUM = 4_096
 HANDED_RECORDS_MAXIMUM = 512
 """Control records handed to the worker at once. To read them and to forget them afterwards takes
 the loop less than a millisecond; to write them, in no order, takes the worker some ten."""
+EFFORT_UNBOUNDED = 2**64 - 1
 BEHIND_RECORDS_MAXIMUM = 65_536
 """Records put that the view does not have yet: what a storm of sessions writes in three seconds in
 which the disk stands still, at some 500 bytes each."""
@@ -48,9 +50,9 @@ class ControlRecords:
         self._log = log
         self._view = view
         self._ahead: dict[tuple[int, bytes], _Ahead] = {}
-        self._applied = 0
-        self._end_before = (0, 0)
-        """Log position and last control number when `advance` was last called."""
+        self._applied = self._saved = 0
+        """Control numbers: all up to here have been read and what they say is in the view, and so
+        much of that does the view know."""
         self._workers: Workers | None = None
         self._commit: Callable[[], None]
         self._soon: Callable[[], None]
@@ -69,9 +71,10 @@ class ControlRecords:
             ahead = True
         if ahead:
             self._view.clear()
-        self._applied = self._view.applied()
-        count = 0
-        while taken := self._take_over():
+        self._applied = self._saved = self._view.applied()
+        count, is_all = 0, False
+        while not is_all:
+            taken, is_all = self._take_over()
             count += taken
         return count
 
@@ -121,8 +124,9 @@ class ControlRecords:
     def catch_up(self) -> View:
         """The view with all that is durable, however long that takes. No thread may be writing it:
         `close` and a simulation know that none is."""
-        while self._take_over():
-            pass
+        is_all = False
+        while not is_all:
+            _, is_all = self._take_over()
         return self._view
 
     def has_all_before(self, position: int) -> bool:
@@ -133,8 +137,10 @@ class ControlRecords:
     async def caught_up(self) -> None:
         """Returns when the view has all that is durable now."""
         durable = self._log.durable_position()
-        self._hand_over()
-        while self._is_writing and self._written_until < durable:
+        while not self.has_all_before(durable):
+            if not self._is_writing:
+                await asyncio.sleep(0)
+                continue
             kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(kept)
             await kept
@@ -143,12 +149,9 @@ class ControlRecords:
         """Lets the view know how far it has read when there was nothing for it: acknowledgement
         progress takes control numbers too, and need not be read again at the next start."""
         self._hand_over()
-        if self._is_writing:
-            return
-        position, number = self._end_before
-        if self._log.durable_position() >= position and number > self._applied:
-            self._write(partial(self._view.advance, number), partial(self._advanced, number))
-        self._end_before = self._log.end_position(), self._log.next_control_number() - 1
+        number = self._applied
+        if not self._is_writing and number > self._saved:
+            self._write(partial(self._view.advance, number), partial(self._knows, number))
 
     def close(self) -> None:
         """Closes the view, which has all that is durable."""
@@ -170,12 +173,17 @@ class ControlRecords:
         durable = self._log.durable_position()
         if self._is_writing or self._read_until == durable:
             return
-        records = self._log.controls(self._applied + 1, HANDED_RECORDS_MAXIMUM)
-        if len(records) < HANDED_RECORDS_MAXIMUM:
+        records, reached, is_all = self._log.controls(
+            self._applied + 1, HANDED_RECORDS_MAXIMUM, PIECE_EFFORT
+        )
+        if is_all:
             self._read_until = durable
         if records:
-            self._write(partial(self._view.apply, records), partial(self._known, records))
-        else:
+            self._write(partial(self._view.apply, records), partial(self._known, records, reached))
+            return
+        # The next one who asks goes on behind records that are none of the view's.
+        self._advanced(reached)
+        if is_all:
             self._written_until = durable
 
     def _write(self, work: Callable[[], None], then: Callable[[], None]) -> None:
@@ -198,18 +206,25 @@ class ControlRecords:
                 kept.set_result(None)
         self._soon()
 
-    def _take_over(self) -> int:
-        records = self._log.controls(self._applied + 1, BATCH_RECORDS_MAXIMUM)
+    def _take_over(self) -> tuple[int, bool]:
+        """Returns how many records, and true if these were all."""
+        records, reached, is_all = self._log.controls(
+            self._applied + 1, BATCH_RECORDS_MAXIMUM, EFFORT_UNBOUNDED
+        )
         if records:
             self._view.apply(records)
-            self._known(records)
-        return len(records)
+        self._known(records, reached)
+        return len(records), is_all
 
-    def _known(self, records: list[tuple[int, int, bytes, bytes]]) -> None:
-        """The view has these."""
+    def _known(self, records: list[tuple[int, int, bytes, bytes]], reached: int) -> None:
+        """The view has these, and there are no others up to this number."""
         for number, table, key, _value in records:
             self._forget(number, table, key)
-        self._advanced(records[-1][0])
+            self._knows(number)
+        self._advanced(reached)
+
+    def _knows(self, number: int) -> None:
+        self._saved = max(self._saved, number)
 
     def _advanced(self, number: int) -> None:
         self._applied = max(self._applied, number)

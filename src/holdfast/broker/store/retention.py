@@ -49,7 +49,7 @@ THIN_SHARE: Final = 20
 """And not before this many times as long has passed as the last look took."""
 NOTHING: Final = 2**64 - 1
 """From here on messages are kept for a session that has expired and is still to be cleared away."""
-PAGE: Final = 50
+PAGE: Final = 100
 """Sessions or groups in one piece: each costs some 10 us to read and ask."""
 GATHERED_BYTES_MAXIMUM: Final = 4_194_304
 """Bytes that a run has written anew and that are not durable: more would take the room of what
@@ -197,6 +197,7 @@ class Retention:
             for cursor in page:
                 asked.append(_Asked((yield from cursor)))
             yield from self._visit(queues, asked)
+            yield None
         ttl_us = self._config.queue_ttl_s * 1_000_000
         oldest = self._log.offset_at(max(self._now_us() - ttl_us, 0)) if ttl_us else 0
         after = b""
@@ -204,6 +205,7 @@ class Retention:
             after = rows[-1].key
             asked = yield from self._behind(queues, rows, oldest)
             yield from self._visit(queues, asked)
+            yield None
         while not self._log.find_piece(PIECE_EFFORT):
             yield None
         return (yield from self._carry(queues))
@@ -221,18 +223,18 @@ class Retention:
         """These are asked what they have not seen; what they lose is put on record."""
         by_party = {item.cursor["party"]: item for item in asked}
         self._log.visit([item.cursor for item in by_party.values()])
-        if not by_party:
-            yield None
-            return
-        done = False
+        done = not by_party
         while not done:
-            yield queues.has_room
+            if not queues.has_room():
+                yield queues.has_room
             losses, done = self._log.visit_piece(PIECE_EFFORT)
             for party, first, end, count in losses:
                 if queues.mark(party) is None:
                     self._lose(queues, by_party[party], (first, end, count))
                 else:
                     self._later.append((by_party[party], first, end))
+            if not done:
+                yield None
 
     def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
         """A queue at rest loses this, and passes over it; one that has just ended has told what it
