@@ -56,7 +56,7 @@ impl Dictionary {
 
     /// The number of a topic.
     pub fn find(&self, name: &[u8]) -> Option<TopicId> {
-        self.ids.get(name).copied()
+        self.ids.get(name).map(|(_, id)| *id)
     }
 
     /// The number that the next new topic gets; an error if there may be no more.
@@ -73,12 +73,12 @@ impl Dictionary {
         if name.len() > FIELD_BYTES_MAXIMUM || self.place(id).is_none() {
             return;
         }
-        let name: Arc<[u8]> = match self.ids.get_key_value(name) {
+        let name: Arc<[u8]> = match self.ids.get(name) {
             Some((known, _)) => Arc::clone(known),
             None => name.into(),
         };
-        if let Some(ids) = self.ids.of(&name) {
-            ids.insert(Arc::clone(&name), id);
+        if let Some(known) = self.ids.get_or_insert(Arc::clone(&name), || id) {
+            *known = id;
         }
         self.names.insert(Arc::clone(&name), id);
         if let Some(topic) = self.topic_mut(id) {

@@ -79,7 +79,7 @@ impl Levels {
         let mut sets = Vec::with_capacity(traits.len());
         for about in &traits {
             // What no topic has, no filter that asks for it matches.
-            let Some(set) = self.sets.get(&self.hasher.hash_one(about)) else { return Some(RoaringBitmap::new()) };
+            let Some((_, set)) = self.sets.get(&self.hasher.hash_one(about)) else { return Some(RoaringBitmap::new()) };
             sets.push(set);
         }
         sets.sort_by_key(|set| set.len());
@@ -97,8 +97,7 @@ impl Levels {
 
     fn insert(&mut self, about: &Trait<'_>, id: u32) {
         let key = self.hasher.hash_one(about);
-        let Some(sets) = self.sets.of(&key) else { return };
-        let set = sets.entry(key).or_insert(Set::One(id));
+        let Some(set) = self.sets.get_or_insert(key, || Set::One(id)) else { return };
         match set {
             Set::One(known) if *known == id => {}
             Set::One(known) => *set = Set::Many(Box::new(RoaringBitmap::from_iter([*known, id]))),

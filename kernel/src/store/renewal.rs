@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Party, Timestamp, TopicId};
 
 /// Looking whether something is to be written anew costs 1, writing it about as much as looking at so many records.
-const WRITE_EFFORT: u64 = 32;
+const WRITE_EFFORT: u64 = 16;
 
 /// Bytes of a record that cost as much to be read and checked as looking at one more record.
 const BYTES_PER_EFFORT: u64 = 256;
