@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address
 
-from holdfast.broker.ingress.proxy_protocol import SIGNATURE
+from holdfast.broker.sockets.proxy_protocol import SIGNATURE
 
 
 def header(

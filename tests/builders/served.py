@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.broker.admin import http
 from holdfast.broker.admin.control_socket import ControlSocket
-from holdfast.broker.admin.health import Health
-from holdfast.broker.admin.protection import Protection
-from holdfast.broker.admin.reading import LogReaders, Reading
-from holdfast.broker.admin.snapshot import Snapshot
+from holdfast.broker.admin.http import server as http
+from holdfast.broker.admin.http.protection import Protection
+from holdfast.broker.admin.v1.health import Health
+from holdfast.broker.admin.v1.reading import LogReaders, Reading
+from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.steps import Steps
 from holdfast.core.layout import CONTROL_SOCKET, LOG_DIRECTORY
 

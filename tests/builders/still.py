@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.broker.ingress.connection import Connection
+from holdfast.broker.sockets.connection import Connection
 from holdfast.core.config import Config
 from holdfast.kernel import Log, decode_packets
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from holdfast.broker.admin.operation import check
+from holdfast.broker.admin.http.operation import check
 from tests.process import ASK_EVERY_S, HOST, BrokerProcess, free_port
 
 

@@ -221,7 +221,7 @@ ANSWERS = (
     ),
     Fault(
         "CONNACK does not wait for the disk",
-        "src/holdfast/broker/ingress/admission.py",
+        "src/holdfast/broker/mqtt/admission.py",
         "        if opened.position is None:\n",
         "        if opened is not None:\n",
         (

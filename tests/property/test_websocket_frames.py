@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.broker.ingress.websocket import WebSocketLayer, WebSocketRules
+from holdfast.broker.sockets.websocket import WebSocketLayer, WebSocketRules
 from tests.builders.websocket import (
     ACCEPT,
     BINARY,

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from holdfast.broker.chores import at_once
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session_records import parse_session
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_session, parse_subscriptions
+from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import LIMITS, describe_state
-from holdfast.protocols.mqtt.session import (
-    Session,
-    Subscription,
-)
 from holdfast.testing.history import (
     Event,
     GivenUp,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.admin.queue_views import QueueView, QueueViews
+from holdfast.broker.admin.v1.queue_views import QueueView, QueueViews
 from holdfast.broker.chores import at_once
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, parse_loss

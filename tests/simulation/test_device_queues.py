@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.admin.queue_length import QueueLengths
 from holdfast.broker.chores import at_once
-from holdfast.broker.dispatch import losses as losses_module
+from holdfast.broker.delivery import losses as losses_module
+from holdfast.broker.observe.queue_length import QueueLengths
 from holdfast.broker.store import questions
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions

@@ -8,12 +8,14 @@ import pytest
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session_records import format_session
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import Table, format_session, format_subscriptions
+from holdfast.broker.store.tables import Table, format_subscriptions
 from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import encode_packet
-from holdfast.protocols.mqtt.session import Session, Subscription
 from holdfast.testing.checkers import check_steps_of_the_loop_are_short
 from holdfast.testing.history import History
 from tests.builders.still import NOW_US, StillWorld, Wire, settled

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.broker.admin import forecast
-from holdfast.broker.admin.forecast import ALARM_S, SLICE_SESSIONS, Forecast
 from holdfast.broker.chores import Chores
+from holdfast.broker.observe import forecast
+from holdfast.broker.observe.forecast import ALARM_S, SLICE_SESSIONS, Forecast
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.broker.assemble import assemble
-from holdfast.broker.ingress import connection
 from holdfast.broker.server import Server
+from holdfast.broker.sockets import connection
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S
 from holdfast.kernel import encode_packet

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.store.tables import parse_loss, parse_session
+from holdfast.broker.mqtt.session_records import parse_session
+from holdfast.broker.store.tables import parse_loss
 from holdfast.testing.clock import FIRST_NOW_US
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.packets import Will

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.dispatch import queues, sessions
-from holdfast.broker.dispatch.losses import Losses
-from holdfast.broker.dispatch.packs import Packs
-from holdfast.broker.dispatch.selection import Strategy
-from holdfast.broker.dispatch.wills import DueWill, Wills
-from holdfast.broker.route.retained import Retained
+from holdfast.broker.delivery import queues
+from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.selection import Strategy
+from holdfast.broker.mqtt import sessions
+from holdfast.broker.mqtt.packs import Packs
+from holdfast.broker.mqtt.retained import Retained
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table
 from holdfast.kernel import Selection
-from holdfast.protocols.mqtt.session import Session
+from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.will import Ending
 from holdfast.testing.clients import Client
 from holdfast.testing.hardships import Hardships
@@ -88,8 +90,8 @@ def _publish_wills_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_every_end_for_abnormal(patch: pytest.MonkeyPatch) -> None:
-    def plan(session: Session, _ending: Ending, now_us: int) -> int | None:
-        return None if session.will is None else now_us
+    def plan(will: Will | None, _expiry_s: int | None, _ending: Ending, now_us: int) -> int | None:
+        return None if will is None else now_us
 
     patch.setattr(sessions, "plan_will", plan)
 

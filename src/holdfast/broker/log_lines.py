@@ -20,13 +20,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from holdfast.core.units import SECOND_US
+
 FIELD_CHARACTERS_MAXIMUM: Final = 1_024
 """As long as a client identifier may be; what is longer has been refused, and is cut off."""
 LINES_MAXIMUM_DEFAULT: Final = 100
 """Lines of one kind in a second until `begin` has said how many."""
 _PLAIN: Final = re.compile(r"[!#-<>-\[\]-~]+").fullmatch
 """Printable ASCII without space, quotation mark, equals sign and backslash."""
-_SECOND_US: Final = 1_000_000
 
 
 class LogLine(logging.Formatter):
@@ -105,7 +106,7 @@ class FrequentEvent:
 
     def is_due(self, now_us: int) -> bool:
         """True if the line is to be written; counts it else."""
-        second = now_us // _SECOND_US
+        second = now_us // SECOND_US
         if second != self._second:
             self._second, self._lines = second, 0
         self._lines += 1

@@ -15,8 +15,8 @@ from holdfast import __version__, system
 from holdfast.broker import log_lines, open_files, signals
 from holdfast.broker.assemble import assemble
 from holdfast.broker.data_directory import held
-from holdfast.broker.ingress import certificates
 from holdfast.broker.server import Server
+from holdfast.broker.sockets import certificates
 from holdfast.broker.supervisor import Supervisor
 from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config, Effective, is_loopback

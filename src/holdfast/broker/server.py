@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from holdfast.broker.access.users import Users
-from holdfast.broker.ingress.listeners import Listeners
 from holdfast.broker.schedule import Schedule
+from holdfast.broker.sockets.listeners import Listeners
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.sweep import Sweep
 from holdfast.broker.turn import Stages, Turn

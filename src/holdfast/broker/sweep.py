@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.dispatch.expiry import ExpirySchedule
-from holdfast.broker.dispatch.losses import loss_of
+from holdfast.broker.delivery.losses import loss_of
+from holdfast.broker.mqtt.expiry import ExpirySchedule
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
@@ -21,12 +21,12 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
+from holdfast.core.units import SECOND_US
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
-SECOND_US = 1_000_000
 
 Parts = list[tuple[str, Callable[[int], None]]]
 """What a sweep does, each with its name."""

@@ -16,21 +16,21 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
-from holdfast.broker.dispatch.groups import Groups
-from holdfast.broker.dispatch.loopback import Loopback
-from holdfast.broker.dispatch.losses import Losses
-from holdfast.broker.dispatch.packs import Packs
-from holdfast.broker.dispatch.queue_names import QueueNames
-from holdfast.broker.dispatch.redrives import Redrives
-from holdfast.broker.dispatch.sessions import Sessions
-from holdfast.broker.dispatch.wills import Wills
-from holdfast.broker.ingress.admission import Admission
-from holdfast.broker.ingress.closing import Closing
-from holdfast.broker.ingress.connection import STALL_US, Connections
-from holdfast.broker.ingress.control_packets import ControlPackets
-from holdfast.broker.ingress.permissions import Permissions
-from holdfast.broker.route.system_topics import SystemTopics
+from holdfast.broker.delivery.groups import Groups
+from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.queue_names import QueueNames
+from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.mqtt.admission import Admission
+from holdfast.broker.mqtt.closing import Closing
+from holdfast.broker.mqtt.control_packets import ControlPackets
+from holdfast.broker.mqtt.loopback import Loopback
+from holdfast.broker.mqtt.packs import Packs
+from holdfast.broker.mqtt.permissions import Permissions
+from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.mqtt.system_topics import SystemTopics
+from holdfast.broker.mqtt.wills import Wills
 from holdfast.broker.schedule import Schedule
+from holdfast.broker.sockets.connection import STALL_US, Connections
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.steps import BUDGET_NS, Steps
 from holdfast.broker.store.commit_times import CommitTimes

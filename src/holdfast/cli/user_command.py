@@ -14,8 +14,8 @@ from typing import Any, Final
 from holdfast.cli.asking import cell
 from holdfast.cli.options import Subparsers, add_settings, effective
 from holdfast.cli.users import Users, users_of
+from holdfast.core.client_type import CLIENT_TYPES
 from holdfast.core.errors import ConfigurationError
-from holdfast.protocols.mqtt.session import CLIENT_TYPES
 
 PAGE: Final = 500
 """Users that are fetched at once."""

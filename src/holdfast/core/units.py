@@ -7,3 +7,5 @@ MIB: Final = 2**20
 GIB: Final = 2**30
 GB: Final = 10**9
 CENTURY_S: Final = 100 * 365 * 86_400
+SECOND_US: Final = 1_000_000
+MILLISECOND_US: Final = 1_000

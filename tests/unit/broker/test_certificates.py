@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from holdfast.broker.ingress.certificates import server_context
-from holdfast.broker.ingress.tls import common_name
+from holdfast.broker.sockets.certificates import server_context
+from holdfast.broker.sockets.tls import common_name
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from tests.builders.certificates import Authority

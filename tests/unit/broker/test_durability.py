@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from holdfast.broker.access.users import Users
-from holdfast.broker.admin.operation import Asked
-from holdfast.broker.admin.sessions import SessionsView
-from holdfast.broker.admin.view_reader import ViewReader
-from holdfast.broker.admin.watch import Watch
+from holdfast.broker.admin.http.operation import Asked
+from holdfast.broker.admin.v1.sessions import SessionsView
+from holdfast.broker.admin.v1.view_reader import ViewReader
 from holdfast.broker.assemble import assemble
+from holdfast.broker.observe.watch import Watch
 from holdfast.core.config import Config
 from holdfast.kernel import Log, SimulatedDisk, encode_packet
 from tests.builders.still import NOW_US, StillWorld, Wire

@@ -13,8 +13,8 @@ from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import encode_packet
-from holdfast.protocols.mqtt.session import Subscription
 from tests.builders.still import StillWorld, Wire, settled
 
 SECOND_US = 1_000_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from holdfast.broker.ingress.listeners import Listeners
+from holdfast.broker.sockets.listeners import Listeners
 from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config
 from holdfast.core.limits import LISTENING_HANDLES

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.dispatch import losses as losses_module
-from holdfast.broker.dispatch.losses import (
+from holdfast.broker.delivery import losses as losses_module
+from holdfast.broker.delivery.losses import (
     RANGES_MAXIMUM,
     ROWS_PER_SWEEP_MAXIMUM,
     Losses,

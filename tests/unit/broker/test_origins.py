@@ -3,7 +3,7 @@
 import pytest
 from websockets.datastructures import Headers
 
-from holdfast.broker.ingress.origins import is_welcome
+from holdfast.broker.sockets.origins import is_welcome
 
 
 def welcome(

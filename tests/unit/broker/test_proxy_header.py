@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.broker.ingress.proxy_protocol import (
+from holdfast.broker.sockets.proxy_protocol import (
     FIXED_BYTES,
     Origin,
     ProxyHeaderError,

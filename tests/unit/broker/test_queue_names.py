@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.broker.dispatch.queue_names import Owner, QueueNames
+from holdfast.broker.delivery.queue_names import Owner, QueueNames
 from holdfast.core.config import Config
 
 CONFIG = Config()

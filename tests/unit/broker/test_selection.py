@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.broker.dispatch.selection import (
+from holdfast.broker.delivery.selection import (
     KEY_SLOTS,
     KINDS,
     PART_SLOTS,

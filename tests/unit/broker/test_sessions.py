@@ -10,10 +10,10 @@ import pytest
 from holdfast.broker.access.access import Identity
 from holdfast.broker.assemble import assemble
 from holdfast.broker.chores import at_once
-from holdfast.broker.dispatch import sessions
-from holdfast.broker.dispatch.attached import Attached, Opened
-from holdfast.broker.dispatch.sessions import Sessions
-from holdfast.broker.store.tables import parse_will
+from holdfast.broker.mqtt import sessions
+from holdfast.broker.mqtt.attached import Attached, Opened
+from holdfast.broker.mqtt.session_records import parse_will_row
+from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.core.config import Config
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
@@ -219,7 +219,7 @@ def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory:
         begin(4, NOW_US + 2 * SECOND_US)
         bench.commit()
         waiting = bench.server._records.catch_up().wills_of_ended(10)
-        assert [parse_will(value).payload for _, value in waiting] == [b"1", b"2", b"3"]
+        assert [parse_will_row(*row)[0].payload for row in waiting] == [b"1", b"2", b"3"]
 
     asyncio.run(run())
 

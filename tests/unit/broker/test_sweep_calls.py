@@ -9,10 +9,12 @@ from types import FrameType
 from typing import Any
 
 from holdfast.broker.assemble import assemble
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session_records import format_session
 from holdfast.broker.server import Server
-from holdfast.broker.store.tables import Table, format_session, format_subscriptions
+from holdfast.broker.store.tables import Table, format_subscriptions
 from holdfast.core.config import Config
-from holdfast.protocols.mqtt.session import Session, Subscription
+from holdfast.core.subscription import Subscription
 from tests.builders.still import NOW_US, StillWorld, settled
 
 FEW, MANY = 3, 3_000

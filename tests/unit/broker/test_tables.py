@@ -3,17 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session_records import format_session, parse_session
 from holdfast.broker.store.tables import (
     Loss,
     format_loss,
-    format_session,
     format_subscriptions,
     parse_loss,
-    parse_session,
     parse_subscriptions,
 )
+from holdfast.core.subscription import Subscription
 from holdfast.protocols.mqtt.packets import Will
-from holdfast.protocols.mqtt.session import Session, Subscription
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 number = st.integers(0, 2**63 - 1)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.broker.ingress.connection import Connection
-from holdfast.broker.ingress.tls import Handshakes, TlsLayer
+from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.sockets.tls import Handshakes, TlsLayer
 from holdfast.core.limits import HANDSHAKE_READ_BYTES, HANDSHAKES_AT_ONCE
 from tests.builders.certificates import Authority
 from tests.unit.broker.access.builders import HandWorkers

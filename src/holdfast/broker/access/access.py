@@ -31,14 +31,14 @@ from holdfast.broker.access.credential import (
     Rule,
     matches_pattern,
 )
+from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.login_failures import LoginFailures
 from holdfast.broker.access.passwords import Passwords
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
+from holdfast.core.client_type import ClientType
 from holdfast.core.config import Config, is_loopback
-from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.session import ClientType
-from holdfast.protocols.mqtt.shared import is_shared, parse_shared
+from holdfast.core.share_name import is_shared, parse_shared
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Identity:
 class Denial:
     """A login is refused."""
 
-    reason_code: ReasonCode
+    reason: DenialReason
     slowly: bool = False
     """True: it is told after `login_delay_s`, so that guessing takes time."""
     user_name: str | None = field(default=None, compare=False)
@@ -239,7 +239,7 @@ class Access:
         if self._anonymous:
             return self._nobody(login)
         self._counts["logins_without_credential"] += 1
-        return Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
+        return Denial(reason=DenialReason.NOT_AUTHORIZED)
 
     def _by_name(self, name: str, login: Login, later: Later) -> Identity | Denial | None:
         credential = self.book.credential(name)
@@ -268,10 +268,10 @@ class Access:
             # Before any look at failures: who knows the password is let in beside whoever guesses.
             self._counts["logins_remembered"] += 1
             return self._let_in(credential, login)
-        reason_code = self._failures.refusal(name, login.peer, self._now_us())
-        if reason_code is not None:
-            self._counts[f"logins_not_looked_at_{reason_code:#04x}"] += 1
-            return Denial(reason_code=reason_code)
+        reason = self._failures.refusal(name, login.peer, self._now_us())
+        if reason is not None:
+            self._counts[f"logins_not_looked_at_{reason.value}"] += 1
+            return Denial(reason=reason)
 
         def checked(is_right: bool) -> None:
             now = self.book.credential(name)
@@ -283,17 +283,17 @@ class Access:
 
         if not self.passwords.check(name, stored, password, checked):
             self._counts["logins_not_looked_at_too_many"] += 1
-            return Denial(reason_code=ReasonCode.SERVER_BUSY)
+            return Denial(reason=DenialReason.BUSY)
         return None
 
     def _let_in(self, credential: Credential, login: Login) -> Identity | Denial:
         if not credential.enabled:
             self._counts["logins_disabled"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
+            return Denial(reason=DenialReason.NOT_AUTHORIZED, user_name=credential.name)
         # The administration has no client identifier.
         if login.client_identifier and not _may_use(credential, login.client_identifier):
             self._counts["logins_with_another_identifier"] += 1
-            return Denial(reason_code=ReasonCode.NOT_AUTHORIZED, user_name=credential.name)
+            return Denial(reason=DenialReason.NOT_AUTHORIZED, user_name=credential.name)
         return _identity(credential)
 
     def _failed(self, credential: Credential | None, peer: str) -> Denial:
@@ -305,9 +305,7 @@ class Access:
         if self._failures.failed(known, peer, self._now_us()):
             self._counts["addresses_banned"] += 1
             log.warning("address banned for a while", extra={"fields": {"peer": peer}})
-        return Denial(
-            reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True, user_name=known
-        )
+        return Denial(reason=DenialReason.WRONG_CREDENTIALS, slowly=True, user_name=known)
 
     def _table(
         self, identity: Identity, client_identifier: str, actions: frozenset[str]

@@ -9,8 +9,8 @@ Flow: access -> here, when nobody is let in by name.
 from collections.abc import Sequence
 
 from holdfast.broker.access.credential import matches_parts
+from holdfast.core.client_type import ClientType
 from holdfast.core.config import Config
-from holdfast.protocols.mqtt.session import ClientType
 
 
 class ClientTypes:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
+from holdfast.core.client_type import CLIENT_TYPES, ClientType
 from holdfast.core.limits import (
     RULE_FILTER_BYTES_MAXIMUM,
     RULES_PER_OWNER_MAXIMUM,
     USER_NAME_BYTES_MAXIMUM,
 )
 from holdfast.kernel import is_valid_topic_filter
-from holdfast.protocols.mqtt.session import CLIENT_TYPES, ClientType
 
 Proof = Literal["password", "certificate", "identifier"]
 Action = Literal["publish", "subscribe", "receive", "all"]

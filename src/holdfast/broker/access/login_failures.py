@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.core.config import Config
 from holdfast.core.limits import LOGIN_FAILURES_TRACKED_MAXIMUM
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.core.units import SECOND_US
 
-SECOND_US: Final = 1_000_000
 IPV6_NETWORK_BITS: Final = 64
 """What one subscriber of a network is given at least, and may change the rest of at will."""
 
@@ -47,12 +47,12 @@ class LoginFailures:
         self._ban_us = config.login_ban_s * SECOND_US
         self._delay_us = config.login_delay_s * SECOND_US
 
-    def refusal(self, user_name: str, peer: str, now_us: int) -> ReasonCode | None:
+    def refusal(self, user_name: str, peer: str, now_us: int) -> DenialReason | None:
         """What a login is answered without being looked at; `None`: it is to be looked at."""
         if self._is_refused(("address", network_of(peer)), now_us):
-            return ReasonCode.BANNED
+            return DenialReason.BANNED
         if self._is_refused(("user", user_name), now_us):
-            return ReasonCode.SERVER_BUSY
+            return DenialReason.BUSY
         return None
 
     def failed(self, user_name: str | None, peer: str, now_us: int) -> bool:

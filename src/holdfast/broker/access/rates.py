@@ -3,9 +3,7 @@
 Owns: the counting. Never: looks at a clock, or refuses.
 """
 
-from typing import Final
-
-SECOND_US: Final = 1_000_000
+from holdfast.core.units import SECOND_US
 
 
 class Rate:

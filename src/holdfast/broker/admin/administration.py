@@ -10,18 +10,19 @@ from collections.abc import Callable
 from aiohttp.web import AppRunner
 
 from holdfast import system
-from holdfast.broker.admin import http, interface, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
-from holdfast.broker.admin.forecast import Forecast
-from holdfast.broker.admin.protection import Protection
-from holdfast.broker.admin.snapshot import take
-from holdfast.broker.admin.system_values import SystemValues
-from holdfast.broker.admin.watch import Watch
-from holdfast.broker.ingress.connection import show_address
-from holdfast.broker.ingress.listeners import refused
-from holdfast.broker.ingress.websocket_route import websocket_route
+from holdfast.broker.admin.http import server as http
+from holdfast.broker.admin.http.protection import Protection
+from holdfast.broker.admin.v1 import interface, reloading
+from holdfast.broker.observe.forecast import Forecast
+from holdfast.broker.observe.snapshot import take
+from holdfast.broker.observe.system_values import SystemValues
+from holdfast.broker.observe.watch import Watch
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
+from holdfast.broker.sockets.connection import show_address
+from holdfast.broker.sockets.listeners import refused
+from holdfast.broker.sockets.websocket_route import websocket_route
 from holdfast.core.config import Config, Effective
 from holdfast.core.layout import CONTROL_SOCKET
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.store.questions import Inquiry
+from holdfast.core.subscription import Subscription
 from holdfast.core.topic_properties import UNLIMITED, TopicProperties
+from holdfast.core.units import MILLISECOND_US
 from holdfast.kernel import Log
-from holdfast.protocols.mqtt.session import Subscription
 
-MILLISECOND_US = 1_000
 UNLIMITED_MESSAGES = 2**63
 """A queue with a name is limited by age and bytes, not by a number."""
 

@@ -32,8 +32,8 @@ from holdfast.broker.store.tables import parse_own_tables, parse_subscriptions
 from holdfast.broker.store.view import QueueRow
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
+from holdfast.core.subscription import own_of
 from holdfast.kernel import DiskError, Log
-from holdfast.protocols.mqtt.session import own_of
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
-from holdfast.protocols.mqtt.packets import Will
-from holdfast.protocols.mqtt.session import IN_FORCE, Session, Subscription
-from holdfast.protocols.mqtt.shared import ShareName, is_shared, parse_shared
+from holdfast.core.share_name import ShareName, is_shared, parse_shared
+from holdfast.core.subscription import IN_FORCE, Subscription
 
 
 class Table(IntEnum):
@@ -23,7 +22,7 @@ class Table(IntEnum):
     DELIVERY_STATE = 0
     """The kernel's: party (u32, little-endian) to what it has acknowledged and has in flight."""
     SESSIONS = 1
-    """Client identifier to `Session`."""
+    """Client identifier to `mqtt.session.Session`."""
     SUBSCRIPTIONS = 2
     """Client identifier to the list of its subscriptions, past ones that still matter included."""
     LOSSES = 3
@@ -115,26 +114,14 @@ def party_key(party: int) -> bytes:
     return party.to_bytes(4, "little")
 
 
-def format_session(session: Session) -> bytes:
-    """The value of a row in SESSIONS."""
-    return _format(asdict(session))
-
-
-def parse_session(value: bytes) -> Session:
-    """The inverse of `format_session`."""
-    fields = _parse(value)
-    will = fields["will"]
-    return Session(**{**fields, "will": None if will is None else _will(will)})
-
-
 def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
     """The value of a row in SUBSCRIPTIONS; no subscriptions are no row."""
-    return _format([asdict(item) for item in subscriptions]) if subscriptions else b""
+    return format_value([asdict(item) for item in subscriptions]) if subscriptions else b""
 
 
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     """The inverse of `format_subscriptions`."""
-    return tuple(Subscription(**item) for item in _parse(value)) if value else ()
+    return tuple(Subscription(**item) for item in parse_value(value)) if value else ()
 
 
 def parse_own_tables(value: str) -> list[dict[str, Any]]:
@@ -150,73 +137,47 @@ def parse_own_tables(value: str) -> list[dict[str, Any]]:
 
 def format_group(group: SharedGroup) -> bytes:
     """The value of a row in GROUPS."""
-    return _format(asdict(group))
+    return format_value(asdict(group))
 
 
 def parse_group(value: bytes) -> SharedGroup:
     """The inverse of `format_group`."""
-    fields = _parse(value)
+    fields = parse_value(value)
     return SharedGroup(
         **{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])}
     )
 
 
-def will_key(client_identifier: str, due_at_us: int) -> bytes:
-    """The key of a row in WILLS."""
-    return due_at_us.to_bytes(8, "big") + client_identifier.encode()
-
-
-def parse_will_key(key: bytes) -> tuple[str, int]:
-    """The inverse of `will_key`."""
-    return key[8:].decode(), int.from_bytes(key[:8], "big")
-
-
-def format_will(will: Will) -> bytes:
-    """The value of a row in WILLS."""
-    return _format(asdict(will))
-
-
-def parse_will(value: bytes) -> Will:
-    """The inverse of `format_will`."""
-    return _will(_parse(value))
-
-
 def format_loss(loss: Loss) -> bytes:
     """The value of a row in LOSSES."""
-    return _format(asdict(loss))
+    return format_value(asdict(loss))
 
 
 def parse_loss(value: bytes) -> Loss:
     """The inverse of `format_loss`."""
-    fields = _parse(value)
+    fields = parse_value(value)
     ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
     return Loss(**{**fields, "ranges": ranges})
 
 
 def format_redrive(redrive: Redrive) -> bytes:
     """The value of a row in REDRIVES."""
-    return _format(asdict(redrive))
+    return format_value(asdict(redrive))
 
 
 def parse_redrive(value: bytes) -> Redrive:
     """The inverse of `format_redrive`."""
-    fields = _parse(value)
+    fields = parse_value(value)
     return Redrive(**{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])})
 
 
-def _will(fields: dict[str, Any]) -> Will:
-    properties = dict(fields["properties"])
-    if "user_property" in properties:
-        # JSON has no pairs.
-        properties["user_property"] = [tuple(pair) for pair in properties["user_property"]]
-    return Will(**{**fields, "properties": properties})
-
-
-def _format(value: object) -> bytes:
+def format_value(value: object) -> bytes:
+    """A value of JSON's kinds, or bytes, as a control record holds it."""
     return json.dumps(value, default=_format_binary, separators=(",", ":")).encode()
 
 
-def _parse(value: bytes) -> Any:
+def parse_value(value: bytes) -> Any:
+    """The inverse of `format_value`."""
     return json.loads(value, object_hook=_parse_binary)
 
 

@@ -199,15 +199,15 @@ class View:
         """Every group of a shared subscription."""
         return self._values("SELECT value FROM groups")
 
-    def sharing_sessions(self) -> Iterator[tuple[bytes, bytes]]:
-        """The value of each session that subscribes to a group, and that of its subscriptions."""
+    def sharing_sessions(self) -> Iterator[tuple[int, bytes]]:
+        """The party of each session that subscribes to a group, and its subscriptions' value."""
         query = (
-            "SELECT sessions.value, subscriptions.value"
+            "SELECT sessions.party, subscriptions.value"
             " FROM sessions JOIN subscriptions USING (key)"
             " WHERE subscriptions.shares"
         )
-        for session, subscriptions in self._database.execute(query):
-            yield session.encode(), subscriptions.encode()
+        for party, subscriptions in self._database.execute(query):
+            yield party, subscriptions.encode()
 
     def client_of(self, party: int) -> str:
         """The client identifier of a party; empty if it has no session."""

@@ -14,7 +14,11 @@ from holdfast.core.limits import CLIENT_IDENTIFIER_BYTES_MAXIMUM
 from holdfast.kernel import encode_packet, is_valid_topic_name
 from holdfast.protocols.mqtt.packets import Connect, Will
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.session import SESSION_EXPIRY_NEVER, SessionPolicy, plan_expiry_s
+from holdfast.protocols.mqtt.session_expiry import (
+    SESSION_EXPIRY_NEVER,
+    SessionPolicy,
+    plan_expiry_s,
+)
 
 RECEIVE_MAXIMUM_DEFAULT: Final = 65_535
 """What a side may have in flight where it was told nothing [MQTT 5 section 3.1.2.11.3]."""

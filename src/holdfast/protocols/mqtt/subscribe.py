@@ -19,11 +19,11 @@ from holdfast.core.limits import (
     SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM,
     SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
 )
+from holdfast.core.share_name import is_shared, parse_shared
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import LIMITS, is_valid_topic_filter
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.session import Subscription
-from holdfast.protocols.mqtt.shared import is_shared, parse_shared
 
 RETAIN_ALWAYS: Final = 0
 RETAIN_IF_NEW: Final = 1
@@ -68,17 +68,17 @@ def plan_subscribe(
     reason_codes: list[int] = []
     granted: dict[str, Subscription] = {}
     retained: dict[str, Subscription] = {}
+    joined, new = sum(item.shared for item in in_force.values()), 0
     room_bytes = SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM - sum(map(_size_bytes, current))
     for request in requests:
         replaces = request.topic_filter in in_force
         reason_code = _refusal(request, len(in_force) + len(past), replaces, room_bytes)
         if reason_code is None and not is_allowed(request.topic_filter):
             reason_code = ReasonCode.NOT_AUTHORIZED
-        if reason_code is None and is_shared(request.topic_filter) and not replaces:
-            joined = sum(item.shared for item in in_force.values())
-            new = sum(item.shared for item in granted.values())
-            if joined >= SHARED_PER_SESSION_MAXIMUM or not has_room(request.topic_filter, new):
-                reason_code = ReasonCode.QUOTA_EXCEEDED
+        joins = is_shared(request.topic_filter) and not replaces
+        is_full = joins and joined + new >= SHARED_PER_SESSION_MAXIMUM
+        if reason_code is None and (is_full or (joins and not has_room(request.topic_filter, new))):
+            reason_code = ReasonCode.QUOTA_EXCEEDED
         if reason_code is not None:
             # 3.1.1 knows one failure [MQTT-3.9.3-2].
             reason_codes.append(reason_code if protocol_version == 5 else 0x80)
@@ -89,6 +89,7 @@ def plan_subscribe(
             subscription = before
         elif before is not None and before.from_offset < offset and not before.shared:
             past.append(replace(before, until_offset=offset))
+        new += subscription.shared and before is None
         in_force[request.topic_filter] = subscription
         room_bytes -= _size_bytes(subscription)
         granted[request.topic_filter] = subscription
@@ -128,18 +129,14 @@ def plan_unsubscribe(
     return Unsubscribed(tuple(reason_codes), (*past, *in_force.values()), tuple(removed))
 
 
-def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Subscription, ...]:
-    """The subscriptions that still matter to a queue that has everything below `mark`."""
-    return tuple(item for item in subscriptions if item.until_offset > mark)
-
-
 def _refusal(
     request: SubscriptionRequest, count: int, replaces: bool, room_bytes: int
 ) -> ReasonCode | None:
+    topic_filter: str | None = request.topic_filter
     if is_shared(request.topic_filter):
-        if parse_shared(request.topic_filter) is None:
-            return ReasonCode.TOPIC_FILTER_INVALID
-    elif not is_valid_topic_filter(request.topic_filter.encode()):
+        parts = parse_shared(request.topic_filter)
+        topic_filter = None if parts is None else parts.topic_filter
+    if topic_filter is None or not is_valid_topic_filter(topic_filter.encode()):
         return ReasonCode.TOPIC_FILTER_INVALID
     if request.topic_filter.count("/") >= LIMITS["topic_levels_maximum"]:
         return ReasonCode.TOPIC_FILTER_INVALID

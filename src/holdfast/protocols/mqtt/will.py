@@ -5,7 +5,8 @@ Owns: the moment. Never: publishes; that is an ordinary publish by whoever asked
 
 from enum import Enum
 
-from holdfast.protocols.mqtt.session import MICROSECONDS, Session
+from holdfast.core.units import SECOND_US
+from holdfast.protocols.mqtt.packets import Will
 
 
 class Ending(Enum):
@@ -18,8 +19,9 @@ class Ending(Enum):
     SHUT_DOWN = "the broker stops"
 
 
-def waits_for_restart(session: Session, ending: Ending) -> bool:
-    """True if the Will of a connected session is decided about when the broker is back.
+def waits_for_restart(will: Will | None, expiry_s: int | None, ending: Ending) -> bool:
+    """True if the Will of a connected session, kept so long afterwards, is decided about when the
+    broker is back.
 
     A server that shuts down may defer Wills until its restart [MQTT 5 section 3.1.2.5]. One with
     a delay is deferred, and its delay counts from the restart: a client that comes back in time is
@@ -27,24 +29,24 @@ def waits_for_restart(session: Session, ending: Ending) -> bool:
     restart before its client can come back, so it goes out at once; and a session that ends with
     its connection leaves no record to defer anything on.
     """
-    if ending is not Ending.SHUT_DOWN or session.will is None:
+    if ending is not Ending.SHUT_DOWN or will is None:
         return False
-    return session.persistent and session.will.delay_interval_s > 0
+    return expiry_s != 0 and will.delay_interval_s > 0
 
 
-def plan_will(session: Session, ending: Ending, now_us: int) -> int | None:
-    """When the Will of a connected session is due once its connection has ended so; `None`:
-    never."""
-    if session.will is None or ending is Ending.NORMAL:
+def plan_will(will: Will | None, expiry_s: int | None, ending: Ending, now_us: int) -> int | None:
+    """When the Will of a connected session, kept so long afterwards, is due once its connection has
+    ended so; `None`: never."""
+    if will is None or ending is Ending.NORMAL:
         return None
-    delay_s = session.will.delay_interval_s
+    delay_s = will.delay_interval_s
     if ending is Ending.DISCARDED:
         return now_us
     if ending is Ending.RESUMED:
         # A connection within the delay cancels the Will, and this one is there already
         # [MQTT-3.1.3-9]; without a delay the Will came first.
         return now_us if delay_s == 0 else None
-    if session.expiry_s is not None:
+    if expiry_s is not None:
         # The Will goes out when the delay has passed or the session ends, whichever is first.
-        delay_s = min(delay_s, session.expiry_s)
-    return now_us + delay_s * MICROSECONDS
+        delay_s = min(delay_s, expiry_s)
+    return now_us + delay_s * SECOND_US

@@ -6,14 +6,14 @@ import pytest
 
 from holdfast.broker.access import passwords
 from holdfast.broker.access.access import Denial, Identity, Login
+from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.core.limits import PASSWORD_CHECKS_AT_ONCE
-from holdfast.protocols.mqtt.reason_code import ReasonCode
 from tests.unit.broker.access.builders import PEER, Doorway
 
-WRONG = Denial(reason_code=ReasonCode.BAD_USER_NAME_OR_PASSWORD, slowly=True)
-NOT_AUTHORIZED = Denial(reason_code=ReasonCode.NOT_AUTHORIZED)
-BANNED = Denial(reason_code=ReasonCode.BANNED)
-BUSY = Denial(reason_code=ReasonCode.SERVER_BUSY)
+WRONG = Denial(reason=DenialReason.WRONG_CREDENTIALS, slowly=True)
+NOT_AUTHORIZED = Denial(reason=DenialReason.NOT_AUTHORIZED)
+BANNED = Denial(reason=DenialReason.BANNED)
+BUSY = Denial(reason=DenialReason.BUSY)
 
 
 def name_of(decision: Identity | Denial) -> str | None:

@@ -7,9 +7,9 @@ import pytest
 from holdfast.broker.access.access import Denial, Identity
 from holdfast.broker.access.client_types import ClientTypes
 from holdfast.broker.access.credential import parse_credential
+from holdfast.core.client_type import ClientType
 from holdfast.core.config import Config, load
 from holdfast.core.errors import BrokerRefusedError, ConfigurationError
-from holdfast.protocols.mqtt.session import ClientType
 from tests.unit.broker.access.builders import CONFIG, Doorway
 
 RULES = replace(

@@ -3,9 +3,10 @@
 import pytest
 
 from holdfast.broker.access import login_failures
-from holdfast.broker.access.login_failures import SECOND_US, LoginFailures, network_of
+from holdfast.broker.access.denial_reason import DenialReason
+from holdfast.broker.access.login_failures import LoginFailures, network_of
 from holdfast.core.config import Config
-from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.core.units import SECOND_US
 
 PEER = "10.1.2.3:5000"
 CONFIG = Config(login_failures_maximum=3, login_ban_s=60, login_delay_s=1)
@@ -20,7 +21,7 @@ def fail(failures: LoginFailures, times: int, *, user: str = "gate", at_us: int 
 def test_an_address_is_banned_after_too_many_failures() -> None:
     failures = LoginFailures(CONFIG)
     assert [failures.failed(None, PEER, 0) for _ in range(3)] == [False, False, True]
-    assert failures.refusal("gate", "10.1.2.3:6000", 1) is ReasonCode.BANNED
+    assert failures.refusal("gate", "10.1.2.3:6000", 1) is DenialReason.BANNED
     assert failures.refusal("gate", "10.1.2.4:5000", 1) is None
 
 
@@ -28,7 +29,7 @@ def test_a_ban_ends() -> None:
     failures = LoginFailures(CONFIG)
     for _ in range(3):
         failures.failed(None, PEER, 0)
-    assert failures.refusal("gate", PEER, 60 * SECOND_US - 1) is ReasonCode.BANNED
+    assert failures.refusal("gate", PEER, 60 * SECOND_US - 1) is DenialReason.BANNED
     assert failures.refusal("gate", PEER, 60 * SECOND_US) is None
     assert not failures.failed(None, PEER, 60 * SECOND_US)
 
@@ -38,11 +39,11 @@ def test_a_user_is_slowed_down_and_not_banned() -> None:
     fail(failures, 2)
     assert failures.refusal("gate", PEER, 0) is None
     fail(failures, 1)
-    assert failures.refusal("gate", PEER, 0) is ReasonCode.SERVER_BUSY
+    assert failures.refusal("gate", PEER, 0) is DenialReason.BUSY
     assert failures.refusal("other", PEER, 0) is None
     assert failures.refusal("gate", PEER, SECOND_US) is None
     fail(failures, 1, at_us=SECOND_US)
-    assert failures.refusal("gate", PEER, SECOND_US) is ReasonCode.SERVER_BUSY
+    assert failures.refusal("gate", PEER, SECOND_US) is DenialReason.BUSY
 
 
 def test_the_right_password_clears_the_user() -> None:

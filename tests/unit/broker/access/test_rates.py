@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.broker.access.rates import SECOND_US, Rate
+from holdfast.broker.access.rates import Rate
+from holdfast.core.units import SECOND_US
 
 
 def test_as_many_as_the_rate_may_come_at_once_and_then_at_its_pace() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.broker.admin.metrics import METRICS, format_metrics, values
-from holdfast.broker.admin.snapshot import NS, Snapshot
+from holdfast.broker.observe.metrics import METRICS, format_metrics, values
+from holdfast.broker.observe.snapshot import NS, Snapshot
 from holdfast.broker.steps import Steps
 from holdfast.broker.store.commit_times import BOUNDS_S, CommitTimes
 from tests.tidy.repository import under

@@ -8,8 +8,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from holdfast.broker.access.access import Identity
-from holdfast.broker.admin import http
-from holdfast.broker.admin.operation import (
+from holdfast.broker.admin.http import server as http
+from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
     Audience,
@@ -17,7 +17,7 @@ from holdfast.broker.admin.operation import (
     ProblemError,
     check,
 )
-from holdfast.broker.admin.protection import Protection
+from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.steps import Steps
 
 SCHEMA = {

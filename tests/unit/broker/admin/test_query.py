@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from multidict import MultiDict
 
-from holdfast.broker.admin import query
+from holdfast.broker.admin.http import query
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "1e3", "0x10", "²", "9" * 20, "11"])

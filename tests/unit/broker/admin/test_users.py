@@ -9,9 +9,9 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from holdfast.broker.admin import http
-from holdfast.broker.admin.protection import Protection
-from holdfast.broker.admin.users import RulesView, UsersView
+from holdfast.broker.admin.http import server as http
+from holdfast.broker.admin.http.protection import Protection
+from holdfast.broker.admin.v1.users import RulesView, UsersView
 from holdfast.broker.steps import Steps
 from tests.unit.broker.access.builders import Doorway
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.broker.admin import watch
-from holdfast.broker.admin.watch import LOG_FULL, QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
 from holdfast.broker.chores import Chores, Pieces
-from holdfast.protocols.mqtt.session import Subscription
+from holdfast.broker.observe import watch
+from holdfast.broker.observe.watch import LOG_FULL, QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
+from holdfast.core.subscription import Subscription
 
 SECOND_US = 1_000_000
 END = 100

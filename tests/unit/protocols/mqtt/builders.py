@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from holdfast.broker.mqtt.session import Session
+from holdfast.core.subscription import Subscription
 from holdfast.protocols.mqtt.handshake import Offer, Opening, plan_handshake
 from holdfast.protocols.mqtt.packets import Connect, SubscriptionRequest, Will
-from holdfast.protocols.mqtt.session import Session, SessionPolicy, Subscription
+from holdfast.protocols.mqtt.session_expiry import SessionPolicy
 
 POLICY = SessionPolicy(expiry_maximum_s=604_800, ttl_s=604_800, strict_expiry=False)
 OFFER = Offer(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.protocols.mqtt.queue_names import (
+from holdfast.core.queue_names import (
     APPLICATION_PREFIX,
     SHARED_PREFIX,
     client_queue_names,

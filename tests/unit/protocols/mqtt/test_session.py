@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.protocols.mqtt.session import SessionPolicy, plan_expiry_s, rest
+from holdfast.broker.mqtt.session import rest
+from holdfast.protocols.mqtt.session_expiry import SessionPolicy, plan_expiry_s
 from tests.unit.protocols.mqtt.builders import POLICY, session, will
 
 NEVER = 0xFFFFFFFF

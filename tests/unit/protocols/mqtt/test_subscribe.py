@@ -5,15 +5,10 @@ from hypothesis import strategies as st
 
 from holdfast.broker.store.tables import format_subscriptions
 from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
+from holdfast.core.subscription import IN_FORCE, Subscription, without_past
 from holdfast.kernel import LIMITS
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
-from holdfast.protocols.mqtt.session import IN_FORCE, Subscription
-from holdfast.protocols.mqtt.subscribe import (
-    Subscribed,
-    plan_subscribe,
-    plan_unsubscribe,
-    without_past,
-)
+from holdfast.protocols.mqtt.subscribe import Subscribed, plan_subscribe, plan_unsubscribe
 from tests.unit.protocols.mqtt.builders import request, subscription
 
 FORBIDDEN = "forbidden/#"

@@ -3,14 +3,13 @@
 import pytest
 
 from holdfast.protocols.mqtt.will import Ending, plan_will
-from tests.unit.protocols.mqtt.builders import session, will
+from tests.unit.protocols.mqtt.builders import will
 
 NOW = 1_000_000_000
 
 
 def due(ending: Ending, *, delay_s: int = 0, expiry_s: int | None = 3_600) -> int | None:
-    connected = session(will=will(delay_interval_s=delay_s), expiry_s=expiry_s)
-    return plan_will(connected, ending, NOW)
+    return plan_will(will(delay_interval_s=delay_s), expiry_s, ending, NOW)
 
 
 def test_mqtt_3_14_4_3_a_normal_disconnect_deletes_the_will() -> None:
@@ -43,4 +42,4 @@ def test_the_end_of_the_session_publishes_it_at_once() -> None:
 
 @pytest.mark.parametrize("ending", Ending)
 def test_without_a_will_there_is_none(ending: Ending) -> None:
-    assert plan_will(session(), ending, NOW) is None
+    assert plan_will(None, 3_600, ending, NOW) is None

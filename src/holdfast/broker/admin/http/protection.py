@@ -1,0 +1,115 @@
+"""Who may ask for what is not public.
+
+Owns: the order of the questions. Never: knows a password; whoever does is asked.
+
+Invariants:
+1. Through the control socket everything is allowed: the file's mode has decided already.
+2. Over TCP, without credentials being set up, everything is allowed on loopback and nothing beyond
+   it; a page of another site, which a browser would let ask, has another `Host` and is refused.
+3. With credentials set up, over TCP only an administrator is answered, by HTTP Basic; and what is
+   for readers of the log, to a reader too.
+"""
+
+from base64 import b64decode
+from typing import Protocol
+
+from aiohttp import web
+
+from holdfast.broker.admin.control_socket import is_local
+from holdfast.broker.admin.http.operation import Audience, ProblemError
+from holdfast.core.config import is_loopback
+
+MQTT_PATH = "/mqtt"
+"""MQTT over WebSocket is let in by its own CONNECT."""
+METRICS_PATH = "/metrics"
+
+
+class Role(Protocol):
+    """What somebody may do here."""
+
+    @property
+    def administrator(self) -> bool:
+        """True: everything."""
+
+    @property
+    def reader(self) -> bool:
+        """True: read the log."""
+
+
+class Credentials(Protocol):
+    """Whoever knows the credentials."""
+
+    @property
+    def required(self) -> bool:
+        """True once any are set up."""
+
+    async def identify(self, user_name: str, password: str, peer: str) -> Role | None:
+        """Whose these are; `None` if nobody's. `peer` is who asks."""
+
+
+class Protection:
+    """Lets a request through, or raises a `ProblemError`."""
+
+    def __init__(
+        self, host: str, *, metrics_public: bool, credentials: Credentials | None = None
+    ) -> None:
+        self.metrics_public = metrics_public
+        self._is_loopback = is_loopback(host)
+        self._credentials = credentials
+        self._audiences = {MQTT_PATH: Audience.EVERYBODY}
+
+    def open(self, path: str, audience: Audience) -> None:
+        """Says who may ask for a path; for what is not named here, administrators may."""
+        self._audiences[path] = audience
+
+    async def authorize(self, request: web.Request) -> None:
+        """Returns if the request may be answered; raises a `ProblemError` else."""
+        audience = self._audience(request.path)
+        if audience is Audience.EVERYBODY or is_local(request):
+            return
+        if self._credentials is not None and self._credentials.required:
+            await self._check_credentials(request, audience, self._credentials)
+        elif not self._is_loopback:
+            detail = (
+                "no credentials are set up, so this is answered on the broker's own host only:"
+                " add an administrator there, or use the commands of holdfast"
+            )
+            raise ProblemError(403, "forbidden", detail)
+        elif not is_loopback(_host_of(request)):
+            detail = f"this broker is asked as 127.0.0.1 or localhost, not as {_host_of(request)}"
+            raise ProblemError(403, "forbidden", detail)
+
+    def _audience(self, path: str) -> Audience:
+        if path == METRICS_PATH and self.metrics_public:
+            return Audience.EVERYBODY
+        return self._audiences.get(path, Audience.ADMINISTRATORS)
+
+    async def _check_credentials(
+        self, request: web.Request, audience: Audience, credentials: Credentials
+    ) -> None:
+        given = _basic(request.headers.get("Authorization", ""))
+        role = None
+        if given is not None:
+            role = await credentials.identify(*given, request.remote or "unknown")
+        for_readers = audience is Audience.READERS
+        if role is not None and (role.administrator or (for_readers and role.reader)):
+            return
+        who = "a reader's or an administrator's" if for_readers else "an administrator's"
+        detail = f"{who} user name and password are needed (HTTP Basic)"
+        raise ProblemError(401, "unauthorized", detail)
+
+
+def _host_of(request: web.Request) -> str:
+    host = request.host
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    scheme, _, word = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user_name, colon, password = b64decode(word, validate=True).decode().partition(":")
+    except ValueError:
+        return None
+    return (user_name, password) if colon else None

@@ -1,0 +1,104 @@
+"""The HTTP server: operations by their rows, who may ask, and refusals as JSON.
+
+Owns: the application and its listeners. Never: knows what an operation does.
+
+Invariants:
+1. Every refusal is JSON, `{"error": ..., "detail": ...}`, with the status that fits.
+2. Whatever is not said to be public is asked for by administrators only (`protection`).
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from ssl import SSLContext
+
+from aiohttp import web
+
+from holdfast.broker.admin.http import openapi
+from holdfast.broker.admin.http.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
+from holdfast.broker.admin.http.protection import Protection
+from holdfast.broker.steps import Steps
+from holdfast.core.errors import BrokerRefusedError
+from holdfast.kernel import DamagedError
+from holdfast.reading.log import RecordsGoneError, UnreadableLogError
+
+log = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(
+    operations: Iterable[Operation], protection: Protection, steps: Steps
+) -> web.Application:
+    """The broker's HTTP interface, and the document that describes it."""
+    known = list(operations)
+    known.append(openapi.operation(known))
+    for operation in known:
+        protection.open(operation.path, operation.audience)
+
+    @web.middleware
+    async def protect(request: web.Request, handler: Handler) -> web.StreamResponse:
+        await protection.authorize(request)
+        return await handler(request)
+
+    app = web.Application(
+        middlewares=[_refusals_as_json, protect],
+        client_max_size=BODY_BYTES_MAXIMUM,
+    )
+    for operation in known:
+        # A client identifier may have braces, which stand for nothing in a request's path.
+        pattern = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", operation.path)
+        app.router.add_route(operation.method, pattern, _measured(operation, steps))
+    return app
+
+
+def _measured(operation: Operation, steps: Steps) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await steps.answering(operation.name, operation.handle(request))
+
+    return handle
+
+
+async def start(app: web.Application) -> web.AppRunner:
+    """Makes it ready to be listened for; `await runner.cleanup()` ends it and every listener."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    return runner
+
+
+async def listen(
+    runner: web.AppRunner, host: str, port: int, context: SSLContext | None = None
+) -> None:
+    """Listens over TCP, with TLS if there is a context; `runner.addresses` says where. Raises
+    `OSError`."""
+    await web.TCPSite(runner, host, port, ssl_context=context).start()
+
+
+@web.middleware
+async def _refusals_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ProblemError as problem:
+        headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else None
+        return web.json_response(problem.document, status=problem.status, headers=headers)
+    except web.HTTPException as refused:
+        error = refused.reason.lower().replace(" ", "_")
+        detail = refused.text or ""
+        if refused.status in (404, 405):
+            detail = f"{request.method} {request.path}: see /v1/openapi.json for what there is"
+        return web.json_response({"error": error, "detail": detail}, status=refused.status)
+    except BrokerRefusedError as refused:
+        error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
+        document = {"error": error, "detail": str(refused)}
+        return web.json_response(document, status=refused.status)
+    except RecordsGoneError as gone:
+        missing = {"from": gone.begin, "available_from": gone.available_from}
+        return web.json_response({"error": "gone", "detail": str(gone), **missing}, status=410)
+    except (UnreadableLogError, DamagedError, OSError) as problem:
+        log.error("cannot read the log for %s: %s", request.path, problem)
+        return web.json_response({"error": "unreadable", "detail": str(problem)}, status=500)
+    except Exception:
+        # The boundary: one request's failure is the broker's log line, not its end.
+        log.exception("request failed", extra={"fields": {"path": request.path}})
+        detail = "the broker has met an error of its own; its log says which"
+        return web.json_response({"error": "internal", "detail": detail}, status=500)

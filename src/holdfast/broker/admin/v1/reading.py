@@ -1,0 +1,243 @@
+"""The read interface over HTTP: where the log begins and ends, and what is in it.
+
+Owns: a few readers of the data directory, used by one request at a time each.
+Never: writes to the log, or reads on the loop's own thread.
+
+Invariants:
+1. Nothing at or past the durable offset is returned.
+2. Memory is bounded: at most ANSWERS_MAXIMUM answers of READ_BYTES_MAXIMUM exist at once, and a
+   peer that does not take its answer is cut off.
+
+Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from holdfast.broker.admin.http import query
+from holdfast.broker.admin.http.operation import (
+    Answered,
+    Asked,
+    Audience,
+    Operation,
+    Parameter,
+    number,
+)
+from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, Chunk
+from holdfast.reading.log import COLUMNS as NAMES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READERS_MAXIMUM = 4
+"""More would only take turns: two cores, and one disk."""
+ANSWERS_MAXIMUM = 16
+"""Answers on their way; the next request waits for one of them to end."""
+SEND_TIMEOUT_S = 60
+"""A peer that has not taken its answer by then does not read."""
+CHUNK_BYTES = 256 << 10
+"""What is written to a socket at a time; the next follows when the peer has taken it."""
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+
+OFFSET = {"type": "integer", "minimum": 0, "maximum": query.OFFSET_MAXIMUM}
+FILTER = Parameter(
+    "filter",
+    {"type": "array", "items": {"type": "string"}, "maxItems": query.FILTERS_MAXIMUM},
+    "A topic filter; given several times, a message has to match one of them. None: everything.",
+    query.filters,
+)
+TIME = Parameter(
+    "time",
+    {"type": "string"},
+    "Microseconds since 1970, or ISO 8601.",
+    query.time_us,
+)
+FROM = Parameter("from", OFFSET, "From this offset on.", lambda given: given.get("from"))
+TO = Parameter("to", OFFSET, "Up to before this offset.", lambda given: given.get("to"))
+COLUMNS = Parameter(
+    "columns",
+    {"type": "string"},
+    f"Columns, separated by commas: {', '.join(NAMES)}. None: all.",
+    query.columns,
+)
+PARTS = number("parts", 1, 1, query.PARTS_MAXIMUM, "How many ranges there are at most.")
+ROWS = Parameter(
+    "rows",
+    {"type": "integer", "minimum": 1, "maximum": query.OFFSET_MAXIMUM},
+    "How many matching messages the range has to have.",
+    lambda given: query.number(given, "rows", None, 1, query.OFFSET_MAXIMUM),
+)
+MAX_ROWS = number(
+    "max_rows", BATCH_ROWS_MAXIMUM, 1, query.READ_ROWS_MAXIMUM, "The most messages of one answer."
+)
+MAX_BYTES = number(
+    "max_bytes", BATCH_BYTES_MAXIMUM, 1, query.READ_BYTES_MAXIMUM, "The most bytes of one answer."
+)
+GONE = Answered("Retention has taken the beginning of the range; `available_from` is what is left.")
+OBJECT = {"type": "object"}
+Run = Callable[[Asked], Awaitable[web.StreamResponse | dict[str, Any]]]
+
+
+class LogReaders:
+    """Readers of the data directory, opened when first needed, lent to one request at a time."""
+
+    def __init__(self, data_dir: str, durable_offset: Callable[[], int]) -> None:
+        self._data_dir = data_dir
+        self._durable_offset = durable_offset
+        self._idle: list[LogDirectory] = []
+        self._places = asyncio.Semaphore(READERS_MAXIMUM)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[LogDirectory]:
+        """A reader that sees what is durable now."""
+        async with self._places:
+            if self._idle:
+                reader = self._idle.pop()
+            else:
+                reader = await asyncio.to_thread(LogDirectory, self._data_dir)
+            # Asked here, on the loop's thread, where nothing else uses the log meanwhile.
+            reader.durable_offset = self._durable_offset()
+            yield reader
+            # Reached only when the request went well: a reader that failed is not used again.
+            self._idle.append(reader)
+
+
+class Reading:
+    """The read interface: where the log begins and ends, and what is in it."""
+
+    def __init__(self, readers: LogReaders, retention: Mapping[str, int]) -> None:
+        self._readers = readers
+        self._retention = retention
+        self._answers = asyncio.Semaphore(ANSWERS_MAXIMUM)
+
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+
+        def get(path: str, name: str, summary: str, run: Run, *taken: Parameter) -> Operation:
+            stream = Answered("Matching messages.", content_type=ARROW_STREAM)
+            answers = {200: stream if name == "readRecords" else Answered(summary, OBJECT)}
+            if FROM in taken:
+                answers[410] = GONE
+            return Operation(
+                method="GET",
+                path=path,
+                name=name,
+                summary=summary,
+                run=run,
+                answers=answers,
+                parameters=taken,
+                audience=Audience.READERS,
+            )
+
+        selection = (FILTER, FROM, TO)
+        return [
+            get("/v1/log", "describeLog", "Which log it is, and its files.", self.log),
+            get(
+                "/v1/log/records",
+                "readRecords",
+                "Matching messages as an Arrow stream.",
+                self.records,
+                *(*selection, MAX_ROWS, MAX_BYTES, COLUMNS),
+            ),
+            get("/v1/log/offset", "offsetAt", "The first offset at a time.", self.offset, TIME),
+            get(
+                "/v1/log/plan",
+                "planParts",
+                "Ranges of about equal bytes, for readers in parallel.",
+                self.plan,
+                *(*selection, PARTS),
+            ),
+            get(
+                "/v1/log/end",
+                "endAfterRows",
+                "Where a range ends that has so many matching messages.",
+                self.end,
+                *(*selection, ROWS),
+            ),
+        ]
+
+    async def log(self, _asked: Asked) -> dict[str, Any]:
+        """Which log it is, where it begins and ends, and the files that it lies in."""
+        async with self._readers.lend() as reader:
+            extent = await asyncio.to_thread(reader.extent)
+            segments = await asyncio.to_thread(reader.segments)
+        shard = {"shard": 0, "begin": extent.begin, "end": extent.end, "segments": segments}
+        return {"epoch": extent.epoch, "shards": [shard], "retention": dict(self._retention)}
+
+    async def offset(self, asked: Asked) -> dict[str, Any]:
+        """The first offset appended at or after a time."""
+        time_us = asked.query["time"]
+        async with self._readers.lend() as reader:
+            offset = await asyncio.to_thread(reader.offset_at, time_us)
+        return {"offset": offset, "time_us": time_us}
+
+    async def plan(self, asked: Asked) -> dict[str, Any]:
+        """Ranges of about equal bytes that cover a range, for readers in parallel."""
+        filters, parts = asked.query["filter"], asked.query["parts"]
+        async with self._readers.lend() as reader:
+            begin, end = await _requested_range(reader, asked)
+            ranges = await asyncio.to_thread(reader.split, filters, begin, end, parts)
+        return {"parts": [{"from": first, "to": to} for first, to in ranges]}
+
+    async def end(self, asked: Asked) -> dict[str, Any]:
+        """Where a range ends that has so many matching messages."""
+        filters, rows = asked.query["filter"], asked.query["rows"]
+        async with self._readers.lend() as reader:
+            begin, end = await _requested_range(reader, asked)
+            found = await asyncio.to_thread(reader.end_after_rows, filters, begin, end, rows)
+        return {"end": found}
+
+    async def records(self, asked: Asked) -> web.StreamResponse:
+        """Matching messages as an Arrow stream, up to a number of rows and bytes."""
+        async with self._answers:
+            async with self._readers.lend() as reader:
+                begin, end = await _requested_range(reader, asked)
+                chunk = await asyncio.to_thread(
+                    reader.read,
+                    asked.query["filter"],
+                    begin,
+                    end,
+                    columns=asked.query["columns"],
+                    rows_maximum=asked.query["max_rows"],
+                    bytes_maximum=asked.query["max_bytes"],
+                )
+            body = await asyncio.to_thread(encode_stream, chunk, begin, end)
+            return await _send(asked.request, body)
+
+
+async def _requested_range(reader: LogDirectory, asked: Asked) -> tuple[int, int]:
+    extent = await asyncio.to_thread(reader.extent)
+    return query.offset_range(asked.request.query, extent.begin, extent.end)
+
+
+def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
+    """One batch as an Arrow stream; the schema's metadata say what was read and where to go on."""
+    import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
+
+    told = {"begin": str(begin), "end": str(end), "next_offset": str(chunk.next_offset)}
+    batch = chunk.batch.replace_schema_metadata(told)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
+async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
+    response.content_length = body.size
+    await response.prepare(request)
+    view = memoryview(body)
+    try:
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            for at in range(0, len(view), CHUNK_BYTES):
+                await response.write(view[at : at + CHUNK_BYTES])
+            await response.write_eof()
+    except (TimeoutError, ConnectionError):
+        if request.transport is not None:
+            request.transport.abort()
+    return response

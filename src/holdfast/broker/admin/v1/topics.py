@@ -1,0 +1,205 @@
+"""Topics of the log with their counts, and retained messages: list, look at one, remove it.
+
+Never: reads the log on the loop's own thread.
+"""
+
+import asyncio
+from base64 import b64encode
+from datetime import datetime
+from typing import Any
+
+from holdfast.broker.admin.http.operation import (
+    Answered,
+    Asked,
+    Operation,
+    Parameter,
+    ProblemError,
+    bad_request,
+    listing,
+    row_of,
+    text,
+)
+from holdfast.broker.admin.v1.publish import Publishing
+from holdfast.broker.admin.v1.reading import LogReaders
+from holdfast.broker.mqtt.loopback import Publication
+from holdfast.broker.server import Server
+from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
+from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import RecordsGoneError
+
+TOPIC_ROW = row_of(topic_name="string", messages="integer")
+RETAINED_ROW = row_of(
+    topic_name="string",
+    offset="integer",
+    payload_bytes="integer",
+    qos="integer",
+    stored_at_us="integer",
+    expires_at_us=("integer", "null"),
+)
+RETAINED_MESSAGE = {
+    **RETAINED_ROW,
+    "properties": {**RETAINED_ROW["properties"], "payload_base64": {"type": "string"}},
+}
+COLUMNS = ("topic", "value", "offset", "qos", "timestamp", "expires_at")
+
+
+def _filter(description: str) -> Parameter:
+    plain = text("filter", description)
+
+    def read(given: Any) -> str:
+        found = str(plain.read(given)) or "#"
+        if not is_valid_topic_filter(found.encode()):
+            raise bad_request(f"filter {found!r} is not a valid MQTT topic filter")
+        return found
+
+    return Parameter("filter", {**plain.schema, "default": "#"}, description, read)
+
+
+def _topic_name() -> Parameter:
+    plain = text("topic_name", "The topic of the retained message; it must be given.")
+
+    def read(given: Any) -> str:
+        found = str(plain.read(given))
+        if not is_valid_topic_name(found.encode()):
+            raise bad_request(f"topic_name {found!r} is not a valid MQTT topic name")
+        return found
+
+    return Parameter("topic_name", plain.schema, plain.description, read)
+
+
+TOPIC_NAME = _topic_name()
+ONE = "/v1/retained/message"
+MISSING = Answered("No message is retained there.")
+
+
+class Topics:
+    """What can be asked about topics and retained messages."""
+
+    def __init__(self, server: Server, readers: LogReaders, publishing: Publishing) -> None:
+        self._log = server.stages.kernel.log
+        self._readers = readers
+        self._publishing = publishing
+
+    def operations(self) -> list[Operation]:
+        """What can be asked for."""
+        found = Answered("The message.", RETAINED_MESSAGE)
+        return [
+            listing(
+                *("listTopics", "topics", TOPIC_ROW, self.topics),
+                summary="Topics of the log with their number of stored messages, by name.",
+                parameters=(_filter("Only topics that match."),),
+            ),
+            listing(
+                *("listRetained", "retained", RETAINED_ROW, self.retained),
+                summary="Retained messages in the order of their offsets.",
+                parameters=(_filter("Only topics that match."),),
+            ),
+            Operation(
+                method="GET",
+                path=ONE,
+                name="showRetained",
+                summary="One retained message with its payload.",
+                run=self.show,
+                parameters=(TOPIC_NAME,),
+                answers={200: found, 404: MISSING},
+            ),
+            Operation(
+                method="DELETE",
+                path=ONE,
+                name="removeRetained",
+                summary="Remove a retained message, as an empty retained PUBLISH does.",
+                run=self.remove,
+                parameters=(TOPIC_NAME,),
+                answers={
+                    200: Answered("It is removed.", row_of(topic_name="string", done="string")),
+                    404: MISSING,
+                    503: Answered("The log is full, or too much is being published here."),
+                    504: Answered("The disk does not answer."),
+                },
+            ),
+        ]
+
+    async def topics(self, asked: Asked) -> dict[str, Any]:
+        """A page of topics."""
+        limit = asked.query["limit"]
+        async with self._readers.lend() as reader:
+            found = await asyncio.to_thread(
+                reader.topics, asked.query["filter"], asked.query["after"], limit + 1
+            )
+        page = found[:limit]
+        rows = [{"topic_name": name, "messages": count} for name, count in page]
+        return {"topics": rows, "next": page[-1][0] if len(found) > limit else None}
+
+    async def retained(self, asked: Asked) -> dict[str, Any]:
+        """A page of retained messages."""
+        after = asked.query["after"]
+        if after and not (after.isascii() and after.isdigit()):
+            raise bad_request(f"after must be an offset, not {after!r}")
+        limit = asked.query["limit"]
+        found, reached, end = list[int](), int(after) + 1 if after else 0, self._log.end_offset()
+        while len(found) <= limit and reached < end:
+            more, reached = self._log.retained(
+                asked.query["filter"].encode(), reached, limit + 1 - len(found)
+            )
+            found += more
+            # One look goes through a bounded number of topics; between two, others have their turn.
+            await asyncio.sleep(0)
+        page = found[:limit]
+        messages = await self._read(asked.query["filter"], page)
+        for message in messages:
+            del message["payload_base64"]
+        return {"retained": messages, "next": str(page[-1]) if len(found) > limit else None}
+
+    async def show(self, asked: Asked) -> dict[str, Any]:
+        """One retained message."""
+        topic_name = asked.query["topic_name"]
+        messages = await self._read(topic_name, self._offsets(topic_name))
+        if not messages:
+            raise self._missing(topic_name)
+        return messages[0]
+
+    async def remove(self, asked: Asked) -> dict[str, Any]:
+        """Removes one retained message, durably."""
+        topic_name = asked.query["topic_name"]
+        if not self._offsets(topic_name):
+            raise self._missing(topic_name)
+        await self._publishing.send(Publication(topic_name, b"", 1, retain=True))
+        return {"topic_name": topic_name, "done": "removed"}
+
+    def _offsets(self, topic_name: str) -> list[int]:
+        return self._log.retained(topic_name.encode(), 0, 1)[0]
+
+    def _missing(self, topic_name: str) -> ProblemError:
+        return ProblemError(404, "not_retained", f"no message is retained on {topic_name!r}")
+
+    async def _read(self, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+        async with self._readers.lend() as reader:
+            return await asyncio.to_thread(_messages, reader, topic_filter, offsets)
+
+
+def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+    found = []
+    for offset in offsets:
+        try:
+            chunk = reader.read([topic_filter], offset, offset + 1, columns=COLUMNS)
+        except RecordsGoneError:
+            # Retention has passed, or the message has been replaced in the meantime.
+            continue
+        for row in chunk.batch.to_pylist():
+            expires_at = row["expires_at"]
+            found.append(
+                {
+                    "topic_name": row["topic"],
+                    "offset": row["offset"],
+                    "payload_bytes": len(row["value"]),
+                    "payload_base64": b64encode(row["value"]).decode(),
+                    "qos": row["qos"],
+                    "stored_at_us": _microseconds(row["timestamp"]),
+                    "expires_at_us": None if expires_at is None else _microseconds(expires_at),
+                }
+            )
+    return found
+
+
+def _microseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)

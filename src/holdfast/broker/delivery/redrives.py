@@ -1,0 +1,296 @@
+"""Losses that are driven again: what was given up is delivered as new to those who lost it.
+
+Owns: a queue of its own for each re-drive, beside the queue of the session or group that it stands
+in for, and its control record. Never: decides whether a loss may be driven again, or by whom.
+
+Invariants:
+1. A re-drive gives each of its messages at most once to whoever takes from it, on the terms of the
+   subscription that matches; it goes on after a disconnect and after a restart where it stood.
+2. It ends when all is acknowledged, and with the session or group that it stands in for.
+3. What is lost of it is a loss of the session or group that it stands in for.
+
+To the kernel it is a group's queue with an end: members take from it beside whatever else they get.
+
+Flow: admin -> here; sessions and groups tell who takes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.tables import (
+    DELIVERY_STATE_REMOVED,
+    Redrive,
+    Table,
+    format_redrive,
+    parse_redrive,
+    party_key,
+)
+from holdfast.core.subscription import Subscription
+from holdfast.kernel import RangeSet, new_state, state_mark
+
+REDRIVES_MAXIMUM: Final = 1_000
+"""Re-drives that are not over: each is a queue of a few hundred bytes, and a record that every
+start reads."""
+QOS_MAXIMUM: Final = 2
+
+Receive = Sequence[tuple[bytes, bool]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whose losses are driven again."""
+
+    party: int
+    reads: tuple[Subscription, ...]
+    """What it subscribes to now."""
+    takers: dict[int, Subscription | None]
+    """By connection, who takes from it now; on the terms of what it reads where that is `None`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """What subscriptions on equal terms match of what was lost."""
+
+    reads: tuple[Subscription, ...]
+    counted: tuple[tuple[int, int, int], ...]
+    """First and end offset, and how many messages lie there; never none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the log has of what was lost."""
+
+    parts: tuple[FoundPart, ...]
+    gone: list[tuple[int, int]]
+    """Ranges of offsets that the log has no more."""
+    whole_from: int
+    """From this offset on the log was whole."""
+
+
+@dataclass(slots=True)
+class _Open:
+    record: Redrive
+    queue: int | None = None
+    """The kernel's queue, while somebody takes from it."""
+    takers: set[int] = field(default_factory=set)
+
+
+class Redrives:
+    """All re-drives that are not over."""
+
+    def __init__(
+        self, kernel: KernelStages, records: ControlRecords, losses: Losses, parties: Parties
+    ) -> None:
+        self._log = kernel.log
+        self._dispatch = kernel.dispatch
+        self._records = records
+        self._losses = losses
+        self._parties = parties
+        self._by_target: dict[int, list[_Open]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_target.values()))
+
+    def look(self, ranges: Iterable[tuple[int, int]], target: Target) -> Pieces[Found]:
+        """What these ranges hold for the target."""
+        wanted = RangeSet(list(ranges))
+        whole_from = self._log.whole_from()
+        gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
+        gone = [(first, end) for first, end in gone if first < end]
+        wanted.remove_below(whole_from)
+        inquiry, parts = Inquiry(self._log), list[FoundPart]()
+        for reads in _on_equal_terms(target.reads):
+            tables = [item.table() for item in reads]
+            counted = []
+            for first, end in wanted.ranges():
+                count = yield from inquiry.count(tables, target.party, first, end)
+                if count:
+                    counted.append((first, end, count))
+            if counted:
+                parts.append(FoundPart(reads, tuple(counted)))
+        return Found(tuple(parts), gone, whole_from)
+
+    def begin(self, number: int, found: Found, target: Target, now_us: int) -> int | None:
+        """Drives what was found for the target again; returns how many messages that are, without
+        one nothing begins. `None`: some of it has gone since, and it is to be looked for again."""
+        if found.whole_from != self._log.whole_from():
+            return None
+        return sum(self._begin_one(number, part, target, now_us) for part in found.parts)
+
+    def join(self, target: int, connection: int, terms: Subscription | None) -> None:
+        """Whoever is on this connection takes for the target from now on."""
+        for redrive in self._by_target.get(target, ()):
+            self._join(redrive, connection, terms)
+
+    def leave(self, target: int, connection: int) -> None:
+        """It takes no more; what it has in flight it completes."""
+        for redrive in self._by_target.get(target, ()):
+            if connection in redrive.takers:
+                assert redrive.queue is not None, "nobody takes from a queue at rest"
+                self._dispatch.leave(redrive.queue, connection)
+                redrive.takers.discard(connection)
+
+    def detach(self, connection: int, now_us: int) -> None:
+        """The connection has ended, and the kernel knows (`Dispatch.detach`)."""
+        for redrive in list(self._all()):
+            if connection in redrive.takers:
+                redrive.takers.discard(connection)
+                self._rest(redrive, now_us)
+
+    def grant(self, target: int, receive: Receive) -> None:
+        """What the target may receive of it from now on."""
+        for redrive in self._by_target.get(target, ()):
+            if redrive.queue is not None:
+                self._dispatch.grant(redrive.queue, receive)
+
+    def end(self, target: int, now_us: int) -> None:
+        """The session or group is gone, and with it all that it would still have got."""
+        for redrive in self._by_target.pop(target, ()):
+            self._remove(redrive, now_us)
+
+    def recover(self, is_known: Callable[[int], bool], now_us: int) -> None:
+        """Finds those on record; `is_known` tells whether there still is a session or group."""
+        after = b""
+        while rows := self._records.refresh().rows(Table.REDRIVES, after, REDRIVES_MAXIMUM):
+            for key, value in rows:
+                redrive = self._add(parse_redrive(value))
+                if not is_known(redrive.record.target):
+                    self.end(redrive.record.target, now_us)
+                after = key
+
+    def sweep(self, now_us: int) -> None:
+        """Ends those of which everything is acknowledged."""
+        for redrive in list(self._all()):
+            # One at rest has been looked at when it went there.
+            if redrive.queue is not None and self._mark(redrive) >= redrive.record.end_offset:
+                self._finish(redrive, now_us)
+            else:
+                self._rest(redrive, now_us)
+
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset all of one is acknowledged, while somebody takes from it."""
+        queues = (it.queue for it in self._all() if it.record.party == party)
+        return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
+
+    def cursors(self, messages_maximum: int) -> Iterator[Pieces[dict[str, Any]]]:
+        """What retention has to keep for them."""
+        for redrive in list(self._all()):
+            yield self._cursor(redrive, messages_maximum)
+
+    def _cursor(self, redrive: _Open, messages_maximum: int) -> Pieces[dict[str, Any]]:
+        yield from ()
+        return {
+            "party": redrive.record.party,
+            "mark": self._mark(redrive),
+            "subscriptions": [item.table() for item in redrive.record.reads],
+            "keep_from": 0,
+            "messages_maximum": messages_maximum,
+        }
+
+    def _all(self) -> Iterator[_Open]:
+        for redrives in self._by_target.values():
+            yield from redrives
+
+    def _begin_one(self, number: int, one: FoundPart, target: Target, now_us: int) -> int:
+        ranges = [(first, end) for first, end, _ in one.counted]
+        begin, end = ranges[0][0], ranges[-1][1]
+        record = Redrive(
+            loss=number,
+            party=self._parties.durable(now_us),
+            target=target.party,
+            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
+            end_offset=end,
+        )
+        state = new_state(begin, RangeSet(ranges).gaps(begin, end))
+        self._records.put_delivery_state(party_key(record.party), state, now_us)
+        key = party_key(record.party)
+        self._records.put(Table.REDRIVES, key, format_redrive(record), now_us)
+        redrive = self._add(record)
+        for connection, terms in target.takers.items():
+            self._join(redrive, connection, terms)
+        return sum(count for _, _, count in one.counted)
+
+    def _add(self, record: Redrive) -> _Open:
+        redrive = _Open(record)
+        self._by_target.setdefault(record.target, []).append(redrive)
+        self._losses.stand_ins[record.party] = record.target
+        return redrive
+
+    def _join(self, redrive: _Open, connection: int, terms: Subscription | None) -> None:
+        if redrive.queue is None:
+            self._open(redrive)
+        assert redrive.queue is not None, "it was opened above"
+        terms = redrive.record.reads[0] if terms is None else terms
+        self._dispatch.join(
+            redrive.queue,
+            connection,
+            qos=terms.qos,
+            retain_as_published=terms.retain_as_published,
+            identifier=terms.identifier,
+        )
+        redrive.takers.add(connection)
+
+    def _open(self, redrive: _Open) -> None:
+        record = redrive.record
+        state = self._log.delivery_state(record.party) or b""
+        reads = [replace(item, qos=QOS_MAXIMUM, retain_as_published=True) for item in record.reads]
+        redrive.queue = self._dispatch.open_group(
+            party=record.party,
+            owner=record.target,
+            state=state,
+            subscriptions=[item.table() for item in reads],
+            mark=state_mark(state),
+            end_offset=record.end_offset,
+        )
+
+    def _rest(self, redrive: _Open, now_us: int) -> None:
+        """Nobody takes from it: it rests, once nobody has messages of it in flight."""
+        queue, record = redrive.queue, redrive.record
+        if queue is None or redrive.takers or self._dispatch.in_flight(queue):
+            return
+        state = self._dispatch.close_group(queue)
+        redrive.queue = None
+        self._records.put_delivery_state(party_key(record.party), state, now_us)
+        if state_mark(state) >= record.end_offset:
+            self._finish(redrive, now_us)
+
+    def _finish(self, redrive: _Open, now_us: int) -> None:
+        others = self._by_target[redrive.record.target]
+        others.remove(redrive)
+        if not others:
+            del self._by_target[redrive.record.target]
+        self._remove(redrive, now_us)
+
+    def _remove(self, redrive: _Open, now_us: int) -> None:
+        record = redrive.record
+        if redrive.queue is not None:
+            self._dispatch.close_group(redrive.queue)
+        self._losses.stand_ins.pop(record.party, None)
+        key = party_key(record.party)
+        self._records.put_delivery_state(key, DELIVERY_STATE_REMOVED, now_us)
+        self._records.put(Table.REDRIVES, key, b"", now_us)
+
+    def _mark(self, redrive: _Open) -> int:
+        if redrive.queue is not None:
+            return self._dispatch.mark(redrive.queue)
+        return state_mark(self._log.delivery_state(redrive.record.party) or b"")
+
+
+def _on_equal_terms(reads: Iterable[Subscription]) -> list[tuple[Subscription, ...]]:
+    """The subscriptions in force, those together that deliver on the same terms: a queue that is
+    taken from has one set of terms for each who takes. What two of different terms match comes by
+    each, which the standard allows [MQTT 5 section 3.3.4]."""
+    alike: dict[tuple[int, bool, int | None], list[Subscription]] = {}
+    for item in reads:
+        if item.in_force:
+            terms = (item.qos, item.retain_as_published, item.identifier)
+            # Whatever it has lost it was owed: also before the subscription was renewed.
+            alike.setdefault(terms, []).append(replace(item, from_offset=0))
+    return [tuple(items) for items in alike.values()]

@@ -1,1 +1,0 @@
-"""Connections: sockets into the inbox, control packets to whoever decides, closing."""

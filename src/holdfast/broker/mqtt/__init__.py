@@ -1,0 +1,1 @@
+"""MQTT as this broker serves it: control packets, sessions, Wills, retained, permissions."""

@@ -1,0 +1,83 @@
+"""A session as a value.
+
+Owns: what a session is, on a connection and at rest. Never: knows which connection holds it, or
+what is in flight.
+
+Invariants:
+1. A session is persistent exactly if its `expiry_s` is not 0.
+2. A session at rest has `expires_at_us`, unless it is kept for ever; a connected one never has it.
+"""
+
+from dataclasses import dataclass, replace
+
+from holdfast.core.client_type import ClientType
+from holdfast.core.units import SECOND_US
+from holdfast.protocols.mqtt.packets import Will
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What is known of a client beyond its connection, subscriptions and delivery state apart."""
+
+    client_identifier: str
+    party: int
+    protocol_version: int
+    created_at_offset: int
+    """Where its queue begins to read as long as it has no delivery state."""
+    expiry_s: int | None
+    """How long it is kept after its connection has ended; 0 not at all, `None` for ever."""
+    connected: bool
+    expires_at_us: int | None = None
+    will: Will | None = None
+    user_name: str | None = None
+    """Whose session it is; `None`: it was opened without a credential."""
+    will_due_at_us: int | None = None
+    """When the Will of a session at rest is published, if it still has one."""
+    client_type: ClientType = "DEVICE"
+    """What its client was when it last connected."""
+    queue_name: str | None = None
+    """The name of its queue, if it has one of its own."""
+
+    @property
+    def persistent(self) -> bool:
+        """True if it outlives its connection."""
+        return self.expiry_s != 0
+
+    @property
+    def application(self) -> bool:
+        """True if it is delivered to as an APPLICATION is: its type alone does not do (S0.87)."""
+        return self.client_type == "APPLICATION" and self.persistent
+
+    @property
+    def unkept_application(self) -> bool:
+        """True if it is an APPLICATION client's and ends with its connection: then it has no queue
+        of its own, and what is published while its client is away is lost to it (S2.37)."""
+        return self.client_type == "APPLICATION" and not self.persistent
+
+    @property
+    def nameless_application(self) -> bool:
+        """True if it is an APPLICATION client's that may not have a queue of its own, for its
+        identifier can be no name: it is queued for as for a DEVICE client (S0.13)."""
+        return self.application and self.queue_name is None
+
+    @property
+    def bounded(self) -> bool:
+        """True if what waits for it is limited in number and age, as it is for every client without
+        a queue of its own."""
+        return self.queue_name is None
+
+    def expired(self, now_us: int) -> bool:
+        """True if it is no longer there for its client, whether or not it has been cleared away."""
+        return self.expires_at_us is not None and self.expires_at_us <= now_us
+
+
+def rest(session: Session, *, will_due_at_us: int | None, now_us: int) -> Session:
+    """The session after its connection has ended; its expiry counts from now (S2.12, S2.45)."""
+    lasts = session.expiry_s
+    return replace(
+        session,
+        connected=False,
+        expires_at_us=None if lasts is None else now_us + lasts * SECOND_US,
+        will=None if will_due_at_us is None else session.will,
+        will_due_at_us=will_due_at_us,
+    )

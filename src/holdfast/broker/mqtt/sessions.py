@@ -1,0 +1,597 @@
+"""Sessions: who is attached to which connection, and what stays when a connection ends.
+
+Owns: attached sessions and the session's control records. Never: closes a socket or
+encodes a packet; it says which connection was displaced, and ingress tells it so.
+
+Invariants:
+1. A client identifier is attached to at most one connection. Taking it over is one step: delivery
+   state, subscriptions and record pass on before anything else happens.
+2. A persistent session's record is appended before its CONNACK may leave, and says `connected` for
+   as long as it is: after a crash that is how we know whose connection ended with it.
+3. A session that has ended leaves nothing but its Will, until that is published: record,
+   subscriptions and delivery state are removed, and its party number is never given out again.
+
+Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> close.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from holdfast.broker.access.access import Identity
+from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.delivery.groups import Groups
+from holdfast.broker.delivery.losses import Losses, loss_of
+from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queue_names import Owner, QueueNames
+from holdfast.broker.delivery.queues import (
+    Cut,
+    Left,
+    OldestKept,
+    Prepared,
+    cut_device,
+    cut_named,
+    left_behind,
+    put_cut,
+    queue_at_rest,
+)
+from holdfast.broker.delivery.redrives import Redrives, Target
+from holdfast.broker.log_lines import FrequentEvent
+from holdfast.broker.mqtt import session_records
+from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
+from holdfast.broker.mqtt.session import Session, rest
+from holdfast.broker.mqtt.subscriptions import Subscriptions
+from holdfast.broker.mqtt.wills import DueWill, Wills
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.tables import (
+    DELIVERY_STATE_REMOVED,
+    Table,
+    format_subscriptions,
+    parse_subscriptions,
+    party_key,
+)
+from holdfast.broker.store.view import View
+from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
+from holdfast.kernel import received
+from holdfast.protocols.mqtt.handshake import Opening
+from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
+
+log = logging.getLogger(__name__)
+EXPIRED: Final = FrequentEvent(log, "session expired")
+
+PIECE_SESSIONS_MAXIMUM = 20
+"""Sessions whose record is read and written in one piece: each takes some 50 us."""
+ENDS_IN_A_PIECE = 10
+"""Sessions cleared away in one piece; fewer where counting what they leave behind takes long."""
+SWEEP_WILLS_MAXIMUM = 100
+"""Wills found due in one sweep; the next one goes on."""
+
+
+class Sessions:
+    """All sessions: attached ones here, those at rest in the control records."""
+
+    def __init__(
+        self,
+        config: Config,
+        kernel: KernelStages,
+        records: ControlRecords,
+        losses: Losses,
+        wills: Wills,
+        parties: Parties,
+        groups: Groups,
+        names: QueueNames,
+        redrives: Redrives,
+    ) -> None:
+        self._records = records
+        self._log = kernel.log
+        self._inbox = kernel.inbox
+        self._dispatch = kernel.dispatch
+        self._subscriptions = Subscriptions(kernel)
+        self._losses = losses
+        self._wills = wills
+        self._by_client: dict[str, Attached] = {}
+        self._by_connection: dict[int, Attached] = {}
+        self._by_party: dict[int, Attached] = {}
+        self._parties = parties
+        self._groups = groups
+        self._names = names
+        self._redrives = redrives
+        self._oldest = OldestKept(kernel.log)
+        self._recorded = records.refresh().session_count()
+        self._recorded_attached = 0
+        self._recovered_at_us: int | None = None
+        """When this life began, until all records know it."""
+        self.expired = 0
+        """How many sessions have been cleared away because their time was over."""
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Holds to these limits whatever attaches from now on."""
+        self._config = config
+
+    def of(self, connection: int) -> Attached | None:
+        """The session that a connection holds."""
+        return self._by_connection.get(connection)
+
+    def count(self) -> int:
+        """How many sessions are attached."""
+        return len(self._by_client)
+
+    def recorded(self) -> int:
+        """How many sessions are on record: those that are kept, attached or at rest."""
+        return self._recorded
+
+    def recorded_attached(self) -> int:
+        """How many of those are attached."""
+        return self._recorded_attached
+
+    def has_room_for(self, opening: Opening) -> bool:
+        """False if it would be one more session than are kept."""
+        if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
+            return True
+        return self._known(opening.client_identifier) is not None
+
+    def keep_up(self) -> bool:
+        """False while sessions are written faster than they can be looked up."""
+        return self._records.has_room()
+
+    def name_of(self, party: int) -> str:
+        """The client identifier of a party, or its name if it is a group; empty for one that has
+        gone."""
+        attached = self._by_party.get(party)
+        if attached is not None:
+            return attached.session.client_identifier
+        known = self._groups.name_of(party) or self._records.refresh().client_of(party)
+        return known or self._name_ahead(party)
+
+    def attached_mark(self, party: int) -> int | None:
+        """Below which offset an attached session has acknowledged all; `None` for one at rest."""
+        attached = self._by_party.get(party)
+        queue = None if attached is None else attached.queue
+        return None if queue is None else self._dispatch.mark(queue)
+
+    def owner(self, client_identifier: str, now_us: int) -> str | None:
+        """Whose session this client identifier has; `None` if it has none that a client could come
+        back to, or one that was opened without a credential."""
+        attached = self._by_client.get(client_identifier)
+        session = self._known(client_identifier) if attached is None else attached.session
+        return None if session is None or session.expired(now_us) else session.user_name
+
+    def leave(self, opening: Opening, now_us: int) -> Pieces[Left | None]:
+        """What is lost by ending the client's session at rest; `None` if this opening ends none."""
+        if opening.client_identifier in self._by_client:
+            return None
+        known = self._known(opening.client_identifier)
+        if known is None or not (opening.clean_start or known.expired(now_us)):
+            return None
+        return (yield from self.left(known))
+
+    def open(
+        self,
+        opening: Opening,
+        identity: Identity,
+        connection: int,
+        left: Left | None,
+        now_us: int,
+    ) -> Opened:
+        """Gives the connection its session: resumed, or new; `left` is what `leave` found. Nothing
+        is delivered yet."""
+        began = self._log.end_position()
+        client = opening.client_identifier
+        displaced = self._by_client.get(client)
+        if displaced is not None:
+            goes_on = displaced.session.persistent and not opening.clean_start
+            self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
+        known = self._known(client)
+        if known is not None and (opening.clean_start or known.expired(now_us)):
+            self.end(known, now_us, left)
+            known = None
+        if known is None:
+            session = self._new_session(opening, identity, now_us)
+            self._recorded += is_durable(session)
+        else:
+            session = self._resumed(known, opening, identity, now_us)
+        session = self._named(session)
+        subscriptions = () if known is None else self._subscriptions_of(session)
+        attached = Attached(session, subscriptions, connection, opening, identity)
+        self._by_client[client] = attached
+        self._by_connection[connection] = attached
+        self._by_party[session.party] = attached
+        if is_durable(session):
+            self._recorded_attached += 1
+            self._put(session, now_us)
+        end = self._log.end_position()
+        return Opened(attached, known is not None, displaced, end if end > began else None)
+
+    def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
+        """Finds out what its queues have to lose before it gets the rest; changes nothing."""
+        session, own = attached.session, own_of(attached.subscriptions)
+        before = queue = queue_at_rest(self._log, session, own)
+        lost: tuple[tuple[str, Cut], ...] = ()
+        if is_durable(session):
+            inquiry, config = Inquiry(self._log), self._config
+            if session.bounded:
+                oldest = self._oldest.offset(config.queue_ttl_s, now_us)
+                cutting = cut_device(
+                    self._log, inquiry, config, session, queue, oldest=oldest, now_us=now_us
+                )
+            else:
+                cutting = cut_named(self._log, inquiry, config, session, queue, now_us=now_us)
+            queue, lost = yield from cutting
+        for item in shared_of(attached.subscriptions):
+            yield from self._groups.prepare(item.topic_filter, now_us)
+        return Prepared(attached.subscriptions, before, queue, lost)
+
+    def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
+        """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
+        and not released."""
+        session = attached.session
+        opening = attached.opening
+        if prepared.subscriptions != attached.subscriptions:
+            # Somebody else has changed them since.
+            prepared = at_once(self.prepare(attached, now_us))
+        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
+        queue = prepared.queue
+        for reason, cut in prepared.lost:
+            self._lose(session, reason, cut, now_us)
+        if queue is not prepared.before:
+            put_cut(self._records, self._losses, session.party, queue, now_us)
+        if queue.subscriptions != own:
+            self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
+        attached.queue = self._dispatch.attach(
+            attached.connection,
+            party=session.party,
+            state=queue.state,
+            subscriptions=[item.table() for item in queue.subscriptions],
+            receive_maximum=opening.receive_maximum,
+            mark=queue.mark,
+            end_offset=self._log.end_offset(),
+            entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
+            pack_maximum=(
+                self._config.application_pack_messages_maximum if session.application else 0
+            ),
+        )
+        self._subscriptions.add(
+            attached.queue, attached.connection, session.party, queue.subscriptions
+        )
+        self._groups.attach(attached.connection, session, shared, now_us)
+        self._redrives.join(session.party, attached.connection, None)
+        return received(queue.state) if queue.state else b""
+
+    def resubscribe(
+        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> int | None:
+        """The session has these subscriptions now; returns the log position at which that is
+        durable, or `None` if it ends with its connection."""
+        durable = is_durable(attached.session)
+        if attached.queue is not None:
+            # Who ends with the connection reads nothing again, so nothing past matters to it.
+            mark = self._dispatch.mark(attached.queue) if durable else self._log.end_offset()
+            subscriptions = without_past(subscriptions, mark)
+            self._subscriptions.read_by(attached.queue, own_of(subscriptions))
+            self._regroup(attached, subscriptions, now_us)
+        attached.subscriptions = subscriptions
+        if not durable:
+            return None
+        key = attached.session.client_identifier.encode()
+        value = format_subscriptions(subscriptions)
+        return self._records.put(Table.SUBSCRIPTIONS, key, value, now_us)
+
+    def keep_for(self, attached: Attached, expiry_s: int | None) -> None:
+        """DISCONNECT asked for another Session Expiry Interval."""
+        if attached.session.persistent or expiry_s == 0:
+            attached.session = replace(attached.session, expiry_s=expiry_s)
+
+    def drop_will(self, attached: Attached, now_us: int) -> None:
+        """The Will is not published any more, however the connection ends."""
+        attached.session = replace(attached.session, will=None)
+        if is_durable(attached.session):
+            self._put(attached.session, now_us)
+
+    def close(self, attached: Attached, ending: Ending, now_us: int) -> None:
+        """The connection has ended so; the session goes to rest, or ends."""
+        session = attached.session
+        del self._by_client[session.client_identifier]
+        del self._by_connection[attached.connection]
+        del self._by_party[session.party]
+        self._recorded_attached -= is_durable(session)
+        if attached.queue is not None:
+            self._subscriptions.forget(attached.queue, attached.connection)
+            not_released = self._inbox.received(attached.connection)
+            state = self._dispatch.detach(attached.connection, not_released)
+            self._groups.detach(attached.connection, now_us)
+            self._redrives.detach(attached.connection, now_us)
+            if is_durable(session):
+                self._records.put_delivery_state(party_key(session.party), state, now_us)
+        if waits_for_restart(session.will, session.expiry_s, ending):
+            # Its record goes on saying that it is connected, and `recover` does the rest.
+            return
+        will_due_at_us = plan_will(session.will, session.expiry_s, ending, now_us)
+        if not is_durable(session):
+            self._leave_groups(session, attached.subscriptions, now_us)
+            self._redrives.end(session.party, now_us)
+            if session.will is not None and will_due_at_us is not None:
+                self._wills.owe(DueWill(session.will, None, will_due_at_us))
+            return
+        session = rest(session, will_due_at_us=will_due_at_us, now_us=now_us)
+        if session.persistent and ending is not Ending.DISCARDED:
+            self._put(session, now_us)
+            self._publish_if_due(session, now_us)
+        else:
+            self.end(session, now_us)
+
+    def end(self, session: Session, now_us: int, left: Left | None = None) -> None:
+        """Removes everything that a session at rest has (S2.14). A Will that was still to come is
+        published now: it does not outlive its session. `left` says what is lost, where it has been
+        counted."""
+        self._owe_apart(session, now_us)
+        self._names.release(session.queue_name)
+        subscriptions = self._subscriptions_of(session)
+        if left is None or left.party != session.party:
+            left = at_once(self.left(session))
+        if left.cut is not None:
+            self._lose(session, "session_ended", left.cut, now_us)
+        self._groups.lose_handed(session, now_us)
+        self._leave_groups(session, subscriptions, now_us)
+        self._redrives.end(session.party, now_us)
+        key = session.client_identifier.encode()
+        if self._records.get(Table.SUBSCRIPTIONS, key):
+            self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
+        self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
+        if self._records.get(Table.SESSIONS, key):
+            self._recorded -= 1
+            self._records.put(Table.SESSIONS, key, b"", now_us)
+
+    def recover(self, now_us: int) -> None:
+        """The broker has ended, which ended the connections of all sessions: whoever looks one up
+        finds it at rest since now, whatever its record says; `write_recovered` writes that down.
+        Wills of sessions that had ended before are published by the first sweep."""
+        for name, client in self._records.refresh().named_queues():
+            self._names.take(name, Owner("application", client))
+        self._recovered_at_us = now_us
+
+    def write_recovered(self, clock_us: Callable[[], int]) -> Pieces[int]:
+        """Sessions that were connected when the broker ended go to rest on record, in pieces;
+        returns how many. No Will waits longer than its delay."""
+        yield from self._plan_wills_anew(clock_us)
+        count, after = 0, b""
+        while keys := self._records.refresh().connected(after, PIECE_SESSIONS_MAXIMUM):
+            after = keys[-1]
+            for key in keys:
+                # The view may be behind, and its client may have come back in the meantime.
+                session = self._on_record(key.decode())
+                if session is not None and self._was_left(session):
+                    self._put(self._rested(session), clock_us())
+                    count += 1
+            yield self._records.is_near
+        self._recovered_at_us = None
+        return count
+
+    def sweep(self, now_us: int) -> None:
+        """Wills that are due: those of sessions that have expired among them."""
+        self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
+
+    def clear_expired(self, expired_by_us: int, clock_us: Callable[[], int]) -> Pieces[None]:
+        """Removes what sessions have that had expired by then, in pieces."""
+        inquiry, after_us, after = Inquiry(self._log), 0, b""
+        while rows := self._records.refresh().expired(
+            expired_by_us, after_us, after, ENDS_IN_A_PIECE
+        ):
+            after, after_us, _ = rows[-1]
+            for key, _, _ in rows:
+                # The view may be behind: its client may have come back in the meantime.
+                known = self._known(key.decode())
+                if known is None or not known.expired(expired_by_us):
+                    continue
+                left = yield from self.left(known, inquiry)
+                # Or while it was counted.
+                if self._known(key.decode()) == known:
+                    self.end(known, clock_us(), left)
+                    self.expired += 1
+                    if EXPIRED.is_due(clock_us()):
+                        EXPIRED.write({"client_identifier": known.client_identifier})
+            yield self._records.is_near
+
+    def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
+        """What is lost if a session at rest ends."""
+        own = own_of(self._subscriptions_of(session))
+        queue = queue_at_rest(self._log, session, own)
+        asking = inquiry or Inquiry(self._log)
+        cut = yield from left_behind(self._log, asking, session, queue)
+        return Left(session.party, cut)
+
+    def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
+        """The Will is in the log and comes off the record: its session's, unless that has changed,
+        or its own, if its session has ended."""
+        key = session_records.will_key(client_identifier, due_at_us)
+        if self._records.get(Table.WILLS, key):
+            self._records.put(Table.WILLS, key, b"", now_us)
+        known = self._known(client_identifier)
+        if known is not None and known.will_due_at_us == due_at_us:
+            self._put(replace(known, will=None, will_due_at_us=None), now_us)
+
+    def attached(self, client_identifier: str) -> Attached | None:
+        """The session of a client that is connected."""
+        return self._by_client.get(client_identifier)
+
+    def on_record(self, client_identifier: str) -> Session | None:
+        """The session of a client as it is on record; none if it ends with its connection."""
+        return self._known(client_identifier)
+
+    def target(self, client_identifier: str) -> Target | None:
+        """The session of a client as one whose losses can be driven again."""
+        attached = self._by_client.get(client_identifier)
+        if attached is not None:
+            takes = attached.queue is not None
+            takers: dict[int, Subscription | None] = {attached.connection: None} if takes else {}
+            return Target(attached.session.party, own_of(attached.subscriptions), takers)
+        session = self._known(client_identifier)
+        if session is None:
+            return None
+        return Target(session.party, own_of(self._subscriptions_of(session)), {})
+
+    def all_attached(self) -> list[Attached]:
+        """Every attached session."""
+        return list(self._by_client.values())
+
+    def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
+        """Those that are due, as far as a view that may be behind tells of them."""
+        for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
+            session = self._known(session_records.parse_session(value).client_identifier)
+            if session is not None and session.will is not None:
+                due_at_us = session.will_due_at_us
+                if due_at_us is not None and due_at_us <= now_us:
+                    yield DueWill(session.will, session.client_identifier, due_at_us)
+        for key, value in view.wills_of_ended(SWEEP_WILLS_MAXIMUM):
+            if self._records.get(Table.WILLS, key):
+                yield DueWill(*session_records.parse_will_row(key, value))
+
+    def _plan_wills_anew(self, clock_us: Callable[[], int]) -> Pieces[None]:
+        """A Will that is due later than its delay from now was planned by a clock that has been set
+        back since; its delay counts from now."""
+        after_us, after = clock_us(), b""
+        while rows := self._records.refresh().wills_to_come(
+            after_us, after, PIECE_SESSIONS_MAXIMUM
+        ):
+            for key, due_at_us, _ in rows:
+                after_us, after = due_at_us, key
+                session, now_us = self._on_record(key.decode()), clock_us()
+                if session is None or session.will_due_at_us != due_at_us:
+                    continue
+                latest_us = plan_will(session.will, session.expiry_s, Ending.ABNORMAL, now_us)
+                if latest_us is not None and due_at_us > latest_us:
+                    self._put(replace(session, will_due_at_us=latest_us), now_us)
+            yield self._records.is_near
+
+    def _name_ahead(self, party: int) -> str:
+        """The same of a session that the view does not know yet."""
+        digits = str(party).encode()
+        for value in self._records.ahead(Table.SESSIONS):
+            if digits in value and (session := session_records.parse_session(value)).party == party:
+                return session.client_identifier
+        return ""
+
+    def _was_left(self, session: Session) -> bool:
+        """True if its record says that it is connected, and it was in a former life."""
+        left = self._recovered_at_us is not None and session.connected
+        return left and session.client_identifier not in self._by_client
+
+    def _rested(self, session: Session) -> Session:
+        """A session that was left connected: its expiry and Will Delay count from the recovery."""
+        assert self._recovered_at_us is not None, "nobody else is left"
+        due_at_us = plan_will(
+            session.will, session.expiry_s, Ending.ABNORMAL, self._recovered_at_us
+        )
+        return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
+
+    def _publish_if_due(self, session: Session, now_us: int) -> None:
+        due_at_us = session.will_due_at_us
+        if session.will is not None and due_at_us is not None and due_at_us <= now_us:
+            self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
+
+    def _owe_apart(self, session: Session, now_us: int) -> None:
+        """The session's record is about to forget its Will, which gets a record of its own until it
+        is in the log."""
+        if session.will is not None and session.will_due_at_us is not None:
+            # Due now, if it was not before: Wills that have to wait go out in the order of these.
+            client, due_at_us = session.client_identifier, min(session.will_due_at_us, now_us)
+            while self._records.get(Table.WILLS, session_records.will_key(client, due_at_us)):
+                due_at_us += 1
+            key = session_records.will_key(client, due_at_us)
+            self._records.put(Table.WILLS, key, session_records.format_will(session.will), now_us)
+            self._wills.owe(DueWill(session.will, client, due_at_us))
+
+    def _known(self, client: str) -> Session | None:
+        session = self._on_record(client)
+        return self._rested(session) if session is not None and self._was_left(session) else session
+
+    def _on_record(self, client: str) -> Session | None:
+        if not self._recorded:
+            # A fleet of clean sessions need not be looked up one by one.
+            return None
+        value = self._records.get(Table.SESSIONS, client.encode())
+        return session_records.parse_session(value) if value else None
+
+    def _subscriptions_of(self, session: Session) -> tuple[Subscription, ...]:
+        key = session.client_identifier.encode()
+        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+
+    def _new_session(self, opening: Opening, identity: Identity, now_us: int) -> Session:
+        durable = opening.expiry_s != 0
+        return Session(
+            client_identifier=opening.client_identifier,
+            party=self._parties.durable(now_us) if durable else self._parties.transient(),
+            protocol_version=opening.protocol_version,
+            created_at_offset=self._log.end_offset(),
+            expiry_s=opening.expiry_s,
+            connected=True,
+            user_name=identity.user_name,
+            will=opening.will,
+            client_type=identity.client_type,
+        )
+
+    def _resumed(
+        self, known: Session, opening: Opening, identity: Identity, now_us: int
+    ) -> Session:
+        if known.client_type != identity.client_type:
+            fields = {
+                "client_identifier": known.client_identifier,
+                "was": known.client_type,
+                "is": identity.client_type,
+            }
+            log.warning("client type changed", extra={"fields": fields})
+        # A Will whose time came before this connection is published; one that was still to come is
+        # not [MQTT-3.1.3-9].
+        if known.will_due_at_us is not None and known.will_due_at_us <= now_us:
+            self._owe_apart(known, now_us)
+        return replace(
+            known,
+            protocol_version=opening.protocol_version,
+            expiry_s=opening.expiry_s,
+            connected=True,
+            user_name=identity.user_name,
+            expires_at_us=None,
+            will=opening.will,
+            will_due_at_us=None,
+            client_type=identity.client_type,
+        )
+
+    def _named(self, session: Session) -> Session:
+        """The session with the name of its queue, if it has one of its own (S0.6 to S0.13)."""
+        name = session.queue_name
+        if not session.application:
+            self._names.release(name)
+            name = None
+        elif name is None:
+            name = self._names.of_client(session.client_identifier)
+        return session if name == session.queue_name else replace(session, queue_name=name)
+
+    def _regroup(
+        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> None:
+        """The attached session is a member of the groups that these name, and of no others."""
+        party = attached.session.party
+        before, now = shared_of(attached.subscriptions), shared_of(subscriptions)
+        stays = {item.topic_filter for item in now}
+        gone = [item.topic_filter for item in before if item.topic_filter not in stays]
+        self._groups.leave(attached.connection, party, gone, now_us)
+        new = [item for item in now if item not in before]
+        self._groups.attach(attached.connection, attached.session, new, now_us)
+
+    def _leave_groups(
+        self, session: Session, subscriptions: tuple[Subscription, ...], now_us: int
+    ) -> None:
+        names = [item.topic_filter for item in shared_of(subscriptions)]
+        self._groups.leave(None, session.party, names, now_us)
+
+    def _put(self, session: Session, now_us: int) -> None:
+        key = session.client_identifier.encode()
+        self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
+
+    def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
+        who = (session.client_identifier, session.party)
+        self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))

@@ -1,0 +1,60 @@
+"""A session's subscriptions as the kernel's tables: routes for what comes, terms for what is
+stored; and with them what it may publish and receive.
+
+Owns: that both kernel tables say the same. Never: decides what is granted.
+
+Invariant: routes hold exactly the subscriptions in force of attached queues, and grants of attached
+connections alone.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from holdfast.broker.stages import KernelStages
+from holdfast.core.subscription import Subscription
+
+Table = Sequence[tuple[bytes, bool]] | None
+
+
+class Subscriptions:
+    """Keeps the routes and the queues' terms in step."""
+
+    def __init__(self, kernel: KernelStages) -> None:
+        self._routes = kernel.routes
+        self._dispatch = kernel.dispatch
+
+    def add(
+        self, queue: int, connection: int, party: int, subscriptions: Iterable[Subscription]
+    ) -> None:
+        """From now on the queue gets what these match; one to the same filter is replaced."""
+        for subscription in subscriptions:
+            if subscription.in_force:
+                self._routes.subscribe(
+                    queue,
+                    connection,
+                    party,
+                    subscription.topic_filter.encode(),
+                    qos=subscription.qos,
+                    no_local=subscription.no_local,
+                    retain_as_published=subscription.retain_as_published,
+                    identifier=subscription.identifier,
+                )
+
+    def remove(self, queue: int, topic_filters: Iterable[str]) -> None:
+        """The queue gets nothing more through these."""
+        for topic_filter in topic_filters:
+            self._routes.unsubscribe(queue, topic_filter.encode())
+
+    def read_by(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
+        """What the queue reads from the log, it reads on these terms."""
+        self._dispatch.subscribe(queue, [item.table() for item in subscriptions])
+
+    def grant(self, queue: int, connection: int, publish: Table, receive: Table) -> None:
+        """From now on these tables hold for what comes from the connection, and for what the queue
+        gets; each is a list of filters of which the first match decides, `None` allows all."""
+        self._routes.grant(connection, publish, receive)
+        self._dispatch.grant(queue, receive)
+
+    def forget(self, queue: int, connection: int) -> None:
+        """The queue is no longer attached."""
+        self._routes.remove(queue)
+        self._routes.ungrant(connection)

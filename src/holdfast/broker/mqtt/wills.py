@@ -1,0 +1,133 @@
+"""Wills on their way: owed here when they are due, published through the loopback.
+
+Owns: Wills that are due and not yet in the log. Never: decides when one is due
+(protocols.mqtt.will).
+
+Invariants:
+1. A Will on record is taken off it after the message was appended, in the same turn: a crash may
+   repeat a Will, not lose it. The Will of a session that has ended has a record of its own; that
+   of a session that was never on record has none.
+2. At most one waits for each connection that has ended.
+3. A Will that the log has refused stays on its record, or here, and is tried again by the sweep; so
+   do those that come due after it, so that they come in order.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from holdfast.broker.mqtt.loopback import FAILED, Loopback, Publication
+from holdfast.protocols.mqtt.packets import Will
+
+KEPT_MAXIMUM: Final = 10_000
+"""Wills of sessions without a record that wait in memory until a full disk has room: those of a
+fleet. Further ones are lost, and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueWill:
+    """A Will that is due, and the session whose record still has it (`None`: it has no record)."""
+
+    will: Will
+    client_identifier: str | None
+    due_at_us: int
+
+
+@dataclass(eq=False, slots=True)
+class _Fed:
+    """A Will that the inbox was given."""
+
+    due: DueWill
+    is_doubtful: bool = False
+    """It was appended in a turn in which the log refused messages: its answer tells whether it is
+    in the log."""
+
+
+class Wills:
+    """Publishes Wills that are due."""
+
+    def __init__(
+        self, loopback: Loopback, refusals: Callable[[], int], counts: Counter[str]
+    ) -> None:
+        """`refusals` says how many messages the log has refused so far, whosever."""
+        self._loopback = loopback
+        self._refusals = refusals
+        self._refusals_seen = refusals()
+        self._counts = counts
+        self._fed: list[_Fed] = []
+        self._stored: list[DueWill] = []
+        """Doubtful ones that turned out to be in the log."""
+        self._is_refused = False
+        """The log has refused a Will since the last sweep."""
+        self._kept: list[DueWill] = []
+        """Refused ones that are on no record."""
+        self._on_record: set[tuple[str, int]] = set()
+
+    def owe(self, due: DueWill) -> None:
+        """This Will is to be published. One that is on record is taken once, however often it is
+        found there before it could be taken off."""
+        if due.client_identifier is not None:
+            key = (due.client_identifier, due.due_at_us)
+            if key in self._on_record:
+                return
+            self._on_record.add(key)
+        if self._is_refused and due.will.qos > 0:
+            self._keep(due)
+            return
+        will, fed = due.will, _Fed(due)
+        publication = Publication(
+            will.topic_name,
+            will.payload,
+            will.qos,
+            will.retain,
+            will.properties,
+            fed=partial(self._fed.append, fed),
+            answered=partial(self._answered, fed),
+        )
+        self._loopback.publish(publication)
+
+    def appended(self, take_off: Callable[[str, int, int], None], now_us: int) -> None:
+        """What was fed has been appended, unless the log refused it; `take_off` removes it from its
+        session's record."""
+        if not self._fed and not self._stored:
+            return
+        stored, refusals = self._stored.copy(), self._refusals()
+        for fed in self._fed:
+            # At QoS 0 there is no answer, and nobody was promised anything.
+            fed.is_doubtful = refusals != self._refusals_seen and fed.due.will.qos > 0
+            if not fed.is_doubtful:
+                stored.append(fed.due)
+        self._fed.clear()
+        self._stored.clear()
+        self._refusals_seen = refusals
+        for due in stored:
+            self._counts["wills_published"] += 1
+            if due.client_identifier is not None:
+                self._on_record.discard((due.client_identifier, due.due_at_us))
+                take_off(due.client_identifier, due.due_at_us, now_us)
+
+    def sweep(self, on_record: Iterable[DueWill]) -> None:
+        """Tries again what the log has refused; `on_record` are those on record that are due."""
+        kept, self._kept = self._kept, []
+        self._is_refused = False
+        for due in sorted((*kept, *on_record), key=lambda due: due.due_at_us):
+            self.owe(due)
+
+    def _answered(self, fed: _Fed, reason_code: int) -> None:
+        if not fed.is_doubtful:
+            return
+        if reason_code < FAILED:
+            self._stored.append(fed.due)
+        else:
+            self._is_refused = True
+            self._keep(fed.due)
+
+    def _keep(self, due: DueWill) -> None:
+        if due.client_identifier is not None:
+            self._on_record.discard((due.client_identifier, due.due_at_us))
+        elif len(self._kept) < KEPT_MAXIMUM:
+            self._kept.append(due)
+        else:
+            self._counts["wills_lost"] += 1

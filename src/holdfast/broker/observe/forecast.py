@@ -1,0 +1,176 @@
+"""What waits for those who are away, and when the first of it will be lost, at the rate of the last
+minute: known before anything is lost, and said while somebody can still do something about it.
+
+Owns: the forecast of one queue at rest, a slow round over all sessions at rest, and the alarm.
+Never: cuts a queue; that is done when its session comes back, or by retention.
+
+Invariant: a second has one piece of the round, so that a million queues hold up the loop no more
+than ten; a round over them takes longer.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from holdfast.broker.chores import Chores, Pieces
+from holdfast.broker.delivery.queues import queue_at_rest
+from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session_records import parse_session
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
+from holdfast.broker.store.tables import Table, parse_subscriptions
+from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription, own_of
+from holdfast.core.units import SECOND_US
+from holdfast.kernel import Log
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RATE_S: Final = 60
+"""Long enough that a burst is not taken for the rate, short enough that a change of it shows."""
+SLICE_SESSIONS: Final = 20
+"""Sessions that are fetched at once; each takes four or five questions to the log's index."""
+ALARM_S: Final = 3_600
+"""Who has to do something about a queue needs as long as that to notice and to do it."""
+NEVER_S: Final = 2**63
+ALARMS_MAXIMUM: Final = 1_000
+"""Sessions whose alarm is remembered, so that it is told once; beyond it none is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is ahead of one queue at rest."""
+
+    messages: int
+    oldest_at_us: int | None
+    """When its oldest message was stored."""
+    first_loss_in_s: int | None
+    """When it loses its first message, at the rate of the last minute; `None`: not in sight."""
+
+
+class Forecast:
+    """Looks ahead for queues, one by one on demand and all of them in turn."""
+
+    def __init__(
+        self, kernel_log: Log, records: ControlRecords, config: Callable[[], Config], chores: Chores
+    ) -> None:
+        self._log = kernel_log
+        self._records = records
+        self._config = config
+        self._chores = chores
+        self._is_looking = False
+        self._is_due = False
+        self._now_us = 0
+        self._told: set[str] = set()
+        self.waiting_messages = 0
+        """Of all sessions at rest, as of the last complete round, and the same for what is next."""
+        self.first_loss_in_s: int | None = None
+        self.round_ended_at_us: int | None = None
+        """When that round ended."""
+
+    def of_session(
+        self,
+        inquiry: Inquiry,
+        session: Session,
+        subscriptions: tuple[Subscription, ...],
+        now_us: int,
+    ) -> Pieces[Ahead]:
+        """What is ahead of a session at rest. A queue with a name is bounded by bytes and age of
+        its own, and has no loss in sight here."""
+        queue = queue_at_rest(self._log, session, own_of(subscriptions))
+        span = (queue.tables(), session.party, queue.mark, now_us)
+        return self.of_queue(inquiry, *span, bounded=session.bounded)
+
+    def of_queue(
+        self,
+        inquiry: Inquiry,
+        tables: Tables,
+        party: int,
+        mark: int,
+        now_us: int,
+        *,
+        bounded: bool = True,
+        ages: bool = True,
+    ) -> Pieces[Ahead]:
+        """The same of any queue at rest; `ages`: its messages are removed when they are old."""
+        end = self._log.durable_offset()
+        queue = (tables, party)
+        messages = yield from inquiry.count(*queue, mark, end)
+        if not messages:
+            return Ahead(0, None, None)
+        first = yield from inquiry.first(*queue, mark, end)
+        oldest_at_us = self._log.stored_at(first)
+        if not bounded:
+            return Ahead(messages, oldest_at_us, None)
+        config = self._config()
+        room = max(config.queue_messages_maximum - messages, 0)
+        since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
+        arrived = yield from inquiry.count(*queue, since, end)
+        found = []
+        if not room or arrived:
+            found.append(room * RATE_S // arrived if room else 0)
+        if ages and config.queue_ttl_s and oldest_at_us is not None:
+            left_us = oldest_at_us + config.queue_ttl_s * SECOND_US - now_us
+            found.append(max(left_us, 0) // SECOND_US)
+        return Ahead(messages, oldest_at_us, min(found, default=None))
+
+    def look(self, now_us: int) -> None:
+        """A second has passed: the round goes on, and begins anew where it is over."""
+        self._now_us, self._is_due = now_us, True
+        if not self._is_looking:
+            self._is_looking = True
+            self._chores.begin(self._round(), self._end_round)
+
+    def _round(self) -> Pieces[tuple[int, int | None]]:
+        """All sessions at rest: what waits for them, and when the first of it is lost."""
+        inquiry, after = Inquiry(self._log), b""
+        waiting, soonest = 0, NEVER_S
+        while True:
+            rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
+            for key, value in rows:
+                yield from self._slowly(inquiry.rest(SESSION_EFFORT))
+                session = parse_session(value)
+                if not session.connected and not session.expired(self._now_us):
+                    ahead = yield from self._slowly(self._ahead(inquiry, key, session))
+                    self._see(session, ahead)
+                    waiting += ahead.messages
+                    if ahead.first_loss_in_s is not None:
+                        soonest = min(ahead.first_loss_in_s, soonest)
+            if len(rows) < SLICE_SESSIONS:
+                return waiting, None if soonest == NEVER_S else soonest
+            after = rows[-1][0]
+
+    def _ahead(self, inquiry: Inquiry, key: bytes, session: Session) -> Pieces[Ahead]:
+        subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+        return self.of_session(inquiry, session, subscriptions, self._now_us)
+
+    def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
+        """The same pieces, each in a second of its own."""
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as ended:
+                outcome: T = ended.value
+                return outcome
+            self._is_due = False
+            yield lambda: self._is_due
+
+    def _end_round(self, outcome: tuple[int, int | None]) -> None:
+        self.waiting_messages, self.first_loss_in_s = outcome
+        self.round_ended_at_us = self._now_us
+        self._is_looking = False
+
+    def _see(self, session: Session, ahead: Ahead) -> None:
+        client_identifier, in_s = session.client_identifier, ahead.first_loss_in_s
+        if in_s is None or in_s > ALARM_S:
+            self._told.discard(client_identifier)
+        elif client_identifier not in self._told and len(self._told) < ALARMS_MAXIMUM:
+            self._told.add(client_identifier)
+            fields = {
+                "client_identifier": client_identifier,
+                "messages": ahead.messages,
+                "first_loss_in_s": in_s,
+            }
+            log.warning("queue loses messages soon", extra={"fields": fields})

@@ -1,0 +1,457 @@
+"""Every metric: its name, what it means, and where its number comes from; in Prometheus' form.
+
+Owns: names, units, labels. Never: counts anything itself.
+
+Invariants:
+1. Every refusal and every drop is a counter with its reason as a label. What is counted under a
+   name that no metric knows shows in `holdfast_events_total`, so that nothing is hidden.
+2. No label has a value that a client chooses: the number of time series is bounded.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import exposition
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import (
+    Metric as Family,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from holdfast import __version__
+from holdfast.broker.delivery.selection import KINDS
+from holdfast.broker.observe.snapshot import Snapshot
+from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
+from holdfast.broker.store.commit_times import BOUNDS_S
+from holdfast.core.limits import STEP_BUDGET_MS
+from holdfast.protocols.mqtt.reason_code import reason_name
+
+Labelled = Iterable[tuple[tuple[str, ...], float]]
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; counters have the ending `_total` in the text."""
+
+    name: str
+    kind: Kind
+    help: str
+    read: Callable[[Snapshot], float | Labelled]
+    labels: tuple[str, ...] = ()
+    sums: Callable[[Snapshot], Labelled] | None = None
+    """Of a histogram, whose last label is `le`: by the labels before it."""
+
+
+CONNECTIONS_REFUSED: Final = "connections_refused_"
+CONNECTIONS_TURNED_AWAY: Final = "connections_turned_away_"
+CONNECTIONS_ENDED: Final = "connections_ended_"
+SUBSCRIPTIONS_REFUSED: Final = "subscriptions_refused_"
+PUBLISHES_REFUSED: Final = "publishes_refused_"
+LOGINS: Final = "logins_"
+_PREFIXES: Final = (
+    CONNECTIONS_REFUSED,
+    CONNECTIONS_TURNED_AWAY,
+    CONNECTIONS_ENDED,
+    SUBSCRIPTIONS_REFUSED,
+    PUBLISHES_REFUSED,
+    LOGINS,
+)
+_NAMED: Final = {
+    "connections_opened",
+    "connections_accepted",
+    "sessions_taken_over",
+    "wills_published",
+    "wills_lost",
+    "own_publishes_refused",
+    "sessions_refused",
+    "applications_not_persistent",
+    "applications_without_queue",
+    "connections_ended_before_connect",
+    "connections_no_longer_allowed",
+    "subscriptions_no_longer_allowed",
+    "addresses_banned",
+    "proxy_headers_taken",
+}
+"""Counts that have a metric of their own."""
+LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
+
+
+def _count(name: str) -> Callable[[Snapshot], float]:
+    return lambda seen: seen.counts.get(name, 0)
+
+
+def _by_reason(prefix: str) -> Callable[[Snapshot], Labelled]:
+    def read(seen: Snapshot) -> Labelled:
+        for name, count in seen.counts.items():
+            if name.startswith(prefix) and name not in _NAMED:
+                yield (_reason(name.removeprefix(prefix)),), count
+
+    return read
+
+
+def _reason(written: str) -> str:
+    return reason_name(int(written, 16)) if written.startswith("0x") else written
+
+
+def _others(seen: Snapshot) -> Labelled:
+    for name, count in seen.counts.items():
+        if name not in _NAMED and not name.startswith(_PREFIXES):
+            yield (name,), count
+
+
+def _lost(seen: Snapshot) -> Labelled:
+    for reason, count in seen.losses.items():
+        if reason != LEDGER_ROWS_REMOVED:
+            yield (reason,), count
+
+
+def _ages(seen: Snapshot) -> Labelled:
+    for queues, age_s in (("attached", seen.queues_age_s), ("at_rest", seen.at_rest_age_s)):
+        if age_s is not None:
+            yield (queues,), age_s
+
+
+def _first_loss(seen: Snapshot) -> Labelled:
+    if seen.first_loss_in_s is not None:
+        yield (), seen.first_loss_in_s
+
+
+def _accepted(seen: Snapshot) -> Labelled:
+    for (transport, version), count in seen.accepted.items():
+        yield (transport, PROTOCOL_VERSIONS.get(version, str(version))), count
+
+
+def _sessions(seen: Snapshot) -> Labelled:
+    yield ("connected",), seen.sessions_attached
+    yield ("at_rest",), seen.sessions_recorded - seen.sessions_recorded_attached
+
+
+def _received(seen: Snapshot) -> Labelled:
+    yield ("publish",), seen.publishes_received
+    yield ("acknowledgement",), seen.acknowledgements_received
+    yield ("ping",), seen.egress["pings_answered"]
+    yield ("control",), seen.control_packets_received
+
+
+def _sent(seen: Snapshot) -> Labelled:
+    yield ("publish",), seen.egress["publishes_sent"]
+    yield ("acknowledgement",), seen.egress["acknowledgements_sent"]
+    yield ("ping",), seen.egress["pings_answered"]
+
+
+def _commit_times(seen: Snapshot) -> Labelled:
+    return _cumulated((), BOUNDS_S, seen.commit_counts)
+
+
+def _step_times(seen: Snapshot) -> Labelled:
+    for kind, counts in seen.step_counts.items():
+        yield from _cumulated((kind,), STEP_BOUNDS_S, counts)
+
+
+def _longest_steps(seen: Snapshot) -> Labelled:
+    for kind in seen.step_longest_s:
+        yield (kind, "minute"), seen.step_lately_s[kind]
+        yield (kind, "start"), seen.step_longest_s[kind]
+
+
+def _cumulated(
+    labels: tuple[str, ...], bounds_s: Iterable[float], counts: Iterable[int]
+) -> Labelled:
+    total = 0
+    for bound, count in zip((*map(str, bounds_s), "+Inf"), counts, strict=True):
+        total += count
+        yield (*labels, bound), total
+
+
+PROTOCOL_VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+
+METRICS: Final = (
+    Metric("holdfast_build_info", "gauge", "Always 1; the label says which version runs.",
+           lambda _: [((__version__,), 1)], ("version",)),
+    Metric("holdfast_uptime_seconds", "gauge", "Seconds since the broker was assembled.",
+           lambda seen: seen.uptime_s),
+    Metric("holdfast_durability_info", "gauge",
+           "Always 1; the label says what an acknowledged message has survived.",
+           lambda seen: [((seen.durability,), 1)], ("durability",)),
+
+    Metric("holdfast_connections", "gauge", "Connections open now, those without a session too.",
+           lambda seen: seen.connections),
+    Metric("holdfast_connections_accepted", "gauge",
+           "Connections that have a session now, by transport and version of MQTT.",
+           _accepted, ("transport", "protocol_version")),
+    Metric("holdfast_connections_opened", "counter", "Connections that a listener has taken.",
+           _count("connections_opened")),
+    Metric("holdfast_connects_accepted", "counter", "CONNECTs that were accepted.",
+           _count("connections_accepted")),
+    Metric("holdfast_connects_refused", "counter",
+           "CONNECTs that were refused, by the reason that CONNACK gives.",
+           _by_reason(CONNECTIONS_REFUSED), ("reason",)),
+    Metric("holdfast_connections_turned_away", "counter",
+           "Connections closed before anything was read, by the limit that was reached.",
+           _by_reason(CONNECTIONS_TURNED_AWAY), ("limit",)),
+    Metric("holdfast_connections_ended_by_broker", "counter",
+           "Connections that the broker has ended, by the reason that DISCONNECT gives.",
+           _by_reason(CONNECTIONS_ENDED), ("reason",)),
+    Metric("holdfast_connections_ended_before_connect", "counter",
+           "Connections that ended, by whomever, before a CONNECT was accepted or refused.",
+           _count("connections_ended_before_connect")),
+    Metric("holdfast_sessions_refused", "counter",
+           "CONNECTs refused because as many sessions are kept as may be.",
+           _count("sessions_refused")),
+    Metric("holdfast_logins", "counter",
+           "Logins by what became of them: remembered ones cost no hashing; those not looked at"
+           " come from a banned address, for a delayed user, or are too many at once.",
+           _by_reason(LOGINS), ("outcome",)),
+    Metric("holdfast_addresses_banned", "counter",
+           "Times that an address was banned for its failed logins.", _count("addresses_banned")),
+    Metric("holdfast_proxy_headers_taken", "counter",
+           "Connections whose address a proxy told in a header of the PROXY protocol.",
+           _count("proxy_headers_taken")),
+    Metric("holdfast_connections_no_longer_allowed", "counter",
+           "Clients disconnected because their credential was removed, disabled or changed.",
+           _count("connections_no_longer_allowed")),
+    Metric("holdfast_subscriptions_no_longer_allowed", "counter",
+           "Subscriptions ended because the rules no longer allow them.",
+           _count("subscriptions_no_longer_allowed")),
+    Metric("holdfast_sessions_taken_over", "counter",
+           "Connections ended because their session passed to another one.",
+           _count("sessions_taken_over")),
+
+    Metric("holdfast_sessions", "gauge",
+           "Sessions that are connected, and persistent sessions at rest.", _sessions, ("state",)),
+    Metric("holdfast_sessions_expired", "counter",
+           "Sessions that were removed because their expiry had passed.",
+           lambda seen: seen.sessions_expired),
+    Metric("holdfast_applications_not_persistent", "counter",
+           "Times that an APPLICATION client connected with a session that is not kept: it loses"
+           " what is published while it is away.", _count("applications_not_persistent")),
+    Metric("holdfast_applications_without_queue", "counter",
+           "Times that an APPLICATION client connected whose identifier can name no queue: it is"
+           " queued for as for a DEVICE client.", _count("applications_without_queue")),
+    Metric("holdfast_subscriptions", "gauge", "Subscriptions of connected sessions.",
+           lambda seen: seen.subscriptions),
+    Metric("holdfast_shared_groups", "gauge", "Groups of shared subscriptions.",
+           lambda seen: seen.groups),
+    Metric("holdfast_shared_subscriptions", "gauge",
+           "Shared subscriptions: each session counts once in each of its groups.",
+           lambda seen: seen.shared_subscriptions),
+    Metric("holdfast_shared_groups_by_strategy", "gauge",
+           "Groups by how they share; strategies by user property count as one.",
+           lambda seen: [((kind,), seen.groups_by_strategy.get(kind, 0)) for kind in KINDS],
+           ("strategy",)),
+    Metric("holdfast_shared_waiting_for_keys", "gauge",
+           "Messages at hand of groups that share by key, which wait for their key's member or for"
+           " their key to move, while others go past them.", lambda seen: seen.waiting_for_keys),
+    Metric("holdfast_subscriptions_refused", "counter",
+           "Topic filters that were refused, by the reason that SUBACK gives.",
+           _by_reason(SUBSCRIPTIONS_REFUSED), ("reason",)),
+
+    Metric("holdfast_packets_received", "counter", "Packets from clients, by kind.",
+           _received, ("kind",)),
+    Metric("holdfast_packets_sent", "counter",
+           "Packets to clients, by kind; answers to control packets are not counted.",
+           _sent, ("kind",)),
+    Metric("holdfast_publishes_received", "counter", "PUBLISH packets from clients, by their QoS.",
+           lambda seen: [((str(qos),), count)
+                         for qos, count in enumerate(seen.publishes_received_by_qos)], ("qos",)),
+    Metric("holdfast_payload_received_bytes", "counter",
+           "Payloads of the PUBLISH packets from clients.",
+           lambda seen: seen.payload_bytes_received),
+    Metric("holdfast_payload_sent_bytes", "counter",
+           "Payloads of the PUBLISH packets to clients.",
+           lambda seen: seen.egress["payload_bytes_sent"]),
+    Metric("holdfast_received_bytes", "counter", "Bytes read from clients.",
+           lambda seen: seen.received_bytes),
+    Metric("holdfast_sent_bytes", "counter", "Bytes written to clients.",
+           lambda seen: seen.sent_bytes),
+    Metric("holdfast_publishes_refused", "counter",
+           "Times that messages of a client were refused, once a client and turn, by reason.",
+           _by_reason(PUBLISHES_REFUSED), ("reason",)),
+    Metric("holdfast_messages_refused", "counter",
+           "Messages of any QoS that the log had no room for, or could not take as fast.",
+           lambda seen: seen.dispatch["refused"]),
+    Metric("holdfast_publishes_denied", "counter",
+           "Messages to topics that their publisher may not publish to, `$SYS` among them.",
+           lambda seen: seen.routes["publishes_denied"]),
+    Metric("holdfast_topics_withheld", "counter",
+           "Topics kept from a queue that subscribes to them but may not receive them; each counts"
+           " when it is looked up.", lambda seen: seen.routes["topics_withheld"]),
+    Metric("holdfast_own_publishes", "counter",
+           "Messages that the broker has published: Wills, $SYS, administrators'.",
+           lambda seen: seen.published_by_broker),
+    Metric("holdfast_own_publishes_refused", "counter",
+           "Messages of the broker's own that the log refused; a Will among them is tried again.",
+           _count("own_publishes_refused")),
+    Metric("holdfast_wills_published", "counter", "Wills that came due and were published.",
+           _count("wills_published")),
+    Metric("holdfast_wills_lost", "counter",
+           "Wills that a full disk refused for so long that they could not be kept in memory.",
+           _count("wills_lost")),
+
+    Metric("holdfast_deliveries", "counter", "Messages of QoS 1 and 2 given to subscribers.",
+           lambda seen: seen.dispatch["deliveries"]),
+    Metric("holdfast_redeliveries", "counter",
+           "Messages of QoS 1 and 2 given again, after a subscriber had gone.",
+           lambda seen: seen.dispatch["redeliveries"]),
+    Metric("holdfast_deliveries_completed", "counter",
+           "Messages of QoS 1 and 2 that subscribers have acknowledged.",
+           lambda seen: seen.dispatch["completed"]),
+    Metric("holdfast_publishes_answered", "counter",
+           "Messages of QoS 1 and 2 that publishers were answered, durable or refused.",
+           lambda seen: seen.dispatch["answered"]),
+    Metric("holdfast_messages_lost", "counter",
+           "Messages that will not be delivered to someone, by reason; the ledger has the ranges.",
+           _lost, ("reason",)),
+    Metric("holdfast_loss_ledger_rows", "gauge", "Rows of the loss ledger.",
+           lambda seen: seen.loss_rows),
+    Metric("holdfast_redrives", "gauge", "Losses that are being delivered again.",
+           lambda seen: seen.redrives),
+    Metric("holdfast_loss_ledger_rows_removed", "counter",
+           "Rows that left the ledger because it was full.",
+           lambda seen: seen.losses.get(LEDGER_ROWS_REMOVED, 0)),
+
+    Metric("holdfast_queues_behind", "gauge",
+           "Queues of connected sessions with messages that are not acknowledged.",
+           lambda seen: seen.queues_behind),
+    Metric("holdfast_backlog_messages", "gauge",
+           "Messages that queues of connected sessions wait for or have in flight; as of the last"
+           " round over all of them.", lambda seen: seen.backlog_messages),
+    Metric("holdfast_in_flight_messages", "gauge",
+           "Messages sent to connected sessions and not acknowledged, as of the last round.",
+           lambda seen: seen.in_flight_messages),
+    Metric("holdfast_backlog_at_rest_messages", "gauge",
+           "Messages that wait for sessions at rest, as of the last round over all of them.",
+           lambda seen: seen.waiting_at_rest_messages),
+    Metric("holdfast_first_loss_seconds", "gauge",
+           "When the first message that waits for a session at rest will be lost, at the rate of"
+           " the last minute; absent while none is in sight.", _first_loss),
+    Metric("holdfast_backlog_age_seconds", "gauge",
+           "How old the backlogs are that are told: of attached queues, and of sessions at rest;"
+           " absent before the first round over all of them.", _ages, ("queues",)),
+    Metric("holdfast_queues_stuck", "gauge",
+           "Queues with a backlog whose client takes bytes and was sent nothing for 30 s.",
+           lambda seen: [((reason,), seen.stuck.get(reason, 0))
+                         for reason in ("stalled", "unacknowledged")], ("reason",)),
+
+    Metric("holdfast_log_bytes", "gauge", "The size of the log.", lambda seen: seen.log["bytes"]),
+    Metric("holdfast_log_segments", "gauge", "Files of the log.",
+           lambda seen: seen.log["segments"]),
+    Metric("holdfast_log_topics", "gauge", "Topics that the log knows.",
+           lambda seen: seen.log["topics"]),
+    Metric("holdfast_log_records_appended", "counter", "Records appended to the log.",
+           lambda seen: seen.log["records_appended"]),
+    Metric("holdfast_log_begin_offset", "gauge", "The first offset of the log.",
+           lambda seen: seen.begin_offset),
+    Metric("holdfast_log_end_offset", "gauge", "The offset that the next message gets.",
+           lambda seen: seen.end_offset),
+    Metric("holdfast_log_durable_offset", "gauge", "Everything below it is durable.",
+           lambda seen: seen.durable_offset),
+    Metric("holdfast_log_uncommitted_bytes", "gauge", "Bytes that wait for the disk.",
+           lambda seen: seen.uncommitted_bytes),
+    Metric("holdfast_log_cache_hits", "counter", "Blocks of the log found in memory.",
+           lambda seen: seen.log["cache_hits"]),
+    Metric("holdfast_log_cache_misses", "counter", "Blocks of the log read from the disk.",
+           lambda seen: seen.log["cache_misses"]),
+    Metric("holdfast_log_segments_removed", "counter", "Segments that retention has removed.",
+           lambda seen: seen.segments_removed),
+    Metric("holdfast_log_records_carried", "counter",
+           "Records that retention has copied because they are still needed.",
+           lambda seen: seen.records_carried),
+    Metric("holdfast_commits", "counter", "Groups written to the disk and synced.",
+           lambda seen: seen.log["commits"]),
+    Metric("holdfast_committed_bytes", "counter", "Bytes written to the disk and synced.",
+           lambda seen: seen.log["committed_bytes"]),
+    Metric("holdfast_commit_seconds", "histogram",
+           "From the moment somebody waits for the disk to the end of the commit on its way.",
+           _commit_times, ("le",), lambda seen: [((), seen.commit_sum_s)]),
+    Metric("holdfast_retained_messages", "gauge", "Retained messages.",
+           lambda seen: seen.retained),
+    Metric("holdfast_disk_free_bytes", "gauge", "Free space on the disk of the data directory.",
+           lambda seen: seen.disk_free_bytes),
+
+    Metric("holdfast_turns", "counter", "Turns of the loop: batches of whatever had come.",
+           lambda seen: seen.turns),
+    Metric("holdfast_step_seconds", "histogram",
+           "How long the loop did one thing while everybody else waited: a turn, a piece of a chore"
+           " within a turn, a sweep, or a step of an answer to HTTP.",
+           _step_times, ("step", "le"),
+           lambda seen: [((kind,), sum_s) for kind, sum_s in seen.step_sums_s.items()]),
+    Metric("holdfast_step_longest_seconds", "gauge",
+           "The longest step of the last minute, and since the start.",
+           _longest_steps, ("step", "since")),
+    Metric("holdfast_steps_over_budget", "counter",
+           f"Steps that took longer than {STEP_BUDGET_MS} ms, by what took most of it.",
+           lambda seen: seen.steps_over_budget.items(), ("step", "stage")),
+    Metric("holdfast_events", "counter", "Whatever else is counted, by its name.",
+           _others, ("event",)),
+    Metric("process_resident_memory_bytes", "gauge", "Memory that the broker holds.",
+           lambda seen: seen.resident_bytes),
+    Metric("process_cpu_seconds", "counter", "Processor time that the broker has used.",
+           lambda seen: seen.cpu_s),
+    Metric("process_max_fds", "gauge", "Files and sockets that the broker may have open.",
+           lambda seen: seen.open_files_maximum),
+)  # fmt: skip
+"""The registry, in the order in which `/metrics` has it."""
+
+
+def format_metrics(seen: Snapshot, accept: str = "") -> tuple[bytes, str]:
+    """The text and its content type, in the form that a scraper's `Accept` asks for."""
+    encoder, content_type = exposition.choose_encoder(accept)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(seen))
+    return encoder(registry), content_type
+
+
+def values(seen: Snapshot) -> dict[str, float]:
+    """Every number by its name, labels in braces; for programs that want no text to parse."""
+    found: dict[str, float] = {}
+    for metric in METRICS:
+        for labels, value in _labelled(metric, seen):
+            found[metric.name + _shown(metric.labels, labels)] = value
+        for labels, value in () if metric.sums is None else metric.sums(seen):
+            found[f"{metric.name}_sum{_shown(metric.labels[:-1], labels)}"] = value
+    return found
+
+
+def _shown(names: Iterable[str], labels: Iterable[str]) -> str:
+    told = ",".join(f'{name}="{word}"' for name, word in zip(names, labels, strict=True))
+    return f"{{{told}}}" if told else ""
+
+
+class _Collector(Collector):
+    def __init__(self, seen: Snapshot) -> None:
+        self._seen = seen
+
+    def collect(self) -> Iterable[Family]:
+        """Every metric with its numbers."""
+        return [_family(metric, self._seen) for metric in METRICS]
+
+
+def _labelled(metric: Metric, seen: Snapshot) -> Labelled:
+    read = metric.read(seen)
+    return [((), read)] if isinstance(read, int | float) else read
+
+
+def _family(metric: Metric, seen: Snapshot) -> Family:
+    if metric.sums is not None:
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels[:-1])
+        buckets: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+        for labels, value in _labelled(metric, seen):
+            buckets.setdefault(labels[:-1], []).append((labels[-1], value))
+        for labels, sum_value in metric.sums(seen):
+            histogram.add_metric(labels, buckets=buckets[labels], sum_value=sum_value)
+        return histogram
+    of_kind: Mapping[str, type[CounterMetricFamily | GaugeMetricFamily]] = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+    }
+    family = of_kind[metric.kind](metric.name, metric.help, labels=metric.labels)
+    for labels, value in _labelled(metric, seen):
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,1 @@
+"""Sockets and the layers below a connection, for every protocol: TLS, WebSocket, PROXY, Unix."""

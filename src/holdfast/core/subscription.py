@@ -1,0 +1,64 @@
+"""What a subscription is interested in: a filter, on which terms, from which offset on.
+
+Owns: the value, and which of a client's subscriptions are its own. Never: knows who subscribes.
+
+Invariant: a subscription holds for the offsets from `from_offset` up to, without, `until_offset`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.core.share_name import is_shared
+
+IN_FORCE: Final = 2**64 - 1
+"""`until_offset` of a subscription that has not ended: larger than any offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """One subscription of a session, present or past."""
+
+    topic_filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifier: int | None
+    from_offset: int
+    until_offset: int = IN_FORCE
+
+    @property
+    def in_force(self) -> bool:
+        """False once it has been replaced or ended."""
+        return self.until_offset == IN_FORCE
+
+    @property
+    def shared(self) -> bool:
+        """True if it is a part in a group's queue, and none of the session's own."""
+        return is_shared(self.topic_filter)
+
+    def table(self) -> dict[str, Any]:
+        """As the kernel takes it."""
+        return {
+            "topic_filter": self.topic_filter.encode(),
+            "qos": self.qos,
+            "no_local": self.no_local,
+            "retain_as_published": self.retain_as_published,
+            "identifier": self.identifier,
+            "from_offset": self.from_offset,
+            "until_offset": self.until_offset,
+        }
+
+
+def own_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+    """Those by which the session's own queue is read."""
+    return tuple(item for item in subscriptions if not item.shared)
+
+
+def shared_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+    """Those that are parts in groups."""
+    return tuple(item for item in subscriptions if item.shared)
+
+
+def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Subscription, ...]:
+    """The subscriptions that still matter to a queue that has everything below `mark`."""
+    return tuple(item for item in subscriptions if item.until_offset > mark)
