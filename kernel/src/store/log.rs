@@ -127,7 +127,8 @@ pub struct Log {
     pub(super) checkpointed: LogPosition,
     /// What goes away at present.
     pub(super) run: Option<Run>,
-    /// Up to which log position what has to outlive retention is written anew, and where that is durable.
+    /// What retention must not lose is written anew for everything below the first position; it is durable once the
+    /// log is durable up to the second one.
     pub(super) renewed: Option<(LogPosition, LogPosition)>,
     /// Which carry segment is looked at next for what nobody needs any more.
     pub(super) thinned: usize,

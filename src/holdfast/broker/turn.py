@@ -96,7 +96,7 @@ class Turn:
         self._outgoing = Outgoing()
         self.count = 0
         self.publishes = 0
-        """PUBLISH packets decoded, and what follows likewise."""
+        """PUBLISH packets that have been decoded; the next two count other packets."""
         self.acknowledgements = 0
         self.control_packets = 0
         self.commit_times = CommitTimes()

@@ -69,8 +69,9 @@ class Identity:
     administrator: bool = False
     reader: bool = False
     messages_per_second: int | None = None
-    """What it may send; `None`: as configured. So for bytes."""
+    """How many messages it may send; `None`: as many as is configured."""
     bytes_per_second: int | None = None
+    """How many bytes it may send; `None`: as many as is configured."""
     seal: bytes = b""
     client_type: ClientType = "DEVICE"
 

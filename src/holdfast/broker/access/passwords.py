@@ -152,7 +152,8 @@ class Passwords:
 
 
 def _hash_of_nothing(entropy: Callable[[int], bytes]) -> str:
-    """As costly to check as any hash, and that of no password: its digest was never computed."""
+    """A hash that costs as much to check as any other and that no password has: nobody computed its
+    digest."""
     salt, digest = (
         b64encode(entropy(count)).rstrip(b"=").decode() for count in (SALT_BYTES, HASH_BYTES)
     )

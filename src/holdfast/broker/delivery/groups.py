@@ -390,7 +390,7 @@ class Groups:
         ]
 
         def name_of(party: int) -> str:
-            # Of what it was handed again the group is its own.
+            # A re-drive hands over in its own name: there the loss is the client's.
             return self.name_of(party) or member.client_identifier
 
         self._losses.note(lost, name_of, now_us)

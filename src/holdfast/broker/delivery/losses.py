@@ -31,8 +31,8 @@ MERGED_MAXIMUM = 65_536
 """Ranges that wait to be written; beyond it they are merged over all sessions, by reason."""
 
 UNPROMISED = "slow_reader"
-"""The reason of messages that no progress passes over: those of QoS 0, which were never stored, and
-those of sessions that are not kept."""
+"""The reason why a message is lost that nobody had been promised: it came at QoS 0 and was not
+stored, or its session is not kept."""
 
 RANGES_MAXIMUM = 64
 """Ranges of offsets in one row; beyond it the newest ones are told as one, which then holds what

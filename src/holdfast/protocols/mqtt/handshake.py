@@ -97,7 +97,7 @@ class Opening:
     keep_alive_s: int
     will: Will | None
     receive_maximum: int
-    """What may be in flight to the client, and what follows likewise."""
+    """How many messages may be in flight to the client. The next two are its limits too."""
     maximum_packet_size_bytes: int
     topic_alias_maximum: int
     wants_reasons: bool
