@@ -16,7 +16,7 @@ from holdfast.protocols.mqtt.session import (
     Session,
     Subscription,
 )
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Event,
     GivenUp,
     Held,
@@ -27,7 +27,7 @@ from holdfast.testing.history import (
     Recovered,
     Sent,
 )
-from holdfast.testing.packs import GIVE_UPS
+from tests.equipment.packs import GIVE_UPS
 
 LASTING_S = 86_400
 

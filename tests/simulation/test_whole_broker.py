@@ -17,10 +17,10 @@ from holdfast.broker.store.tables import Loss, Table
 from holdfast.kernel import Selection
 from holdfast.protocols.mqtt.session import Session
 from holdfast.protocols.mqtt.will import Ending
-from holdfast.testing.clients import Client
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import SimulationFailedError
-from holdfast.testing.packs import GIVE_UPS
+from tests.equipment.clients import Client
+from tests.equipment.packs import GIVE_UPS
 from tests.simulation import whole
 from tests.simulation.whole import Plan
 

@@ -9,8 +9,8 @@ import contextlib
 from random import Random
 from typing import Any
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.soak.tally import Tally
 
 AT_ONCE = 6

@@ -13,8 +13,6 @@ Invariants:
 3. Acknowledgements leave in the order in which the messages came [MQTT-4.6.0-2].
 """
 
-# ruff: noqa: D102 (most methods are asyncio's own)
-
 import asyncio
 from collections import deque
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from random import Random
 from typing import Any
 
 from holdfast.kernel import decode_packets, encode_packet
-from holdfast.testing.client_options import ClientOptions
-from holdfast.testing.history import (
+from tests.equipment.client_options import ClientOptions
+from tests.equipment.history import (
     Acknowledged,
     Answered,
     Broken,
@@ -44,7 +42,7 @@ from holdfast.testing.history import (
     Window,
     parse_payload,
 )
-from holdfast.testing.leftover import Leftover
+from tests.equipment.leftover import Leftover
 
 ANSWER_WITHIN_S = 30.0
 """How long a client waits for CONNACK, SUBACK or UNSUBACK before it gives the connection up."""
