@@ -1,0 +1,5 @@
+"""The other end of a broker's sockets: `http` asks its administration and reads its log.
+
+The command line and the reading of a running broker stand on this package; it knows nothing of the
+broker but what goes over the wire.
+"""
