@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.route.retained import Retained
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table
+from holdfast.client.mqtt import Delivery
 from holdfast.kernel import Selection
 from holdfast.protocols.mqtt.session import Session
 from holdfast.protocols.mqtt.will import Ending
@@ -119,9 +119,9 @@ def _let_members_swallow(patch: pytest.MonkeyPatch) -> None:
     """A message that a member of a group answers, and that nobody gets."""
     note = Client._note_message
 
-    def swallow(self: Client, fields: dict[str, Any], qos: int) -> None:
-        if fields["payload"].split(b" ")[1] != b"7":
-            note(self, fields, qos)
+    def swallow(self: Client, delivery: Delivery) -> None:
+        if delivery.payload.split(b" ")[1] != b"7":
+            note(self, delivery)
 
     patch.setattr(Client, "_note_message", swallow)
 
@@ -148,8 +148,8 @@ def _hide_dup(patch: pytest.MonkeyPatch) -> None:
     """A repeat that says that it is none."""
     note = Client._note_transmission
 
-    def hide(self: Client, fields: dict[str, Any], identifier: int) -> None:
-        note(self, fields | {"dup": False}, identifier)
+    def hide(self: Client, delivery: Delivery) -> None:
+        note(self, replace(delivery, dup=False))
 
     patch.setattr(Client, "_note_transmission", hide)
 
