@@ -49,7 +49,7 @@ $(VENV)/.java: requirements-java.lock tools/bring_java | $(VENV)/.installed
 
 $(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
 	@tools/prerequisites rust
-	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked
+	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --locked --features testing
 	cp src/holdfast_spark.pth $(VENV)/lib/python3*/site-packages/
 	@touch $@
 
@@ -111,7 +111,7 @@ lint: setup ## Check layout, lints and import contracts; changes nothing
 	$(BIN)/lint-imports --no-cache
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(RUST_CLIENT)
-	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --locked --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: types
 types: setup ## Check types, and the boundary's stub against the compiled module

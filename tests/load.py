@@ -12,8 +12,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Event, History, Message, Received, Refused, Sent
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Event, History, Message, Received, Refused, Sent
 
 TOPICS_EACH = 2
 

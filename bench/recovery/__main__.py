@@ -17,8 +17,8 @@ from bench.recovery import stored
 from bench.recovery.result import DIRECTORY, Recovered
 from holdfast import system
 from holdfast.core.config import Config
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import History, Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import History, Message
 from tests.process import HOST, BrokerProcess
 
 RETENTION_BYTES = 64 << 30

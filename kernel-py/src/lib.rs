@@ -1,15 +1,17 @@
 //! The Python binding: conversions, lock release, error mapping and the committer thread; no logic.
 
 mod committer;
-mod cursor;
 mod dispatch;
 mod error;
 mod flow;
 mod log_reader;
 mod mqtt;
+mod ranges;
 mod route;
 mod selection;
 mod store;
+#[cfg(feature = "testing")]
+mod testing;
 
 use pyo3::prelude::*;
 
@@ -24,6 +26,8 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log_reader::register(module)?;
     committer::register(module)?;
     dispatch::register(module)?;
-    cursor::register(module)?;
+    ranges::register(module)?;
+    #[cfg(feature = "testing")]
+    testing::register(module)?;
     selection::register(module)
 }

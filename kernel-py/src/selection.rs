@@ -1,4 +1,4 @@
-//! How members of a group are chosen, as the broker compiles it; and the hash of keys.
+//! How members of a group are chosen, as the broker compiles it; and the slots of keys.
 
 use crate::error::to_python;
 use holdfast_kernel::ids::{Connection, KeySlot};
@@ -11,12 +11,6 @@ use std::sync::Arc;
 #[pyfunction]
 pub fn key_slot(key: &[u8]) -> u16 {
     selection::key_slot(key).0
-}
-
-/// The hash whose lowest 16 bits are the slot.
-#[pyfunction]
-pub fn murmur3_32(key: &[u8]) -> u32 {
-    selection::murmur3_32(key)
 }
 
 /// How the next member is chosen.
@@ -50,10 +44,8 @@ impl Selection {
     }
 }
 
-/// Adds the classes and functions to the module.
+/// Adds the class and the function to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Selection>()?;
-    module.add_function(wrap_pyfunction!(key_slot, module)?)?;
-    module.add_function(wrap_pyfunction!(murmur3_32, module)?)?;
-    Ok(())
+    module.add_function(wrap_pyfunction!(key_slot, module)?)
 }

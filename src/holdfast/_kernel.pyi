@@ -473,7 +473,8 @@ class LogReader:
 
 @final
 class SimulatedDisk:
-    """A seeded disk in memory with faults; what was not synced may be lost, torn or reordered at `crash`."""
+    """A seeded disk in memory with faults, which `holdfast.testing` stands on; what was not synced may be lost, torn or
+    reordered at `crash`."""
 
     def __new__(cls, seed: int, *, capacity_bytes: int = ...) -> SimulatedDisk: ...
     def crash(self) -> None:
@@ -638,9 +639,41 @@ class RangeSet:
         """The number of ranges."""
 
 @final
+class Selection:
+    """How the members of a group are chosen: a value."""
+
+    def __new__(
+        cls,
+        how: Literal["turns", "least_loaded", "stay", "topic", "publisher", "user_property"],
+        owners: Sequence[tuple[int, int, int]] = ...,
+        name: bytes = ...,
+    ) -> Selection:
+        """Each in its turn; who has least in flight (at QoS 0: least to be sent); the same one as long as it has room. Or
+        by key, taken from the topic, the publisher, or the user property of this name (without it: the topic): only the
+        owner of the key's slot gets it, and a slot moves to another owner when nothing of it is in flight. `owners`:
+        (first slot, slot after the last, connection). ValueError if they overlap, are empty or leave the slots."""
+    def owner(self, key_slot: int) -> int | None: ...
+
+def key_slot(key: bytes) -> int:
+    """The slot of a key: its MurmurHash3 (32 bit, x86, seed 0) modulo 65 536."""
+def received(state: bytes) -> bytes:
+    """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
+def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> bytes:
+    """The delivery state of a party that wants nothing below `mark` and in these ranges."""
+def state_mark(state: bytes) -> int:
+    """The mark of a delivery state: everything below is acknowledged."""
+def state_skip(state: bytes, mark: int) -> bytes:
+    """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
+def describe_state(state: bytes) -> dict[str, Any]:
+    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
+    group it came from), received, owed."""
+
+# --- only where the feature `testing` is built in, as by `make setup`; not in what ships ----------------------------------
+
+@final
 class Cursor:
-    """The position of one queue: what is acknowledged, held, and waits. For tests and tools; the cursors of attached
-    queues live inside `Dispatch`. Offsets below the mark and unknown ones are harmless everywhere."""
+    """The position of one queue: what is acknowledged, held, and waits. The cursors of attached queues live inside
+    `Dispatch`. Offsets below the mark and unknown ones are harmless everywhere."""
 
     def __new__(cls, mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> Cursor:
         """Everything below `mark` and in `acknowledged` is done."""
@@ -687,34 +720,5 @@ class Cursor:
         """Gives up what is not acknowledged below `to`: the messages that were offered, their number, and the offsets
         never read."""
 
-@final
-class Selection:
-    """How the members of a group are chosen: a value."""
-
-    def __new__(
-        cls,
-        how: Literal["turns", "least_loaded", "stay", "topic", "publisher", "user_property"],
-        owners: Sequence[tuple[int, int, int]] = ...,
-        name: bytes = ...,
-    ) -> Selection:
-        """Each in its turn; who has least in flight (at QoS 0: least to be sent); the same one as long as it has room. Or
-        by key, taken from the topic, the publisher, or the user property of this name (without it: the topic): only the
-        owner of the key's slot gets it, and a slot moves to another owner when nothing of it is in flight. `owners`:
-        (first slot, slot after the last, connection). ValueError if they overlap, are empty or leave the slots."""
-    def owner(self, key_slot: int) -> int | None: ...
-
 def murmur3_32(key: bytes) -> int:
     """MurmurHash3, 32 bit, x86, seed 0."""
-def key_slot(key: bytes) -> int:
-    """The slot of a key: its hash modulo 65 536."""
-def received(state: bytes) -> bytes:
-    """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
-def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> bytes:
-    """The delivery state of a party that wants nothing below `mark` and in these ranges."""
-def state_mark(state: bytes) -> int:
-    """The mark of a delivery state: everything below is acknowledged."""
-def state_skip(state: bytes, mark: int) -> bytes:
-    """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
-def describe_state(state: bytes) -> dict[str, Any]:
-    """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
-    group it came from), received, owed."""

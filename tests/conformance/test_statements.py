@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from holdfast.kernel import Arrivals, Inbox, decode_packets
-from holdfast.testing.model.codec import decode
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.packets import PINGREQ
 from tests.conformance.peer import Peer
+from tests.property.twins.codec import decode
 
 FOLDER = Path(__file__).parent
 UNSUPPORTED = 0x84

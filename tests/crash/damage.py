@@ -21,8 +21,10 @@ from random import Random
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import LogReader
 from holdfast.reading.directory import LogDirectory
-from holdfast.testing.clients import Client, ClientOptions
-from holdfast.testing.history import (
+from tests.crash import segments
+from tests.crash.segments import CONTROL, MESSAGE, SegmentFile
+from tests.equipment.clients import Client, ClientOptions
+from tests.equipment.history import (
     Acknowledged,
     Event,
     History,
@@ -30,8 +32,6 @@ from holdfast.testing.history import (
     Received,
     parse_payload,
 )
-from tests.crash import segments
-from tests.crash.segments import CONTROL, MESSAGE, SegmentFile
 from tests.load import Load, Pace
 from tests.process import HOST, BrokerProcess
 

@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 from random import Random
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Acknowledged, Event, History, Message, Received, Sent
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Acknowledged, Event, History, Message, Received, Sent
 
 PAUSE_S = 0.1
 LAST_TOPIC = "newcomer"

@@ -16,7 +16,10 @@ from pathlib import Path
 from random import Random
 
 from holdfast import system
-from holdfast.testing.checkers import (
+from tests.crash.newcomers import Newcomers
+from tests.crash.report import Report
+from tests.crash.sharing import KEYED, Sharing
+from tests.equipment.checkers import (
     check_nothing_acknowledged_is_lost,
     check_nothing_is_invented,
     check_order_is_kept,
@@ -26,21 +29,18 @@ from holdfast.testing.checkers import (
     check_sessions_are_kept,
     check_windows_are_kept,
 )
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Acknowledged,
     Applied,
     LifeEnded,
     Received,
     RetainedRead,
 )
-from holdfast.testing.packs import (
+from tests.equipment.packs import (
     check_packs_are_kept,
     check_repeats_are_marked,
     check_transmissions_are_bounded,
 )
-from tests.crash.newcomers import Newcomers
-from tests.crash.report import Report
-from tests.crash.sharing import KEYED, Sharing
 from tests.load import APPLICATIONS, SUBSCRIBERS, Load, Pace
 from tests.process import HOST, BrokerProcess
 

@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
-from holdfast.testing.checkers import check_sessions_are_kept, check_windows_are_kept
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.groups import check_keyed_groups_keep_order
-from holdfast.testing.history import (
+from tests.equipment.checkers import check_sessions_are_kept, check_windows_are_kept
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.groups import check_keyed_groups_keep_order
+from tests.equipment.history import (
     Acknowledged,
     Event,
     History,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError
 from tests.interop.seen import Seen
 from tests.interop.wire import Wire
@@ -390,7 +390,7 @@ def test_every_operation_is_in_the_document_with_its_answers(broker: Seen) -> No
 def test_the_control_socket_needs_no_listener(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path)
     broker.start()
-    running = RunningBroker(broker.data_directory)
+    running = HttpClient.on(broker.data_directory)
 
     def is_ready() -> bool:
         # MQTT is served a moment earlier.

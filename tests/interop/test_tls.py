@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerAbsentError
 from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
@@ -123,13 +123,13 @@ def test_the_administration_is_asked_with_tls_and_not_without(
     broker: TlsBroker, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    found = RunningBroker.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
+    found = HttpClient.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
     assert {"protocol": "https", "address": f"{HOST}:{broker.https_port}"} in found["listeners"]
     with pytest.raises(BrokerAbsentError):
-        RunningBroker.at(f"http://{HOST}:{broker.https_port}").get("/v1/broker")
+        HttpClient.at(f"http://{HOST}:{broker.https_port}").get("/v1/broker")
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(BrokerAbsentError, match="certificate"):
-        RunningBroker.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
+        HttpClient.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
 
 
 def test_mqtt_without_tls_is_ended_at_once(broker: TlsBroker) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.testing.history import History
+from tests.equipment.history import History
 from tests.simulation import test_checkers, test_whole_broker
 
 Planted = tuple[str, Callable[[], bool]]

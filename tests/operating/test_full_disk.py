@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from holdfast.testing.clients import Client, ClientOptions
-from holdfast.testing.history import Acknowledged, Event, History, Message, Received, Refused
+from tests.equipment.clients import Client, ClientOptions
+from tests.equipment.history import Acknowledged, Event, History, Message, Received, Refused
 from tests.interop.seen import Seen
 from tests.process import HOST
 from tests.small_disk import SmallDisk, small_disk

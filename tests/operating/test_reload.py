@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from tests.interop.device import Device, payloads
 from tests.operating.conftest import MakeBroker
 from tests.process import BrokerProcess
@@ -82,7 +82,7 @@ def test_what_needs_a_restart_is_named_and_the_rest_is_taken(site: Site) -> None
 
 
 def test_the_configuration_says_where_values_come_from_now(site: Site) -> None:
-    running = RunningBroker(site.broker.data_directory)
+    running = HttpClient.on(site.broker.data_directory)
     site.reload("receive_maximum = 9\nsys_interval_s = '1s'\nsegment_bytes = '32MiB'\n")
     settings = running.get("/v1/configuration")["settings"]
     for key, value in (("receive_maximum", "9"), ("sys_interval_s", "1s")):

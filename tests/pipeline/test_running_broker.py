@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from tests.interop.device import Device
 from tests.process import HOST, BrokerProcess, free_port
 
@@ -106,7 +106,7 @@ def test_a_reader_reads_with_its_password_which_no_plan_shows(
     broker = BrokerProcess(tmp_path, http_port=port)
     start(broker, port)
     publish(broker, "7", [b"one", b"two"], version=5)
-    running = RunningBroker(broker.data_directory)
+    running = HttpClient.on(broker.data_directory)
     for name, reader in (("spark", True), ("gate", False)):
         running.post("/v1/users", {"name": name, "password": "open sesame", "reader": reader})
     where = {"broker": f"{HOST}:{port}"}

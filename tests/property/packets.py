@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.kernel import encode_packet
-from holdfast.testing.model.codec import OF_SERVER, PROPERTIES, REASON_CODES
+from tests.property.twins.codec import OF_SERVER, PROPERTIES, REASON_CODES
 
 VERSIONS = st.sampled_from([3, 4, 5])
 ROLES = st.sampled_from(["server", "client"])

@@ -6,8 +6,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from holdfast.kernel import decode_packets, encode_packet
-from holdfast.testing.model.codec import decode
 from tests.property.packets import ROLES, VERSIONS, mutated, packets, streams
+from tests.property.twins.codec import decode
 
 
 def compiled(data: bytes, version: int, role: Any) -> tuple[list[tuple[str, dict[str, Any]]], int]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast import kernel
-from holdfast.testing.model import cursor as model
-from holdfast.testing.model.ranges import positions_of, ranges_of
+from tests.property.twins import cursor as model
+from tests.property.twins.ranges import positions_of, ranges_of
 
 HOLDERS = st.integers(1, 3)
 KEY_SLOTS = st.integers(0, 2)

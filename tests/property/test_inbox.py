@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kernel import LIMITS, Arrivals, Inbox, encode_packet
-from holdfast.testing.model.codec import decode
 from tests.property.packets import VERSIONS, mutated, packets
+from tests.property.twins.codec import decode
 
 ACKNOWLEDGEMENTS = {"puback", "pubrec", "pubrel", "pubcomp"}
 CONNECTIONS = 3

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.broker.chores import at_once
 from holdfast.broker.store.questions import Inquiry
 from holdfast.kernel import Arrivals, Inbox, Log, SimulatedDisk, encode_packet
-from holdfast.testing.model import log as model
+from tests.property.twins import log as model
 
 CONNECTION = 1
 TOPICS = st.sampled_from([b"a", b"a/b", b"b/c", b"z"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import kernel
-from holdfast.testing.model import ranges as model
+from tests.property.twins import ranges as model
 
 POSITIONS = st.integers(0, 60)
 RANGES = st.tuples(POSITIONS, POSITIONS)

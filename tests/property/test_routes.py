@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast import kernel
-from holdfast.testing.model.routes import Routes, Subscription, Table, allows, filter_matches
 from tests.property.test_inbox import accepted_inbox
+from tests.property.twins.routes import Routes, Subscription, Table, allows, filter_matches
 
 LEVELS = st.sampled_from([b"a", b"b", b"", b"$s", b"\xc3\xbc"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=5).map(b"/".join).filter(bool)

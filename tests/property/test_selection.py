@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import kernel
-from holdfast.testing.model import selection as model
+from tests.property.twins import selection as model
 
 SLOTS = st.one_of(st.integers(0, 70_000), st.sampled_from([0, 16_384, 32_768, 65_535, 65_536]))
 

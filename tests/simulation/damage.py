@@ -7,8 +7,8 @@ session's, or what retains a message, of which only one copy counts.
 from random import Random
 
 from holdfast.kernel import SimulatedDisk
-from holdfast.testing.history import Message, parse_payload
 from tests.crash import segments
+from tests.equipment.history import Message, parse_payload
 
 MAY_LOSE = ("talk/", "feeds/", "jobs/")
 """Topics of which a message may be lost: whoever judges them knows of the damage."""

@@ -3,7 +3,7 @@
 Owns: what is a step, and what is work. A step is a turn without its piece, that piece, a part of a
 sweep, or whatever else a test calls one. Work is what the log counts (records looked at, topics
 looked up or compared) and what SQLite does to look something up, in units of some 0.1 us.
-Never: judges; `holdfast.testing.checkers` does.
+Never: judges; `tests.equipment.checkers` does.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from holdfast.broker.server import Server
 from holdfast.core.limits import STEP_BUDGET_MS
-from holdfast.testing.history import Event, Stepped
+from tests.equipment.history import Event, Stepped
 
 T = TypeVar("T")
 

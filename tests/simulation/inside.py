@@ -15,7 +15,7 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import LIMITS, describe_state
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Event,
     GivenUp,
     Held,
@@ -26,7 +26,7 @@ from holdfast.testing.history import (
     Recovered,
     Sent,
 )
-from holdfast.testing.packs import GIVE_UPS
+from tests.equipment.packs import GIVE_UPS
 
 LASTING_S = 86_400
 

@@ -9,12 +9,12 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any, Protocol
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.expectations import Expectations
-from holdfast.testing.groups import check_groups_give_each_message_to_one
-from holdfast.testing.history import History
-from holdfast.testing.ledger import lacking
 from holdfast.testing.loop import VirtualLoop
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.expectations import Expectations
+from tests.equipment.groups import check_groups_give_each_message_to_one
+from tests.equipment.history import History
+from tests.equipment.ledger import lacking
 
 AGAIN_AFTER_S = 0.5
 LEAVES_WITHIN_S = 10.0

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.testing.checkers import (
+from tests.equipment.checkers import (
     CHECKERS,
     Checker,
     check_a_taken_over_connection_is_told,
@@ -23,12 +23,12 @@ from holdfast.testing.checkers import (
     check_windows_are_kept,
     judge,
 )
-from holdfast.testing.expectations import filter_matches
-from holdfast.testing.groups import (
+from tests.equipment.expectations import filter_matches
+from tests.equipment.groups import (
     check_groups_give_each_message_to_one,
     check_keyed_groups_keep_order,
 )
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Acknowledged,
     Answered,
     Applied,
@@ -63,22 +63,22 @@ from holdfast.testing.history import (
     Window,
     parse_payload,
 )
-from holdfast.testing.ledger import (
+from tests.equipment.ledger import (
     check_every_loss_is_in_the_ledger,
     check_queues_overflow_only_when_full,
 )
-from holdfast.testing.lifetimes import (
+from tests.equipment.lifetimes import (
     check_messages_expire,
     check_sessions_expire,
     check_wills_are_published_when_due,
 )
-from holdfast.testing.packs import (
+from tests.equipment.packs import (
     check_packs_are_kept,
     check_repeats_are_marked,
     check_transmissions_are_bounded,
     check_what_is_given_up_is_in_the_ledger,
 )
-from holdfast.testing.twin import check_recovery_equals_the_twin
+from tests.equipment.twin import check_recovery_equals_the_twin
 
 ONE, TWO, THREE = (Message("p", "a/b", number, qos=2, retain=True) for number in (1, 2, 3))
 FOUR = Message("p", "a/b", 4, qos=2)

@@ -16,9 +16,9 @@ from holdfast.broker.store.tables import Table, format_subscriptions
 from holdfast.core.config import Config
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import encode_packet
-from holdfast.testing.checkers import check_steps_of_the_loop_are_short
-from holdfast.testing.history import History
 from tests.builders.still import NOW_US, StillWorld, Wire, settled
+from tests.equipment.checkers import check_steps_of_the_loop_are_short
+from tests.equipment.history import History
 from tests.simulation.effort import Effort
 
 SESSIONS = 10_000

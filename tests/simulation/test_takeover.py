@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.broker.assemble import assemble
-from holdfast.testing.checkers import judge
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import Displaced, History, Message, Received
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import BrokerMachine
+from tests.equipment.checkers import judge
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Displaced, History, Message, Received
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG, HOST, PORT
 

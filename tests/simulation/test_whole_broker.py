@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,14 @@ from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table
+from holdfast.client.mqtt import Delivery
 from holdfast.kernel import Selection
 from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.will import Ending
-from holdfast.testing.clients import Client
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import SimulationFailedError
-from holdfast.testing.packs import GIVE_UPS
+from tests.equipment.clients import Client
+from tests.equipment.packs import GIVE_UPS
 from tests.simulation import whole
 from tests.simulation.whole import Plan
 
@@ -121,9 +121,9 @@ def _let_members_swallow(patch: pytest.MonkeyPatch) -> None:
     """A message that a member of a group answers, and that nobody gets."""
     note = Client._note_message
 
-    def swallow(self: Client, fields: dict[str, Any], qos: int) -> None:
-        if fields["payload"].split(b" ")[1] != b"7":
-            note(self, fields, qos)
+    def swallow(self: Client, delivery: Delivery) -> None:
+        if delivery.payload.split(b" ")[1] != b"7":
+            note(self, delivery)
 
     patch.setattr(Client, "_note_message", swallow)
 
@@ -150,8 +150,8 @@ def _hide_dup(patch: pytest.MonkeyPatch) -> None:
     """A repeat that says that it is none."""
     note = Client._note_transmission
 
-    def hide(self: Client, fields: dict[str, Any], identifier: int) -> None:
-        note(self, fields | {"dup": False}, identifier)
+    def hide(self: Client, delivery: Delivery) -> None:
+        note(self, replace(delivery, dup=False))
 
     patch.setattr(Client, "_note_transmission", hide)
 

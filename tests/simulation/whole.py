@@ -2,7 +2,7 @@
 
 Owns: what a run does (load and parts, faults, calm, drain, judgement), which parts a seed draws,
 and how a broker is put on a simulated machine.
-Never: judges by itself; `holdfast.testing.checkers` does.
+Never: judges by itself; `tests.equipment.checkers` does.
 """
 
 import asyncio
@@ -18,9 +18,11 @@ from typing import Any, Literal
 from holdfast.broker.assemble import assemble
 from holdfast.broker.server import Server
 from holdfast.core.config import Config
-from holdfast.testing.checkers import judge
 from holdfast.testing.hardships import Hardships
-from holdfast.testing.history import (
+from holdfast.testing.loop import VirtualLoop, simulate
+from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
+from tests.equipment.checkers import judge
+from tests.equipment.history import (
     Applied,
     Damaged,
     Event,
@@ -30,8 +32,6 @@ from holdfast.testing.history import (
     QueueLimited,
     RetainedRead,
 )
-from holdfast.testing.loop import VirtualLoop, simulate
-from holdfast.testing.world import DISK_BYTES, BrokerMachine, SimulatedWorld
 from tests.load import Load, Pace
 from tests.simulation import inside
 from tests.simulation.damage import flip_a_bit

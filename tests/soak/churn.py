@@ -7,10 +7,10 @@ bounded by their expiry and by the number of topics. Never: judges.
 import asyncio
 import contextlib
 from random import Random
-from typing import Any
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from holdfast.client.mqtt import Publication
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.soak.tally import Tally
 
 AT_ONCE = 6
@@ -27,18 +27,11 @@ class Mortal(Client):
 
     will_topic = ""
 
-    def _connect_fields(self) -> dict[str, Any]:
-        fields = super()._connect_fields()
+    async def connect(self, host: str, port: int, will: Publication | None = None) -> bool:
         if self.will_topic:
             payload = Message(self.name, self.will_topic, 1, 1).payload()
-            fields["will"] = {
-                "topic_name": self.will_topic,
-                "payload": payload,
-                "qos": 1,
-                "retain": False,
-                "properties": {},
-            }
-        return fields
+            will = Publication(self.will_topic, payload, qos=1)
+        return await super().connect(host, port, will)
 
 
 class Churn:

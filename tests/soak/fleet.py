@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from holdfast.testing.client_options import ClientOptions
-from holdfast.testing.clients import LASTING_S, Client, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.client_options import ClientOptions
+from tests.equipment.clients import LASTING_S, Client, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.soak.tally import Tally
 
 AT_ONCE = 10

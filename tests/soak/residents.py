@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from random import Random
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.soak.tally import Tally
 
 PUBLISHERS = 6

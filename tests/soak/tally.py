@@ -8,7 +8,7 @@ import asyncio
 from collections import defaultdict
 
 from holdfast.kernel import RangeSet
-from holdfast.testing.history import Acknowledged, Broken, Event, History, Received, SessionLost
+from tests.equipment.history import Acknowledged, Broken, Event, History, Received, SessionLost
 
 SHOWN_MAXIMUM = 20
 

@@ -1,6 +1,8 @@
 """The kernel keeps to its side of the language boundary (docs/adr/0001-language-boundary.md)."""
 
+import ast
 import re
+import tomllib
 
 import pytest
 
@@ -13,9 +15,12 @@ TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
 """Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""
 
 TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "dispatch": "cursor"}
-"""Each stage with its twin in `src/holdfast/testing/model`."""
+"""Each stage with its twin in `tests/property/twins`."""
 
 STAGES = tuple(TWINS)
+
+ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
+"""What only a build with the feature `testing` has."""
 
 # "Application message" is the specification's own term for a payload and stays allowed.
 PRODUCT_WORDS = re.compile(
@@ -82,10 +87,30 @@ def test_rust_stays_small(folder: str) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_has_a_twin_that_property_tests_compare_it_with(stage: str) -> None:
     twin = TWINS[stage]
-    assert (ROOT / "src" / "holdfast" / "testing" / "model" / f"{twin}.py").exists()
+    assert (ROOT / "tests" / "property" / "twins" / f"{twin}.py").exists()
     import_of_twin = re.compile(
-        rf"from holdfast\.testing\.model(\.{twin} import| import .*\b{twin}\b)"
+        rf"from tests\.property\.twins(\.{twin} import| import .*\b{twin}\b)"
     )
     assert [
-        path for path in under("tests/property", ".py") if import_of_twin.search(path.read_text())
+        path
+        for path in under("tests/property", ".py")
+        if path.name.startswith("test_") and import_of_twin.search(path.read_text())
     ]
+
+
+def test_what_ships_is_built_without_what_only_tests_need() -> None:
+    features = tomllib.loads((ROOT / "kernel-py" / "Cargo.toml").read_text())["features"]
+    assert features == {"testing": []}
+    assert "features" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]
+
+
+def test_nothing_that_ships_uses_what_only_tests_need() -> None:
+    found = [
+        f"{name(path)}:{node.lineno}: {alias.name}"
+        for path in under("src", ".py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in {"holdfast", "holdfast.kernel"}
+        for alias in node.names
+        if alias.name in ONLY_FOR_TESTS | {"kernel"}
+    ]
+    assert not found

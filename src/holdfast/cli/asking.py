@@ -7,11 +7,12 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from getpass import getpass
 from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.options import Subparsers, add_settings, effective
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 
 PAGE_ROWS = 1_000
 """As many rows as a broker gives at once."""
@@ -39,15 +40,19 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "data_dir")
 
 
-def broker_of(options: argparse.Namespace) -> RunningBroker:
-    """The broker that the options name."""
+def broker_of(options: argparse.Namespace) -> HttpClient:
+    """The broker that the options name; asks for a password that they leave out."""
     if options.broker is not None:
-        return RunningBroker.at(options.broker)
-    return RunningBroker(effective(options).config.data_dir)
+        return HttpClient.at(options.broker, ask_password=_ask_password)
+    return HttpClient.on(effective(options).config.data_dir)
+
+
+def _ask_password(user: str) -> str:
+    return getpass(f"Password of {user}: ")
 
 
 def rows(
-    broker: RunningBroker, path: str, name: str, query: Mapping[str, Any], limit: int
+    broker: HttpClient, path: str, name: str, query: Mapping[str, Any], limit: int
 ) -> Iterator[dict[str, Any]]:
     """The rows of all pages, `limit` at most."""
     after: str | None = ""

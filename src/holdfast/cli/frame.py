@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast import system
 from holdfast.cli.asking import printable
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from holdfast.core.settings import show_duration
 
 QUEUES_SHOWN = 10
@@ -59,7 +59,7 @@ REASONS = (
 class Sample:
     """What a broker said at one moment."""
 
-    def __init__(self, broker: RunningBroker) -> None:
+    def __init__(self, broker: HttpClient) -> None:
         self.numbers: dict[str, float] = broker.get("/v1/statistics")["statistics"]
         self.queues: list[dict[str, Any]] = broker.get("/v1/backlog/longest")["queues"]
         self.at_s = system.monotonic_s()

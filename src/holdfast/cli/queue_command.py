@@ -21,7 +21,7 @@ from holdfast.cli.asking import (
 )
 from holdfast.cli.options import Subparsers
 from holdfast.cli.record_text import payload_text
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 
 COLUMNS = (
     "queue_name",
@@ -104,7 +104,7 @@ def read(options: argparse.Namespace) -> int:
     return 0
 
 
-def _messages(broker: RunningBroker, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _messages(broker: HttpClient, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     left, offset = options.limit, options.from_offset
     while offset is not None and left > 0:
         query = {"from": offset, "limit": min(PAGE_ROWS, left)}

@@ -3,7 +3,7 @@
 import argparse
 
 from holdfast.cli.options import Subparsers, add_settings, effective
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 
 
 def add_to(commands: Subparsers) -> None:
@@ -22,7 +22,7 @@ def add_to(commands: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask, and print the answer."""
-    outcome = RunningBroker(effective(options).config.data_dir).post("/v1/configuration/reload")
+    outcome = HttpClient.on(effective(options).config.data_dir).post("/v1/configuration/reload")
     for key in outcome["changed"]:
         print(f"changed: {key}")
     for key in outcome["need_a_restart"]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from holdfast.cli.running import RunningBroker
+from holdfast.client.http import HttpClient
 from holdfast.core.config import Config
 from holdfast.core.errors import BrokerAbsentError
 
@@ -47,7 +47,7 @@ class Users(Protocol):
 @contextmanager
 def users_of(config: Config) -> Iterator[Users]:
     """The users of a data directory, whether or not a broker runs on it."""
-    broker = RunningBroker(config.data_dir)
+    broker = HttpClient.on(config.data_dir)
     try:
         broker.get("/v1/users", {"limit": 1})
     except BrokerAbsentError:
@@ -61,7 +61,7 @@ def users_of(config: Config) -> Iterator[Users]:
 
 
 class _OfRunning:
-    def __init__(self, broker: RunningBroker) -> None:
+    def __init__(self, broker: HttpClient) -> None:
         self._broker = broker
 
     def page(self, after: str, limit: int) -> list[dict[str, Any]]:

@@ -1,17 +1,15 @@
 """Read a log from a running broker, over its HTTP read interface.
 
-Owns: one connection, kept open between calls.
+Owns: the questions, and what becomes of a refusal. `holdfast.client.http` asks them, on a
+connection that is kept open between calls.
 Never: caches what it read.
 
 Invariants:
-1. Every request only reads, so one that met a connection that had gone stale is simply asked again,
-   once.
+1. Every request only reads.
 2. An answer that is not what the interface promises raises; it is never taken for an empty one.
 """
 
-import http.client
 import json
-from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +17,7 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
+from holdfast.client.http import HttpClient
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
@@ -28,10 +27,6 @@ from holdfast.reading.log import (
     UnreadableLogError,
 )
 
-TIMEOUT_S = 60
-"""A read of four megabytes takes milliseconds; a broker that is recovering may take seconds."""
-_STALE = (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest)
-
 
 class RemoteLog:
     """A `ReadableLog` behind `host:port`, or `https://host:port`."""
@@ -39,13 +34,7 @@ class RemoteLog:
     def __init__(self, address: str, user: str | None = None, password: str | None = None) -> None:
         """With credentials set up, `user` is a reader or an administrator."""
         self.address = address
-        secure = address.startswith("https://")
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._connection = kind(address.removeprefix("https://"), timeout=TIMEOUT_S)
-        self._headers = {}
-        if user is not None:
-            word = b64encode(f"{user}:{password or ''}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {word}"
+        self._client = HttpClient.at(address, user, password).keep()
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
@@ -95,30 +84,14 @@ class RemoteLog:
 
     def _answer(self, path: str, query: list[tuple[str, Any]]) -> bytes:
         try:
-            status, body = self._exchange(f"{path}?{urlencode(query)}")
-        except (OSError, http.client.HTTPException) as problem:
-            self._connection.close()
+            answer = self._client.request("GET", f"{path}?{urlencode(query)}")
+        except OSError as problem:
             raise UnreadableLogError(
                 f"the broker at {self.address} does not answer: {problem}"
             ) from problem
-        if status == HTTPStatus.OK:
-            return body
-        raise _refusal(self.address, status, body)
-
-    def _exchange(self, target: str) -> tuple[int, bytes]:
-        reused = self._connection.sock is not None
-        try:
-            return self._request(target)
-        except _STALE:
-            if not reused:
-                raise
-            self._connection.close()
-            return self._request(target)
-
-    def _request(self, target: str) -> tuple[int, bytes]:
-        self._connection.request("GET", target, headers=self._headers)
-        response = self._connection.getresponse()
-        return response.status, response.read()
+        if answer.status == HTTPStatus.OK:
+            return answer.content
+        raise _refusal(self.address, answer.status, answer.content)
 
 
 def _range(filters: Sequence[str], begin: int, end: int) -> list[tuple[str, Any]]:

@@ -5,8 +5,8 @@ Owns: how they live and go. Never: judges.
 
 import asyncio
 
-from holdfast.testing.clients import Client, ClientOptions
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions
+from tests.equipment.history import Message
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 
 DELAYS_S = (0, 0, 3, 20, 40)

@@ -5,8 +5,8 @@ Owns: the topics, each with one publisher. Never: judges.
 
 import asyncio
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message, Received, RetainedAsked, RetainedRead
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message, Received, RetainedAsked, RetainedRead
 from tests.simulation.parts.publisher import Publisher, Rhythm
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 

@@ -6,8 +6,8 @@ Owns: the numbers. Never: judges.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.testing.clients import ClientOptions
-from holdfast.testing.history import Message
+from tests.equipment.clients import ClientOptions
+from tests.equipment.history import Message
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 
 

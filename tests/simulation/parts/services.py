@@ -6,8 +6,8 @@ Owns: which habits a service draws. Never: judges.
 import contextlib
 from random import Random
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.simulation.parts.publisher import Publisher, Rhythm
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 

@@ -7,8 +7,8 @@ import contextlib
 from dataclasses import dataclass
 from random import Random
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.simulation.parts.publisher import Publisher
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 

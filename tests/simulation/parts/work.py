@@ -7,8 +7,8 @@ One member of each group has a session that lasts, so that the group does.
 
 import contextlib
 
-from holdfast.testing.clients import Client, ClientOptions, ConnectionFailedError
-from holdfast.testing.history import Message
+from tests.equipment.clients import Client, ClientOptions, ConnectionFailedError
+from tests.equipment.history import Message
 from tests.simulation.parts.publisher import Publisher
 from tests.simulation.stage import KEEP_ALIVE_S, Stage
 

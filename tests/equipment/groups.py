@@ -5,8 +5,8 @@ Owns: what a group is owed. Never: asks the broker.
 
 from collections import Counter, defaultdict
 
-from holdfast.testing.expectations import SHARED, Expectations, filter_matches, unshared
-from holdfast.testing.history import (
+from tests.equipment.expectations import SHARED, Expectations, filter_matches, unshared
+from tests.equipment.history import (
     Acknowledged,
     Damaged,
     History,

@@ -7,8 +7,8 @@ Never: reads the ledger; what it says is in the history. At the end of a run not
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from holdfast.testing.expectations import Expectations, filter_matches
-from holdfast.testing.history import History, Ledger, Message, Opened, QueueLimited, Subscribing
+from tests.equipment.expectations import Expectations, filter_matches
+from tests.equipment.history import History, Ledger, Message, Opened, QueueLimited, Subscribing
 
 QUEUE_MAXIMUM = 10_000
 """What a queue at rest keeps where the history does not say otherwise."""

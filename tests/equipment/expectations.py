@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Acknowledged,
     Applied,
     Closed,

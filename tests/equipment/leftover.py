@@ -3,13 +3,11 @@
 Owns: nothing but the wait for its end. Never: answers; whoever held it has gone on.
 """
 
-# ruff: noqa: D102 (most methods are asyncio's own)
-
 import asyncio
 from typing import Protocol
 
 from holdfast.kernel import decode_packets
-from holdfast.testing.history import Displaced, History
+from tests.equipment.history import Displaced, History
 
 
 class _Options(Protocol):

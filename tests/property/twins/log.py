@@ -7,7 +7,7 @@ Owns: what is stored and what is durable. Never: a file. Invariant: an offset is
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.testing.model.routes import filter_matches
+from tests.property.twins.routes import filter_matches
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ Never: asks the broker. Who is such a client, and by which rules, the history sa
 
 from collections import Counter, defaultdict
 
-from holdfast.testing.expectations import Expectations
-from holdfast.testing.history import (
+from tests.equipment.expectations import Expectations
+from tests.equipment.history import (
     Answered,
     Applied,
     Connecting,

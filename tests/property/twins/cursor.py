@@ -11,7 +11,7 @@ Invariants:
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.testing.model.ranges import positions_of, ranges_of
+from tests.property.twins.ranges import positions_of, ranges_of
 
 
 @dataclass

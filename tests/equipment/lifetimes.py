@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Acknowledged,
     Closed,
     Connecting,

@@ -1,145 +1,159 @@
-"""An MQTT client for tests, in virtual time or on real sockets: it keeps its own session and notes
-what it sees.
+"""An MQTT client: one session over any number of connections, on whatever event loop runs it.
 
-Owns: one client's session (what it has in flight, which QoS 2 identifiers it has received) across
-connections.
-Never: reconnects by itself or waits; whoever drives it does. Decides nothing about right and wrong
-beyond noting it.
+Owns: what its session has in flight in both directions, and one connection at a time.
+Never: connects again by itself, or waits for anything but answers; whoever drives it does.
 
 Invariants:
-1. A message is handed to the application once per QoS 2 exchange, however often the broker sends
-   it.
-2. Never more than the broker's Receive Maximum is in flight.
-3. Acknowledgements leave in the order in which the messages came [MQTT-4.6.0-2].
+1. A message of QoS 2 is handed over once, however often the broker sends it and whatever becomes of
+   connections.
+2. A message is acknowledged when it has been processed: PUBACK and PUBREC leave when `acknowledge`
+   is called, in the order of its calls. [MQTT-4.6.0-2] asks for the order of the messages.
+3. Never more than the broker's Receive Maximum is in flight.
+
+Whoever uses it makes a class of it, and of what it is told (`received`, `acknowledged` and the
+like) what it needs.
 """
 
-# ruff: noqa: D102 (most methods are asyncio's own)
+# ruff: noqa: D102 (some methods are asyncio's own)
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.kernel import decode_packets, encode_packet
-from holdfast.testing.client_options import ClientOptions
-from holdfast.testing.history import (
-    Acknowledged,
-    Answered,
-    Broken,
-    Closed,
-    Connecting,
-    History,
-    Message,
-    Opened,
-    Received,
-    Refused,
-    Sent,
-    SessionLost,
-    Subscribed,
-    Subscribing,
-    Transmitted,
-    Unsubscribed,
-    Unsubscribing,
-    Window,
-    parse_payload,
-)
-from holdfast.testing.leftover import Leftover
 
 ANSWER_WITHIN_S = 30.0
-"""How long a client waits for CONNACK, SUBACK or UNSUBACK before it gives the connection up."""
+"""How long it waits for CONNACK, SUBACK or UNSUBACK before it gives the connection up."""
 
 PACKET_IDENTIFIER_MAXIMUM = 65_535
-
-LASTING_S = 86_400
-"""A session that is kept for so long is there whenever its client comes back."""
+FAILED = 0x80
+"""Reason codes from here on are refusals."""
 
 
 class ConnectionFailedError(OSError):
     """The connection could not be made, was refused, or ended while an answer was awaited."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How a client behaves."""
+
+    protocol_version: int = 5
+    """3 is MQTT 3.1, 4 is 3.1.1."""
+    clean_start: bool = False
+    session_expiry_interval_s: int = 86_400
+    keep_alive_s: int = 30
+    receive_maximum: int = 20
+    in_flight_maximum: int = 20
+    """What it has in flight itself, within the broker's Receive Maximum."""
+    topic_alias_maximum: int = 0
+    packet_bytes_maximum: int = 0
+    """Its Maximum Packet Size; 0: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A message to publish."""
+
+    topic_name: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A PUBLISH from the broker."""
+
+    topic_name: str
+    payload: bytes
+    qos: int
+    retain: bool
+    dup: bool
+    packet_identifier: int
+    """0 at QoS 0."""
+    properties: Mapping[str, Any]
+    connection: int
+    """The number of the connection that it came on."""
+
+
 @dataclass(slots=True)
 class _Exchange:
     """A message that this client publishes and that is not done."""
 
-    message: Message
+    publication: Publication
     released: bool = False
     """PUBREC came: only PUBREL is sent from now on [MQTT-4.3.3-6]."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message of QoS 2 that was handed over, up to its PUBREL."""
+
+    delivery: Delivery
+    connection: int
+    """The one that it last came on."""
+    acknowledged: bool = False
 
 
 class Client(asyncio.Protocol):
     """One client identifier; `connect` may be called again after each end of a connection."""
 
-    def __init__(self, name: str, history: History, options: ClientOptions, random: Random) -> None:
-        self.name = name
-        self.options = options
+    def __init__(self, client_identifier: str, options: ClientOptions) -> None:
+        self.name = client_identifier
+        self.options: ClientOptions = options
         self.lost = asyncio.Event()
         """Set while there is no connection."""
         self.lost.set()
         self.idle = asyncio.Event()
         """Set while nothing waits to be published or acknowledged."""
         self.idle.set()
-        self.received_count = 0
-        self.will: Message | None = None
-        """What its next connections leave behind."""
-        self.will_delay_s = 0
-        self._answer_after_s = options.answer_after_s
-        self._answers_share = options.answers_share
-        self._history = history
-        self._random = random
         # Only MQTT 5 can say how much it takes at a time.
         has_window = options.protocol_version == 5
         self._receive_maximum = options.receive_maximum if has_window else PACKET_IDENTIFIER_MAXIMUM
         # The session.
-        self._to_publish: deque[Message] = deque()
+        self._to_publish: deque[Publication] = deque()
         self._exchanges: dict[int, _Exchange] = {}
-        self._received: set[int] = set()
+        self._held: dict[int, _Held] = {}
         self._confirmed = False
         self._next_identifier = 1
         # The connection.
+        self._connection = 0
         self._transport: asyncio.Transport | None = None
         self._undecoded = bytearray()
         self._writing = bytearray()
         self._writing_paused = False
+        self._is_reading = False
         self._window = 0
         self._accepted = False
-        self._unanswered: set[int] = set()
-        self._answered: set[int] = set()
-        """Since they were last sent for the first time, on this connection."""
-        self._ignored: dict[int, str] = {}
-        """What it has said nothing about, and what it would have said."""
-        self._unsaid: dict[int, Message] = {}
-        """Messages of this connection that no answer has left for."""
-        self._widest = 0
-        self._answers: deque[tuple[str, int]] = deque()
-        self._answer_timer: asyncio.TimerHandle | None = None
+        self._will: Publication | None = None
         self._keep_alive_timer: asyncio.TimerHandle | None = None
         self._heard = False
-        self._heard_s = 0.0
-        self._leaving = self._normal = False
-        self._ended_by_broker = False
         self._topics: dict[int, str] = {}
         self._awaited: dict[tuple[str, int], asyncio.Future[dict[str, Any]]] = {}
 
     # --- what whoever drives it calls -----------------------------------------------------------
 
-    async def connect(self, host: str, port: int) -> bool:
-        """Connects and resumes; returns Session Present. Raises `ConnectionFailedError`.
+    async def connect(self, host: str, port: int, will: Publication | None = None) -> bool:
+        """Connects and resumes; returns Session Present. Raises `ConnectionFailedError`, as all of
+        these do.
 
         Takes the session over from its own connection if there still is one."""
         loop = asyncio.get_running_loop()
         if self._transport is not None:
-            self._transport.set_protocol(Leftover(self.name, self.options, self._history))
+            self._leave_behind(self._transport)
             self.connection_lost(None)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await loop.create_connection(lambda: self, host, port)
         except (OSError, TimeoutError) as error:
             raise ConnectionFailedError(f"{self.name}: {error}") from error
+        self._will = will
         answer = self._await_answer("connack", 0)
-        self._history.add(Connecting(self.name, self.will))
-        self._send("connect", self._connect_fields())
+        self._send_connect()
         self._flush()
         fields = await self._answer_within(answer)
         return bool(fields["session_present"])
@@ -148,7 +162,6 @@ class Client(asyncio.Protocol):
         """Subscribes; returns the reason code."""
         identifier = self._take_identifier()
         answer = self._await_answer("suback", identifier)
-        self._history.add(Subscribing(self.name, topic_filter))
         wanted = {
             "topic_filter": topic_filter,
             "qos": qos,
@@ -159,16 +172,12 @@ class Client(asyncio.Protocol):
         fields = {"packet_identifier": identifier, "subscriptions": [wanted], "properties": {}}
         self._send("subscribe", fields)
         self._flush()
-        reason_code = int((await self._answer_within(answer))["reason_codes"][0])
-        if reason_code <= 2:
-            self._history.add(Subscribed(self.name, topic_filter, reason_code))
-        return reason_code
+        return int((await self._answer_within(answer))["reason_codes"][0])
 
     async def unsubscribe(self, topic_filter: str) -> None:
         """Unsubscribes."""
         identifier = self._take_identifier()
         answer = self._await_answer("unsuback", identifier)
-        self._history.add(Unsubscribing(self.name, topic_filter))
         fields = {
             "packet_identifier": identifier,
             "topic_filters": [topic_filter],
@@ -177,14 +186,32 @@ class Client(asyncio.Protocol):
         self._send("unsubscribe", fields)
         self._flush()
         await self._answer_within(answer)
-        self._history.add(Unsubscribed(self.name, topic_filter))
 
-    def publish(self, message: Message) -> None:
-        """Queues a message; it is sent when the window has room, now or on a later connection."""
-        self._to_publish.append(message)
-        self.idle.clear()
+    def publish(self, *publications: Publication) -> None:
+        """Queues messages; as many as the window has room for are sent in one piece, the others
+        when it has room, now or on a later connection."""
+        self._to_publish.extend(publications)
+        if self._to_publish:
+            self.idle.clear()
         self._publish_queued()
         self._flush()
+
+    def acknowledge(self, *deliveries: Delivery) -> None:
+        """They have been processed: the broker need not send them again.
+
+        One whose connection has ended is sent again nevertheless: at QoS 1 to be processed once
+        more, at QoS 2 to be answered without that."""
+        for delivery in deliveries:
+            identifier = delivery.packet_identifier
+            held = self._held.get(identifier)
+            if delivery.qos == 1 and delivery.connection == self._connection:
+                self._send_acknowledgement("puback", identifier)
+            elif delivery.qos == 2 and held is not None and held.delivery is delivery:
+                held.acknowledged = True
+                if held.connection == self._connection:
+                    self._send_acknowledgement("pubrec", identifier)
+        if not self._is_reading:
+            self._flush()
 
     def waiting(self) -> int:
         """Messages not sent yet or not acknowledged yet."""
@@ -196,14 +223,6 @@ class Client(asyncio.Protocol):
             self._send("disconnect", {"reason_code": 0, "properties": {}})
             self._flush()
             self._transport.close()
-
-    def leave(self, reason_code: int = 0) -> None:
-        """Says DISCONNECT and waits until the broker closes; whoever drives it waits for `lost`."""
-        if self._transport is not None:
-            self._leaving = True
-            self._normal = reason_code == 0
-            self._send("disconnect", {"reason_code": reason_code, "properties": {}})
-            self._flush()
 
     def drop(self) -> None:
         """Ends the connection without a word."""
@@ -220,50 +239,61 @@ class Client(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def hurry(self) -> None:
-        """Answers everything, and at once, from now on."""
-        self._answer_after_s = 0.0
-        self._answers_share = 1.0
-        ignored, self._ignored = self._ignored, {}
-        for identifier, kind in ignored.items():
-            self._answer(kind, identifier)
-        while self._answers:
-            self._send_answer()
-        self._flush()
+    # --- what whoever makes a class of it is told -----------------------------------------------
+
+    def received(self, delivery: Delivery) -> None:
+        """A message came. It is acknowledged at once where this is not said otherwise."""
+        self.acknowledge(delivery)
+
+    def sent(self, publication: Publication) -> None:
+        """A message leaves for the first time."""
+
+    def acknowledged(self, publication: Publication) -> None:
+        """The broker has taken responsibility for a message of QoS 1 or 2."""
+
+    def refused(self, publication: Publication, reason_code: int) -> None:
+        """The broker does not take a message."""
+
+    def opened(self, session_present: bool, properties: Mapping[str, Any]) -> None:
+        """CONNACK came, and nothing has been sent since. MQTT 3.1 does not tell whether the session
+        was there: it is taken to be if it was to be kept."""
+
+    def broken(self, what: str) -> None:
+        """The broker did what no specification allows. The connection ends where this is not said
+        otherwise."""
+        self.drop()
 
     # --- what the transport calls ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._connection += 1
         self._undecoded.clear()
         self._writing.clear()
         self._writing_paused = False
         self._accepted = False
-        self._unanswered.clear()
-        self._answered.clear()
-        self._ignored.clear()
-        self._unsaid.clear()
-        self._answers.clear()
         self._topics.clear()
-        self._leaving = self._normal = self._ended_by_broker = False
         self.lost.clear()
         self._heard = True
         self._keep_alive()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        self._heard_s = asyncio.get_running_loop().time()
         self._undecoded += data
         version = self.options.protocol_version
         packets, used = decode_packets(
             bytes(self._undecoded), protocol_version=version, role="client"
         )
         del self._undecoded[:used]
-        for packet in packets:
-            if self._transport is None or self._transport.is_closing():
-                break
-            self._take(packet.kind, packet.fields)
+        self._is_reading = True
+        try:
+            for packet in packets:
+                if self._transport is None or self._transport.is_closing():
+                    break
+                self._take(packet.kind, packet.fields)
+        finally:
+            self._is_reading = False
         self._publish_queued()
         self._flush()
 
@@ -275,25 +305,22 @@ class Client(asyncio.Protocol):
         self._publish_queued()
         self._flush()
 
-    def eof_received(self) -> bool:
-        self._ended_by_broker = True
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._accepted:
-            said = self._normal and self._ended_by_broker
-            self._history.add(Closed(self.name, self._heard_s, said, self._leaving))
-            self._accepted = False
-        for timer in (self._answer_timer, self._keep_alive_timer):
-            if timer is not None:
-                timer.cancel()
-        self._answer_timer = self._keep_alive_timer = None
+        self._accepted = False
+        if self._keep_alive_timer is not None:
+            self._keep_alive_timer.cancel()
+        self._keep_alive_timer = None
         awaited, self._awaited = self._awaited, {}
         for future in awaited.values():
             if not future.done():
                 future.set_exception(ConnectionFailedError(f"{self.name}: connection lost: {exc}"))
         self.lost.set()
+
+    def _leave_behind(self, transport: asyncio.Transport) -> None:
+        """Nobody looks at a connection any more from which the session was taken over."""
+        transport.set_protocol(asyncio.Protocol())
+        transport.abort()
 
     # --- packets --------------------------------------------------------------------------------
 
@@ -306,8 +333,7 @@ class Client(asyncio.Protocol):
             case "puback" | "pubrec":
                 self._take_acknowledgement(kind, fields)
             case "pubrel":
-                self._received.discard(fields["packet_identifier"])
-                self._answer("pubcomp", fields["packet_identifier"])
+                self._take_release(fields["packet_identifier"])
             case "pubcomp":
                 self._finish(fields["packet_identifier"])
             case "suback" | "unsuback":
@@ -315,10 +341,9 @@ class Client(asyncio.Protocol):
             case "pingresp":
                 pass
             case "disconnect":
-                self._normal = False
                 self.drop()
             case _:
-                self._history.add(Broken(self.name, f"the broker sent {kind} {fields}"))
+                self.broken(f"the broker sent {kind} {fields}")
                 self.drop()
 
     def _take_connack(self, fields: dict[str, Any]) -> None:
@@ -329,118 +354,80 @@ class Client(asyncio.Protocol):
             return
         present = bool(fields["session_present"])
         if self.options.protocol_version == 3:
-            # MQTT 3.1 does not tell; the other questions show whether it was there.
-            present = self._confirmed and self._lasts()
-        if self._confirmed and not present and self._lasts():
-            self._history.add(SessionLost(self.name))
+            present = self._confirmed and not self.options.clean_start
         if not present:
-            self._received.clear()
+            self._held.clear()
+        properties = fields.get("properties", {})
+        self.opened(present, properties)
         self._confirmed = True
-        options = self.options
-        self._history.add(
-            Opened(
-                self.name,
-                present,
-                options.clean_start,
-                options.session_expiry_interval_s,
-                options.packet_bytes_maximum,
-                self.will,
-                self.will_delay_s,
-                options.protocol_version,
-            )
-        )
-        allowed = fields.get("properties", {}).get("receive_maximum", PACKET_IDENTIFIER_MAXIMUM)
+        allowed = properties.get("receive_maximum", PACKET_IDENTIFIER_MAXIMUM)
         self._window = min(allowed, self.options.in_flight_maximum)
         self._accepted = True
         for identifier, exchange in self._exchanges.items():
             if exchange.released:
                 self._send_acknowledgement("pubrel", identifier)
             else:
-                self._send_publish(identifier, exchange.message, dup=present)
+                self._send_publish(identifier, exchange.publication, dup=present)
         self._resolve("connack", 0, fields)
 
-    def _lasts(self) -> bool:
-        """True if its session outlives every run."""
-        options = self.options
-        if options.protocol_version < 5:
-            return not options.clean_start
-        return not options.clean_start and options.session_expiry_interval_s >= LASTING_S
-
     def _take_publish(self, fields: dict[str, Any]) -> None:
-        qos, identifier = fields["qos"], fields.get("packet_identifier") or 0
-        if qos:
-            if identifier in self._unanswered and not fields["dup"]:
-                self._history.add(Broken(self.name, f"packet identifier {identifier} used twice"))
-            if not fields["dup"]:
-                self._answered.discard(identifier)
-            # What crosses with its answer on a live connection takes no place in the window.
-            if identifier not in self._answered:
-                self._unanswered.add(identifier)
-            self._note_window()
         try:
             # A repeated message too may say what an alias stands for.
-            self._resolve_alias(fields)
-            if qos:
-                self._note_transmission(fields, identifier)
-            if qos < 2 or identifier not in self._received:
-                self._note_message(fields, qos)
+            topic_name = self._resolve_alias(fields)
         except (KeyError, ValueError) as error:
-            self._history.add(Broken(self.name, f"{type(error).__name__}: {error}"))
+            self.broken(f"{type(error).__name__}: {error}")
             return
-        if qos == 2:
-            self._received.add(identifier)
-        if not qos:
-            return
-        kind = "puback" if qos == 1 else "pubrec"
-        if self._answers_share < 1 and self._random.random() >= self._answers_share:
-            self._ignored[identifier] = kind
-        else:
-            self._ignored.pop(identifier, None)
-            self._answer(kind, identifier)
+        self._deliver(
+            Delivery(
+                topic_name,
+                fields["payload"],
+                fields["qos"],
+                bool(fields["retain"]),
+                bool(fields["dup"]),
+                fields.get("packet_identifier") or 0,
+                fields.get("properties", {}),
+                self._connection,
+            )
+        )
 
-    def _resolve_alias(self, fields: dict[str, Any]) -> None:
+    def _resolve_alias(self, fields: dict[str, Any]) -> str:
         alias = fields.get("properties", {}).get("topic_alias")
+        topic_name: str = fields["topic_name"]
         if alias is not None:
             if alias > self.options.topic_alias_maximum:
                 raise ValueError(f"topic alias {alias} passes the maximum")
-            fields["topic_name"] = fields["topic_name"] or self._topics[alias]
-            self._topics[alias] = fields["topic_name"]
+            topic_name = topic_name or self._topics[alias]
+            self._topics[alias] = topic_name
+        return topic_name
 
-    def _note_transmission(self, fields: dict[str, Any], identifier: int) -> None:
-        if fields["payload"]:
-            message = parse_payload(fields["topic_name"], fields["payload"])
-            self._unsaid[identifier] = message
-            dup = bool(fields["dup"])
-            self._history.add(Transmitted(self.name, message, identifier, dup))
+    def _deliver(self, delivery: Delivery) -> None:
+        held = self._held.get(delivery.packet_identifier) if delivery.qos == 2 else None
+        if held is None:
+            if delivery.qos == 2:
+                self._held[delivery.packet_identifier] = _Held(delivery, self._connection)
+            self.received(delivery)
+            return
+        held.connection = self._connection
+        if held.acknowledged:
+            self._send_acknowledgement("pubrec", delivery.packet_identifier)
 
-    def _note_message(self, fields: dict[str, Any], qos: int) -> None:
-        if not fields["payload"]:
-            return  # It tells nothing but that the topic retains nothing now.
-        message = parse_payload(fields["topic_name"], fields["payload"])
-        self.received_count += 1
-        expires_in_s = fields.get("properties", {}).get("message_expiry_interval")
-        dup, retain = bool(fields["dup"]), bool(fields["retain"])
-        self._history.add(Received(self.name, message, qos, dup, retain, expires_in_s))
-
-    def _note_window(self) -> None:
-        """Only a window wider than any before is worth an event."""
-        if len(self._unanswered) > self._widest:
-            self._widest = len(self._unanswered)
-            self._history.add(Window(self.name, self._widest, self._receive_maximum))
+    def _take_release(self, identifier: int) -> None:
+        self._held.pop(identifier, None)
+        self._send_acknowledgement("pubcomp", identifier)
 
     def _take_acknowledgement(self, kind: str, fields: dict[str, Any]) -> None:
         identifier = fields["packet_identifier"]
         exchange = self._exchanges.get(identifier)
         if exchange is None:
-            self._history.add(Broken(self.name, f"{kind} of unknown identifier {identifier}"))
+            self.broken(f"{kind} of unknown identifier {identifier}")
             return
         reason_code = fields.get("reason_code", 0)
-        if reason_code >= 0x80:
-            self._history.add(Refused(exchange.message, reason_code))
+        if reason_code >= FAILED:
+            self.refused(exchange.publication, reason_code)
             self._finish(identifier)
             return
         if not exchange.released:
-            self._history.add(Acknowledged(exchange.message))
+            self.acknowledged(exchange.publication)
         if kind == "puback":
             self._finish(identifier)
         else:
@@ -459,55 +446,26 @@ class Client(asyncio.Protocol):
         if not self._accepted or self._transport is None:
             return
         while self._to_publish and len(self._exchanges) < self._window and not self._writing_paused:
-            message = self._to_publish.popleft()
-            identifier = self._take_identifier() if message.qos else 0
-            if message.qos:
-                self._exchanges[identifier] = _Exchange(message)
-            self._history.add(Sent(message))
-            self._send_publish(identifier, message, dup=False)
+            publication = self._to_publish.popleft()
+            identifier = self._take_identifier() if publication.qos else 0
+            if publication.qos:
+                self._exchanges[identifier] = _Exchange(publication)
+            self.sent(publication)
+            self._send_publish(identifier, publication, dup=False)
         if not self._exchanges and not self._to_publish:
             self.idle.set()
 
-    def _send_publish(self, identifier: int, message: Message, *, dup: bool) -> None:
+    def _send_publish(self, identifier: int, publication: Publication, *, dup: bool) -> None:
         fields = {
             "packet_identifier": identifier,
-            "qos": message.qos,
-            "retain": message.retain,
+            "qos": publication.qos,
+            "retain": publication.retain,
             "dup": dup,
-            "topic_name": message.topic,
-            "payload": message.payload(),
-            "properties": {"message_expiry_interval": message.expiry_s} if message.expiry_s else {},
+            "topic_name": publication.topic_name,
+            "payload": publication.payload,
+            "properties": dict(publication.properties),
         }
         self._send("publish", fields)
-
-    def _answer(self, kind: str, identifier: int) -> None:
-        self._answers.append((kind, identifier))
-        if not self._answer_after_s:
-            self._send_answer()
-        elif self._answer_timer is None:
-            self._plan_answer()
-
-    def _plan_answer(self) -> None:
-        after_s = self._random.expovariate(1 / self._answer_after_s)
-        loop = asyncio.get_running_loop()
-        self._answer_timer = loop.call_later(after_s, self._answer_late)
-
-    def _answer_late(self) -> None:
-        self._answer_timer = None
-        if self._answers:
-            self._send_answer()
-        self._flush()
-        if self._answers:
-            self._plan_answer()
-
-    def _send_answer(self) -> None:
-        kind, identifier = self._answers.popleft()
-        if kind != "pubrec":
-            self._unanswered.discard(identifier)
-            self._answered.add(identifier)
-        if kind != "pubcomp" and identifier in self._unsaid:
-            self._history.add(Answered(self.name, self._unsaid.pop(identifier)))
-        self._send_acknowledgement(kind, identifier)
 
     def _send_acknowledgement(self, kind: str, identifier: int) -> None:
         self._send(kind, {"packet_identifier": identifier, "reason_code": 0, "properties": {}})
@@ -521,7 +479,7 @@ class Client(asyncio.Protocol):
             self._transport.write(bytes(self._writing))
         self._writing.clear()
 
-    def _connect_fields(self) -> dict[str, Any]:
+    def _send_connect(self) -> None:
         options = self.options
         properties = {
             "session_expiry_interval": options.session_expiry_interval_s,
@@ -530,7 +488,7 @@ class Client(asyncio.Protocol):
         }
         if options.packet_bytes_maximum:
             properties["maximum_packet_size"] = options.packet_bytes_maximum
-        return {
+        fields = {
             "protocol_version": options.protocol_version,
             "client_identifier": self.name,
             "clean_start": options.clean_start,
@@ -540,17 +498,18 @@ class Client(asyncio.Protocol):
             "will": self._will_fields(),
             "properties": properties if options.protocol_version == 5 else {},
         }
+        self._send("connect", fields)
 
     def _will_fields(self) -> dict[str, Any] | None:
-        will = self.will
+        will = self._will
         if will is None:
             return None
         return {
-            "topic_name": will.topic,
-            "payload": will.payload(),
+            "topic_name": will.topic_name,
+            "payload": will.payload,
             "qos": will.qos,
             "retain": will.retain,
-            "properties": {"will_delay_interval": self.will_delay_s} if self.will_delay_s else {},
+            "properties": dict(will.properties),
         }
 
     def _take_identifier(self) -> int:
@@ -571,11 +530,14 @@ class Client(asyncio.Protocol):
             self.drop()
             return
         self._heard = False
-        if self._accepted and not self._leaving:
-            self._send("pingreq", {})
-            self._flush()
+        if self._accepted:
+            self._ping()
         loop = asyncio.get_running_loop()
         self._keep_alive_timer = loop.call_later(self.options.keep_alive_s, self._keep_alive)
+
+    def _ping(self) -> None:
+        self._send("pingreq", {})
+        self._flush()
 
     def _await_answer(self, kind: str, identifier: int) -> asyncio.Future[dict[str, Any]]:
         if self._transport is None:
@@ -587,7 +549,7 @@ class Client(asyncio.Protocol):
     def _resolve(self, kind: str, identifier: int, fields: dict[str, Any]) -> None:
         future = self._awaited.pop((kind, identifier), None)
         if future is None:
-            self._history.add(Broken(self.name, f"{kind} that nobody asked for"))
+            self.broken(f"{kind} that nobody asked for")
         elif not future.done():
             future.set_result(fields)
 

@@ -10,12 +10,12 @@ Each function returns a sentence for each violation it found; none is a pass.
 from collections import Counter
 from collections.abc import Callable
 
-from holdfast.testing.expectations import Expectations
-from holdfast.testing.groups import (
+from tests.equipment.expectations import Expectations
+from tests.equipment.groups import (
     check_groups_give_each_message_to_one,
     check_keyed_groups_keep_order,
 )
-from holdfast.testing.history import (
+from tests.equipment.history import (
     Acknowledged,
     Broken,
     Connecting,
@@ -33,22 +33,22 @@ from holdfast.testing.history import (
     Stepped,
     Window,
 )
-from holdfast.testing.ledger import (
+from tests.equipment.ledger import (
     check_every_loss_is_in_the_ledger,
     check_queues_overflow_only_when_full,
 )
-from holdfast.testing.lifetimes import (
+from tests.equipment.lifetimes import (
     check_messages_expire,
     check_sessions_expire,
     check_wills_are_published_when_due,
 )
-from holdfast.testing.packs import (
+from tests.equipment.packs import (
     check_packs_are_kept,
     check_repeats_are_marked,
     check_transmissions_are_bounded,
     check_what_is_given_up_is_in_the_ledger,
 )
-from holdfast.testing.twin import check_recovery_equals_the_twin
+from tests.equipment.twin import check_recovery_equals_the_twin
 
 SHOWN_MAXIMUM = 10
 """Violations that a failure shows; the rest are counted."""

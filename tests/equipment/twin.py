@@ -7,8 +7,8 @@ Never: asks the broker. What is on its way when a life ends is in doubt, and eit
 
 from collections import defaultdict
 
-from holdfast.testing.expectations import Expectations, filter_matches
-from holdfast.testing.history import (
+from tests.equipment.expectations import Expectations, filter_matches
+from tests.equipment.history import (
     Acknowledged,
     Damaged,
     Event,
