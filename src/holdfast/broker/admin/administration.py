@@ -10,11 +10,11 @@ from collections.abc import Callable
 from aiohttp.web import AppRunner
 
 from holdfast import system
-from holdfast.broker.admin import http, interface, reloading
+from holdfast.broker.admin import front_page, http, interface, reloading
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.forecast import Forecast
 from holdfast.broker.admin.protection import Protection
-from holdfast.broker.admin.snapshot import take
+from holdfast.broker.admin.snapshot import Snapshot, take
 from holdfast.broker.admin.system_values import SystemValues
 from holdfast.broker.admin.watch import Watch
 from holdfast.broker.ingress.connection import show_address
@@ -50,12 +50,12 @@ class Administration:
             chores=stages.chores,
         )
         forecast = Forecast(stages.kernel.log, server.records, lambda: server.config, stages.chores)
+
+        def snapshot() -> Snapshot:
+            return take(server, watch, forecast)
+
         self._system_values = SystemValues(
-            stages.system_topics,
-            stages.loopback,
-            stages.kernel,
-            lambda: take(server, watch, forecast),
-            config.sys_interval_s,
+            stages.system_topics, stages.loopback, stages.kernel, snapshot, config.sys_interval_s
         )
         server.sweep.observe("watch", watch.look)
         server.sweep.observe("forecast", forecast.look)
@@ -67,6 +67,9 @@ class Administration:
             server, watch, forecast, view_path, self.places, lambda: self.reload.settings
         )
         operations.append(reloading.operation(self.reload.run))
+        operations.append(
+            front_page.operation(server.ready, snapshot, server.now_us, self._protection.permits)
+        )
         self._app = http.application(operations, self._protection, stages.steps)
         rules = server.listeners.websocket_rules
         self._app.add_routes([websocket_route(stages.connections, rules, server.counts)])
