@@ -22,7 +22,7 @@ from holdfast.broker.ingress.listeners import refused
 from holdfast.broker.ingress.websocket_route import websocket_route
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
-from holdfast.core.config import Config, Effective
+from holdfast.core.config import ENCRYPTED, Config, Effective
 from holdfast.core.layout import CONTROL_SOCKET
 
 
@@ -79,9 +79,9 @@ class Administration:
         config = self._server.config
         self._runner = await http.start(self._app)
         try:
-            for key, port in (("http_port", config.http_port), ("https_port", config.https_port)):
-                for host in config.hosts if port is not None else ():
-                    await self._listen(host, port or 0, encrypted=key == "https_port")
+            for name, port in config.ports.items():
+                for host in config.hosts if name in ("http", "https") else ():
+                    await self._listen(host, port, encrypted=name in ENCRYPTED)
             await self._control_socket.listen(self._runner)
         except BaseException:
             await self.close()
