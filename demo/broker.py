@@ -21,7 +21,7 @@ class BrokerProcess:
             str(Path(sys.executable).parent / "holdfast"),
             "serve",
             *("--data-dir", str(data_dir)),
-            *("--host", "127.0.0.1"),
+            *("--listen-host", "127.0.0.1"),
             *("--mqtt-port", str(self.mqtt_port)),
             *("--http-port", str(self.http_port)),
         ]

@@ -10,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 
 from holdfast import system
+from holdfast.core.config import BY_ATTRIBUTE
 
 HOST = "127.0.0.1"
 START_WITHIN_S = 120.0
@@ -48,15 +49,17 @@ class BrokerProcess:
     port."""
 
     def __init__(self, directory: Path, *arguments: str, **settings: object) -> None:
-        """`settings` are those of the configuration, by their names; HTTP is off by default.
-        `arguments` are further ones of the command line."""
+        """`settings` are those of the configuration, as `Config` calls them; HTTP is off
+        by default.        `arguments` are further ones of the command line."""
         self._arguments = arguments
         self.program = [str(Path(sys.executable).with_name("holdfast"))]
         self.data_directory = directory / "data"
         self.log_file = directory / "broker.log"
         self.port = free_port()
         chosen = {"host": HOST, "http_port": "off", **settings}
-        self._settings = {f"HOLDFAST_{name.upper()}": str(chosen[name]) for name in chosen}
+        self._settings = {
+            BY_ATTRIBUTE[name].environment_variable: str(chosen[name]) for name in chosen
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._starts_said = 0
 

@@ -25,7 +25,7 @@ HEAVY_FLOW = Flow(20_000, KIB)
 SEEKER = "seeker"
 """The one that comes back with filters that match nothing."""
 SEEKER_FILTERS = 200
-MANY_SESSIONS = {"sessions_maximum": 10_000_000}
+MANY_SESSIONS = {"limits.sessions_maximum": 10_000_000}
 """So that a scale of 5 or 10 fits."""
 RETURNING = 50
 RETURNED_WITHIN_S = 60.0
@@ -180,9 +180,9 @@ def _fill_long(*away: str) -> Callable[[int, int], None]:
 def _lower_retention(stage: Stage, _scale: int) -> None:
     stage.rest(SHORT_REST_S)
     before = stored_bytes(stage.broker.directory)
-    with stage.window("retention_bytes lowered to 128 MiB") as own:
+    with stage.window("log.retention_bytes lowered to 128 MiB") as own:
         began = time.monotonic()
-        stage.broker.reload({"retention_bytes": RETENTION_BYTES})
+        stage.broker.reload({"log.retention_bytes": RETENTION_BYTES})
         size = wait_until_shrunk(stage.broker.directory, before // 2, LOWERED_WITHIN_S)
         while (now := _after(stage)) < size:
             size = now
@@ -206,7 +206,7 @@ def _lowered(kind: str, who: str, settings: Mapping[str, object], *away: str) ->
     )
 
 
-APPLICATIONS = {"application_client_identifiers": [f"{APPLICATION}*"]}
+APPLICATIONS = {"application.client_identifiers": [f"{APPLICATION}*"]}
 
 TABLE = (
     Line("alone", lambda _: "nothing else", _rest, peers=("mosquitto", "nats")),
@@ -249,7 +249,7 @@ TABLE = (
         "e",
         lambda s: f"{200_000 * s} sessions at rest, retention at 128 MiB",
         _flood, _fill_devices, "devices",
-        {**MANY_SESSIONS, "retention_bytes": RETENTION_BYTES}, HEAVY_FLOW,
+        {**MANY_SESSIONS, "log.retention_bytes": RETENTION_BYTES}, HEAVY_FLOW,
     ),
     _lowered("nobody", "nobody", {}),
     _lowered("device", "one DEVICE client", {}, "device-away"),
@@ -258,12 +258,12 @@ TABLE = (
         "g",
         lambda s: f"{200_000 * s} sessions at rest, a checkpoint each 64 MiB",
         _flood, _fill_devices, "devices",
-        {**MANY_SESSIONS, "checkpoint_bytes": 64 * MIB}, HEAVY_FLOW,
+        {**MANY_SESSIONS, "log.checkpoint_bytes": 64 * MIB}, HEAVY_FLOW,
     ),
     Line(
         "h",
         lambda s: f"{1_000_000 * s} topics, retention at 128 MiB, a checkpoint each 64 MiB",
         _flood, _fill_topics, "topics",
-        {"checkpoint_bytes": 64 * MIB, "retention_bytes": RETENTION_BYTES}, HEAVY_FLOW,
+        {"log.checkpoint_bytes": 64 * MIB, "log.retention_bytes": RETENTION_BYTES}, HEAVY_FLOW,
     ),
 )  # fmt: skip

@@ -70,7 +70,7 @@ class Ours:
         return directory / "data"
 
 
-PLAYED = ("retention_bytes", "checkpoint_bytes")
+PLAYED = ("log.retention_bytes", "log.checkpoint_bytes")
 """Settings of a line that hold while it is played, and not while its log is made."""
 
 
@@ -116,7 +116,7 @@ class _Holdfast(BrokerProcess):
 @contextmanager
 def running(program: Path, directory: Path, settings: Mapping[str, object]) -> Iterator[_Holdfast]:
     """A broker on this directory; it is stopped in the end."""
-    broker = _Holdfast(program, directory, {"retention_bytes": "64GiB", **settings})
+    broker = _Holdfast(program, directory, {"log.retention_bytes": "64GiB", **settings})
     broker.start()
     try:
         yield broker

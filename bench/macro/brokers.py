@@ -110,7 +110,7 @@ class Holdfast(Broker):
             "--data-dir", str(directory / "data"),
             "--mqtt-port", str(port),
             "--http-port", "off",
-            "--durability", self._durability,
+            "--log-durability", self._durability,
         ]  # fmt: skip
 
 

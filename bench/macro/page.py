@@ -25,7 +25,7 @@ of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 {recovery}{beside}
 ## How to read it
 
-- Holdfast acknowledges after the message has reached the disk (`--durability {durability}`).
+- Holdfast acknowledges after the message has reached the disk (`--log-durability {durability}`).
   Mosquitto runs without persistence and acknowledges from memory; NATS writes to files that it
   syncs every two minutes; RabbitMQ and aMQTT run as they come, without limits.
 - Throughput counts messages that came to subscribers. A message is outstanding until it is

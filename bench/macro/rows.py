@@ -6,7 +6,7 @@ PAIRS_WINDOW_QOS_0 = "100"
 PAIRS_WINDOW = "20"
 KIB = 1_024
 
-APPLICATIONS: dict[str, int | str] = {"application_client_identifiers": "subscriber*,returning*"}
+APPLICATIONS: dict[str, int | str] = {"application.client_identifiers": "subscriber*,returning*"}
 """Makes the generator's subscribers APPLICATION clients."""
 
 REFERENCE = "mosquitto"

@@ -116,7 +116,7 @@ def test_a_wrong_password_is_answered_late(tmp_path: Path) -> None:
 
 
 def test_the_log_has_no_secret_in_it(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path, log_level="debug", login_delay_s=0)
+    broker = BrokerProcess(tmp_path, logging_level="debug", login_delay_s=0)
     users = Users(broker)
     users.add(*GATE)
     broker.start()

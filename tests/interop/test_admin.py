@@ -215,7 +215,7 @@ def test_a_retained_message_is_listed_shown_and_removed(broker: Seen) -> None:
         ({"topic_name": "a", "payload_base64": "?"}, "not base64"),
         ({"topic_name": "a", "properties": {"user_property": [["a"]]}}, "pair"),
         ({"topic_name": "a", "properties": {"topic_alias": 1}}, "unknown member"),
-        ({"topic_name": "a", "payload": "x" * 1_100_000}, "maximum_packet_size_bytes"),
+        ({"topic_name": "a", "payload": "x" * 1_100_000}, "mqtt.maximum_packet_size_bytes"),
         ({"topic_name": "\ud800"}, ""),
         ([], "of type object"),
     ],
@@ -323,13 +323,13 @@ def test_what_waits_for_sessions_at_rest_is_counted_when_asked(broker: Seen) -> 
 
 def test_the_configuration_says_where_each_value_came_from(broker: Seen) -> None:
     settings = broker.get("/v1/configuration")["settings"]
-    assert settings["http_port"]["value"] == str(broker.http_port)
-    assert settings["http_port"]["origin"] == "HOLDFAST_HTTP_PORT"
-    assert settings["segment_bytes"] == {
+    assert settings["http.port"]["value"] == str(broker.http_port)
+    assert settings["http.port"]["origin"] == "HOLDFAST_HTTP_PORT"
+    assert settings["log.segment_bytes"] == {
         "value": "64MiB",
         "origin": "default",
         "default": "64MiB",
-        "reason": settings["segment_bytes"]["reason"],
+        "reason": settings["log.segment_bytes"]["reason"],
     }
 
 

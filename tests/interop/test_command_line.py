@@ -114,24 +114,24 @@ def test_a_listener_may_be_off(tmp_path: Path) -> None:
 
 
 def test_weaker_durability_is_said(tmp_path: Path) -> None:
-    with serving(tmp_path, *ANY_PORTS, "--durability", "os") as broker:
+    with serving(tmp_path, *ANY_PORTS, "--log-durability", "os") as broker:
         broker.end()
         assert broker.process.stdout is not None
         assert "does not survive the loss of power" in broker.process.stdout.read()
 
 
 def test_an_address_that_others_reach_needs_users_or_the_explicit_word(tmp_path: Path) -> None:
-    wider = ("serve", "--host", "0.0.0.0", *ANY_PORTS)
+    wider = ("serve", "--listen-host", "0.0.0.0", *ANY_PORTS)
     code, sentence = refusal(tmp_path, *wider)
     assert code == 2
     assert "holdfast user add NAME --data-dir holdfast-data" in sentence
-    assert "--anonymous" in sentence
+    assert "--access-anonymous" in sentence
 
-    with serving(tmp_path, "--host", "0.0.0.0", "--anonymous", *ANY_PORTS) as broker:
+    with serving(tmp_path, "--listen-host", "0.0.0.0", "--access-anonymous", *ANY_PORTS) as broker:
         assert broker.end() == 0
     command = [HOLDFAST, "user", "add", "gate", "--certificate"]
     subprocess.run(command, cwd=tmp_path, timeout=WITHIN_S, check=True)
-    with serving(tmp_path, "--host", "0.0.0.0", *ANY_PORTS) as broker:
+    with serving(tmp_path, "--listen-host", "0.0.0.0", *ANY_PORTS) as broker:
         assert broker.end() == 0
 
 

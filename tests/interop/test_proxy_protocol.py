@@ -24,7 +24,9 @@ class ProxiedBroker(BrokerProcess):
         certificate, key = self.authority.server()
         super().__init__(
             directory,
-            **{f"{name}_port": port for name, port in self.ports.items()},
+            mqtt_tls_port=self.ports["mqtts"],
+            ws_port=self.ports["ws"],
+            ws_tls_port=self.ports["wss"],
             tls_certificate=certificate,
             tls_key=key,
             proxy_protocol="mqtts,ws,wss",

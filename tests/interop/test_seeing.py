@@ -248,7 +248,7 @@ def test_scraping_while_clients_come_and_go_holds_nobody_up(broker: Seen) -> Non
 
 
 def test_a_fleet_that_comes_back_does_not_fill_the_log(tmp_path: Path) -> None:
-    broker = Seen(tmp_path, log_lines_maximum=3)
+    broker = Seen(tmp_path, logging_lines_maximum=3)
     broker.start()
 
     def come_and_go(name: str) -> None:

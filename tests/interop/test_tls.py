@@ -37,9 +37,9 @@ class TlsBroker(BrokerProcess):
         self.certificate, self.key = authority.server(f"server-{self.tls_port}")
         super().__init__(
             directory,
-            mqtts_port=self.tls_port,
-            wss_port=self.wss_port,
-            https_port=self.https_port,
+            mqtt_tls_port=self.tls_port,
+            ws_tls_port=self.wss_port,
+            http_tls_port=self.https_port,
             tls_certificate=self.certificate,
             tls_key=self.key,
             **settings,

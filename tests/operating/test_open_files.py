@@ -22,7 +22,7 @@ def test_it_says_how_many_connections_it_allows_and_turns_the_next_away(
 ) -> None:
     broker = make_broker(program=[sys.executable, "-c", LIMITED], retention_bytes="64MiB")
     words = broker.log().split(f"the limit of {OPEN_FILES} open files allows ")[1]
-    assert "not 100000 (connections_maximum); raise it to" in words
+    assert "not 100000 (limits.connections_maximum); raise it to" in words
     possible = int(words.split()[0])
     with ExitStack() as stack, Wire(broker.port) as first:
         first.connect("first")

@@ -46,8 +46,8 @@ def test_a_reload_disturbs_no_client_and_binds_the_next_one(site: Site) -> None:
     before = site.device("before", clean_start=True)
     before.subscribe("t", 1)
     site.reload(
-        "receive_maximum = 7\nkeep_alive_maximum_s = 30\ntopic_alias_maximum = 3\n"
-        "session_expiry_maximum_s = 100\n"
+        "mqtt.receive_maximum = 7\nmqtt.keep_alive_maximum_s = 30\nmqtt.topic_alias_maximum = 3\n"
+        "session.expiry_maximum_s = 100\n"
     )
     after = site.device("after", clean_start=True, SessionExpiryInterval=3_600)
     assert after.connack_properties["ReceiveMaximum"] == 7
@@ -62,10 +62,10 @@ def test_a_reload_disturbs_no_client_and_binds_the_next_one(site: Site) -> None:
 
 def test_a_wrong_file_changes_nothing_and_says_why(site: Site) -> None:
     before = site.device("before", clean_start=True)
-    site.file.write_text("receive_maximum = 7\nqueue_mesages_maximum = 1\n")
+    site.file.write_text("mqtt.receive_maximum = 7\nqueue.mesages_maximum = 1\n")
     site.broker.send(signal.SIGHUP)
     site.broker.wait_logged(REFUSED)
-    assert 'did you mean \\"queue_messages_maximum\\"' in site.broker.log()
+    assert 'did you mean \\"queue.messages_maximum\\"' in site.broker.log()
     after = site.device("after", clean_start=True)
     assert after.connack_properties["ReceiveMaximum"] == 1_000
     before.publish("t", b"")
@@ -74,42 +74,44 @@ def test_a_wrong_file_changes_nothing_and_says_why(site: Site) -> None:
 
 
 def test_what_needs_a_restart_is_named_and_the_rest_is_taken(site: Site) -> None:
-    site.reload("segment_bytes = '32MiB'\nreceive_maximum = 9\n")
-    assert '"setting needs a restart" setting=segment_bytes in_force=64MiB' in site.broker.log()
-    assert '"setting changed" setting=receive_maximum was=1000 is=9' in site.broker.log()
-    site.reload("receive_maximum = 9\n")
+    site.reload("log.segment_bytes = '32MiB'\nmqtt.receive_maximum = 9\n")
+    assert '"setting needs a restart" setting=log.segment_bytes in_force=64MiB' in site.broker.log()
+    assert '"setting changed" setting=mqtt.receive_maximum was=1000 is=9' in site.broker.log()
+    site.reload("mqtt.receive_maximum = 9\n")
     assert site.broker.log().count("setting needs a restart") == 1
 
 
 def test_the_configuration_says_where_values_come_from_now(site: Site) -> None:
     running = HttpClient.on(site.broker.data_directory)
-    site.reload("receive_maximum = 9\nsys_interval_s = '1s'\nsegment_bytes = '32MiB'\n")
+    site.reload(
+        "mqtt.receive_maximum = 9\nmqtt.sys_interval_s = '1s'\nlog.segment_bytes = '32MiB'\n"
+    )
     settings = running.get("/v1/configuration")["settings"]
-    for key, value in (("receive_maximum", "9"), ("sys_interval_s", "1s")):
+    for key, value in (("mqtt.receive_maximum", "9"), ("mqtt.sys_interval_s", "1s")):
         assert (settings[key]["value"], settings[key]["origin"]) == (value, str(site.file))
-    assert (settings["segment_bytes"]["value"], settings["segment_bytes"]["origin"]) == (
+    assert (settings["log.segment_bytes"]["value"], settings["log.segment_bytes"]["origin"]) == (
         "64MiB",
         "default",
     )
 
 
 def test_system_topics_go_and_come_back(site: Site) -> None:
-    site.reload("sys_interval_s = '1s'\n")
+    site.reload("mqtt.sys_interval_s = '1s'\n")
     reader = site.device("reader", clean_start=True)
     reader.subscribe("$SYS/broker/uptime", 0)
     assert reader.receive().payload
     reader.close()
-    site.reload("sys_interval_s = '0s'\n")
+    site.reload("mqtt.sys_interval_s = '0s'\n")
     late = site.device("late", clean_start=True)
-    site.reload("sys_interval_s = '1s'\n")
+    site.reload("mqtt.sys_interval_s = '1s'\n")
     late.subscribe("$SYS/broker/uptime", 0)
     assert late.receive().payload
     late.close()
 
 
 def test_the_log_level_changes(site: Site) -> None:
-    site.reload("log_level = 'info'\n")
-    site.file.write_text("log_level = 'error'\nreceive_maximum = 5\n")
+    site.reload("logging.level = 'info'\n")
+    site.file.write_text("logging.level = 'error'\nmqtt.receive_maximum = 5\n")
     site.broker.send(signal.SIGHUP)
     # Nothing is told at this level; the next CONNACK shows that it was taken.
     while site.device("asks", clean_start=True).connack_properties["ReceiveMaximum"] != 5:
@@ -119,7 +121,7 @@ def test_the_log_level_changes(site: Site) -> None:
 
 def test_sessions_beyond_the_maximum_are_refused_and_those_on_record_are_not(site: Site) -> None:
     kept = site.device("kept", SessionExpiryInterval=3_600)
-    site.reload("sessions_maximum = 1\n")
+    site.reload("limits.sessions_maximum = 1\n")
     refused = Device(site.broker.port, "one-more", SessionExpiryInterval=3_600).connect()
     assert refused.reason_code == 0x97
     passing = site.device("passing", clean_start=True)
@@ -136,7 +138,7 @@ def test_sessions_beyond_the_maximum_are_refused_and_those_on_record_are_not(sit
 
 def test_connections_beyond_the_maximum_are_turned_away(site: Site) -> None:
     first = site.device("first", clean_start=True)
-    site.reload("connections_maximum = 1\n")
+    site.reload("limits.connections_maximum = 1\n")
     second = Device(site.broker.port, "second", clean_start=True)
     second.connect()
     assert second.reason_code is None
@@ -155,7 +157,7 @@ def test_the_limit_of_a_queue_changes_for_who_comes_back(site: Site) -> None:
     publisher = site.device("publisher", clean_start=True)
     sent = [b"%d" % number for number in range(20)]
     publisher.publish_all("t", sent)
-    site.reload("queue_messages_maximum = 5\nqueue_keep = 'oldest'\n")
+    site.reload("queue.messages_maximum = 5\nqueue.keep = 'oldest'\n")
     away = site.device("away", SessionExpiryInterval=3_600)
     assert payloads(away.all_received()) == sent[:5]
     publisher.close()
@@ -169,7 +171,7 @@ def test_qos_0_is_stored_where_a_reload_asks_for_it(site: Site) -> None:
     publisher.publish("t/a", b"before", 0)
     assert payloads([away.receive()]) == [b"before"]
     away.disconnect()
-    site.reload("store_all = ['t/#']\n")
+    site.reload("log.store_all = ['t/#']\n")
     publisher.publish("t/a", b"after", 0)
     publisher.publish("other", b"", 1)
     stored = holdfast(site, "log", "records", "--json")
@@ -181,28 +183,28 @@ def test_qos_0_is_stored_where_a_reload_asks_for_it(site: Site) -> None:
 def test_retention_is_shortened_by_a_reload(make_broker: MakeBroker, tmp_path: Path) -> None:
     site = Site(make_broker, tmp_path / "site.toml")
     site.broker.stop()
-    site.file.write_text("segment_bytes = '2MiB'\n")
+    site.file.write_text("log.segment_bytes = '2MiB'\n")
     site.broker.start()
     publisher = site.device("publisher", clean_start=True)
     for _ in range(4):
         publisher.publish_all("t", [bytes(900_000)] * 4)
-    site.reload("segment_bytes = '2MiB'\nretention_bytes = '4MiB'\n")
+    site.reload("log.segment_bytes = '2MiB'\nlog.retention_bytes = '4MiB'\n")
     site.broker.wait_logged("segments removed")
     publisher.close()
 
 
 def test_the_command_says_what_came_of_it(site: Site) -> None:
-    site.file.write_text("segment_bytes = '32MiB'\nreceive_maximum = 9\n")
+    site.file.write_text("log.segment_bytes = '32MiB'\nmqtt.receive_maximum = 9\n")
     done = holdfast(site, "reload")
     assert done.stdout.splitlines() == [
-        "changed: receive_maximum",
-        "needs a restart: segment_bytes",
+        "changed: mqtt.receive_maximum",
+        "needs a restart: log.segment_bytes",
     ]
-    site.file.write_text("receive_maximum = 'many'\n")
+    site.file.write_text("mqtt.receive_maximum = 'many'\n")
     refused = holdfast(site, "reload")
     assert refused.returncode == 1
     assert "expected a whole number" in refused.stderr
-    site.file.write_text("receive_maximum = 9\n")
+    site.file.write_text("mqtt.receive_maximum = 9\n")
     assert holdfast(site, "reload").stdout.strip() == "nothing is different"
 
 

@@ -140,7 +140,7 @@ def test_a_disk_that_stands_still_holds_up_the_end_for_as_long_as_is_allowed(
         wire.receive("puback")
         broker.send(signal.SIGTERM)
         assert broker.wait_ended() == 3
-    assert "not stopped within 1 s (stop_timeout_s)" in broker.log()
+    assert "not stopped within 1 s (stop.timeout_s)" in broker.log()
     broker.program = [str(Path(sys.executable).with_name("holdfast"))]
     broker.start()
     with Wire(broker.port) as wire:

@@ -88,9 +88,9 @@ def config(authority: Authority) -> Config:
     certificate, key = authority.server()
     return replace(
         CONFIG,
-        mqtts_port=MQTTS,
+        mqtt_tls_port=MQTTS,
         ws_port=WS,
-        wss_port=WSS,
+        ws_tls_port=WSS,
         tls_certificate=certificate,
         tls_key=key,
     )

@@ -62,7 +62,7 @@ def test_clean_start_0_without_an_expiry_is_kept_for_the_administrative_time(beg
 
 
 def test_a_strict_broker_ends_it_with_its_connection(begin: Begin) -> None:
-    broker = begin(strict_session_expiry=True)
+    broker = begin(session_strict_expiry=True)
     assert told(broker, "nothing", None, clean=False) is None
     assert told(broker, "zero", 0, clean=False) is None
     assert not is_there(broker, "nothing")

@@ -12,6 +12,8 @@ import pytest
 from holdfast.cli import _parser
 from holdfast.core.config import SETTINGS, Config
 from holdfast.core.errors import BrokerAbsentError
+from holdfast.core.sections import TABLES
+from holdfast.core.sources import Sources
 from tests.builders.served import served
 from tests.builders.stored import store
 from tests.tidy.repository import ROOT, name
@@ -40,16 +42,32 @@ def test_a_command_of_a_page_is_one_of_the_command_line(words: str) -> None:
 
 
 def test_settings_that_a_page_names_exist() -> None:
-    variable = re.compile(r"\bHOLDFAST_([A-Z_]+[A-Z])\b")
-    known = {key.upper() for key in SETTINGS}
+    variable = re.compile(r"\bHOLDFAST_[A-Z_]+[A-Z]\b")
+    known = {row.environment_variable for row in SETTINGS.values()}
     files = [*PAGES, *(ROOT / "docs" / "operating").glob("*file"), unit_file()]
     unknown = {
-        f"{name(file)}: HOLDFAST_{found}"
+        f"{name(file)}: {found}"
         for file in files
         for found in variable.findall(file.read_text())
         if found not in known
     }
     assert not unknown
+
+
+def test_names_of_settings_that_a_page_has_exist() -> None:
+    written = re.compile(rf"`((?:{'|'.join(TABLES)})\.[a-z_]+)\b")
+    pages = [*PAGES, ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = {(page, each) for page in pages for each in written.findall(page.read_text())}
+    assert len(found) > len(SETTINGS)
+    assert not {f"{name(page)}: {each}" for page, each in found if each not in SETTINGS}
+
+
+def test_files_of_settings_that_a_page_shows_name_nothing_unknown() -> None:
+    block = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    files = [(str(page), found) for page in PAGES for found in block.findall(page.read_text())]
+    assert files
+    for file in files:
+        assert Sources(SETTINGS).written(file, {}, {})
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -162,7 +162,8 @@ def test_each_setting_is_read_somewhere() -> None:
     from holdfast.core.config import SETTINGS
 
     used = "\n".join(path.read_text() for path in under("src", ".py"))
-    assert not [key for key in SETTINGS if not re.search(rf"\.{key}\b", used)]
+    rows = SETTINGS.values()
+    assert not [row.name for row in rows if not re.search(rf"\.{row.attribute}\b", used)]
 
 
 @pytest.mark.parametrize(

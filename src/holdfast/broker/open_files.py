@@ -34,8 +34,8 @@ def warning(config: Config, open_files: int) -> str | None:
     needed = config.connections_maximum + _beside(config)
     return (
         f"the limit of {open_files} open files allows {possible} connections, not"
-        f" {config.connections_maximum} (connections_maximum); raise it to {needed}: LimitNOFILE="
-        " in the systemd unit, --ulimit nofile= for a container, ulimit -Hn in a shell"
+        f" {config.connections_maximum} (limits.connections_maximum); raise it to {needed}:"
+        " LimitNOFILE= in the systemd unit, --ulimit nofile= for a container, ulimit -Hn in a shell"
     )
 
 

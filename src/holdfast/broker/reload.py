@@ -45,11 +45,11 @@ class Reload:
             log.error("configuration refused, the old one stays", extra={"fields": reason})
             raise
         before, self.settings = self.settings.config, change.settings
-        log_lines.reconfigure(config.log_level, config.log_lines_maximum)
-        for key in change.taken:
-            log.info("setting changed", extra={"fields": _fields(key, before, config)})
-        for key in change.waiting:
-            fields = {"setting": key, "in_force": _shown(key, before)}
+        log_lines.reconfigure(config.logging_level, config.logging_lines_maximum)
+        for name in change.taken:
+            log.info("setting changed", extra={"fields": _fields(name, before, config)})
+        for name in change.waiting:
+            fields = {"setting": name, "in_force": _shown(name, before)}
             log.warning("setting needs a restart", extra={"fields": fields})
         self._warn_of_files(change)
         counts = {"changed": len(change.taken), "need_a_restart": len(change.waiting)}
@@ -66,13 +66,13 @@ class Reload:
 
     def _warn_of_files(self, change: Change) -> None:
         words = open_files.warning(change.settings.config, self._open_files_limit)
-        if words is not None and "connections_maximum" in change.taken:
+        if words is not None and "limits.connections_maximum" in change.taken:
             log.warning(words)
 
 
-def _fields(key: str, before: Config, now: Config) -> dict[str, object]:
-    return {"setting": key, "was": _shown(key, before), "is": _shown(key, now)}
+def _fields(name: str, before: Config, now: Config) -> dict[str, object]:
+    return {"setting": name, "was": _shown(name, before), "is": _shown(name, now)}
 
 
-def _shown(key: str, config: Config) -> str:
-    return SETTINGS[key].kind.show(getattr(config, key)) or "(none)"
+def _shown(name: str, config: Config) -> str:
+    return SETTINGS[name].shown_in(config) or "(none)"

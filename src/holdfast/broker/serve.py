@@ -49,7 +49,7 @@ def run(settings: Effective, read: Callable[[], Effective]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code. `read` finds the settings again for a
     reload. Raises `OperatingError`, and what the log raises, if it cannot start or cannot go on."""
     config = settings.config
-    log_lines.begin(config.log_level, config.log_lines_maximum)
+    log_lines.begin(config.logging_level, config.logging_lines_maximum)
     # Before the log is read, which may take a while: a name that is misspelt is found at once.
     certificates.check_files(config)
     signals.ignore_hangup()
@@ -111,7 +111,7 @@ def _import_administration() -> type["Administration"]:
 
 def _end_within(seconds: int) -> Timer:
     words = (
-        f"holdfast: not stopped within {seconds} s (stop_timeout_s), ended as it is; nothing"
+        f"holdfast: not stopped within {seconds} s (stop.timeout_s), ended as it is; nothing"
         " acknowledged is lost, and the next start recovers"
     )
     return system.end_process_within(seconds, EXIT_UNFINISHED, words)
@@ -123,7 +123,7 @@ def _check_exposure(config: Config, server: Server) -> None:
     raise ConfigurationError(
         f"host: {config.host} can be reached from other machines, and no credentials are set up;"
         f" set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
-        " --anonymous (or anonymous = true) if everybody may connect"
+        " --access-anonymous (or access.anonymous = true) if everybody may connect"
     )
 
 

@@ -37,7 +37,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
         help="ask the broker at this address (https://user@host:port; it asks for the password)"
         " instead of the one that runs on the data directory",
     )
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
 
 
 def broker_of(options: argparse.Namespace) -> HttpClient:

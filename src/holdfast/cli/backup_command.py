@@ -19,7 +19,7 @@ def add_to(commands: Subparsers) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("target", metavar="TARGET", type=Path, help="the directory to make")
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
     parser.set_defaults(run=run_backup)
     parser = commands.add_parser(
         "restore",
@@ -29,7 +29,7 @@ def add_to(commands: Subparsers) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("source", metavar="BACKUP", type=Path, help="what `backup` has made")
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
     parser.set_defaults(run=run_restore)
 
 

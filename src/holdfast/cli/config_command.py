@@ -32,15 +32,15 @@ def show(options: argparse.Namespace) -> int:
     """Print the table of settings."""
     settings = effective(options)
     rows = [
-        (key, row.kind.show(getattr(settings.config, key)) or "(none)", settings.origins[key])
-        for key, row in SETTINGS.items()
+        (name, row.shown_in(settings.config) or "(none)", settings.origins[name])
+        for name, row in SETTINGS.items()
     ]
     if options.json:
-        table = {key: {"value": value, "origin": origin} for key, value, origin in rows}
+        table = {name: {"value": value, "origin": origin} for name, value, origin in rows}
         print(json.dumps(table, indent=2))
         return 0
-    key_width = max(len(key) for key, _, _ in rows)
+    name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, _ in rows)
-    for key, value, origin in rows:
-        print(f"{key:<{key_width}}  {value:<{value_width}}  {origin}")
+    for name, value, origin in rows:
+        print(f"{name:<{name_width}}  {value:<{value_width}}  {origin}")
     return 0

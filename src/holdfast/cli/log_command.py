@@ -190,7 +190,7 @@ def _add_action(actions: Subparsers, name: str, run: Any, about: str) -> argpars
         name, help=about, description=f"Print {about}.", allow_abbrev=False
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
     parser.set_defaults(run=run)
     return parser
 

@@ -11,31 +11,38 @@ from holdfast import system
 from holdfast.core import config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.limits import CONFIGURATION_BYTES_MAXIMUM
+from holdfast.core.sections import TABLES
 from holdfast.core.settings import Setting
 
 Subparsers = Any
 """What `add_subparsers` returns; `argparse` keeps the name of its class to itself."""
 
 
-def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:
-    """Give `parser` the option `--config` and one for each setting, or for those named."""
-    group = parser.add_argument_group("settings")
-    group.add_argument(
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Give `parser` the option `--config` and one for each setting, in a group for each table; or
+    for the settings that are named."""
+    common = parser.add_argument_group("settings")
+    common.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         help="read settings from this TOML file; options and HOLDFAST_ variables win over it",
     )
-    for key in keys or config.SETTINGS:
-        _add_setting(group, config.SETTINGS[key])
+    for name in names:
+        _add_setting(common, config.SETTINGS[name])
+    for table, about in () if names else TABLES.items():
+        group = parser.add_argument_group(f"[{table}]", about)
+        for row in config.SETTINGS.values():
+            if row.table == table:
+                _add_setting(group, row)
 
 
 def effective(options: argparse.Namespace) -> config.Effective:
     """The settings that file, environment and `options` make. Raises `ConfigurationError`."""
     given = {
-        key: value
-        for key, value in vars(options).items()
-        if key in config.SETTINGS and value is not None
+        row.name: value
+        for row in config.SETTINGS.values()
+        if (value := getattr(options, row.attribute, None)) is not None
     }
     return config.load(
         file=None if options.config is None else _read(options.config),
@@ -50,7 +57,7 @@ def _add_setting(group: Any, row: Setting) -> None:
     shown = "" if row.default in ("", False) else f" (default: {row.default})"
     group.add_argument(
         row.option,
-        dest=row.key,
+        dest=row.attribute,
         metavar="BOOLEAN" if is_flag else "VALUE",
         nargs="?" if is_flag else None,
         const="true" if is_flag else None,

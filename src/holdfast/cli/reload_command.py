@@ -16,7 +16,7 @@ def add_to(commands: Subparsers) -> None:
         " change does, what needs a restart is named, and a wrong file changes nothing.",
         allow_abbrev=False,
     )
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
     parser.set_defaults(run=run)
 
 

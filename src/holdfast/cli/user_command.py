@@ -293,7 +293,7 @@ def _action(
     parser = actions.add_parser(word, help=summary, description=whole, allow_abbrev=False)
     if name:
         parser.add_argument("name", metavar="NAME", help="the user's name")
-    add_settings(parser, "data_dir")
+    add_settings(parser, "data.dir")
     parser.set_defaults(run=run)
     return parser
 

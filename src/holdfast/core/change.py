@@ -18,22 +18,23 @@ class Change:
     settings: Effective
     """In force from now on: as it was, with the new values of what can change."""
     taken: tuple[str, ...]
-    """Keys whose new value is in force."""
+    """Settings whose new value is in force, by their full names."""
     waiting: tuple[str, ...]
-    """Keys whose new value needs a restart."""
+    """Those whose new value needs a restart."""
 
 
 def plan_change(in_force: Effective, wanted: Effective) -> Change:
     """Compare; raises `ConfigurationError` where what can change contradicts what cannot."""
     before, after = in_force.config, wanted.config
-    different = [key for key in SETTINGS if getattr(before, key) != getattr(after, key)]
-    taken = tuple(key for key in different if SETTINGS[key].reloadable)
-    waiting = tuple(key for key in different if not SETTINGS[key].reloadable)
-    config = replace(before, **{key: getattr(after, key) for key in taken})
+    different = [row for row in SETTINGS.values() if row.value_in(before) != row.value_in(after)]
+    taken = [row for row in different if row.reloadable]
+    waiting = tuple(row.name for row in different if not row.reloadable)
+    config = replace(before, **{row.attribute: row.value_in(after) for row in taken})
     # Where the same value comes from now is true of a setting that waits for nothing.
     origins = {
-        key: (in_force if key in waiting else wanted).origins.get(key, "default")
-        for key in SETTINGS
+        name: (in_force if name in waiting else wanted).origins.get(name, "default")
+        for name in SETTINGS
     }
     check(config, origins)
-    return Change(Effective(config, MappingProxyType(origins)), taken, waiting)
+    settings = Effective(config, MappingProxyType(origins))
+    return Change(settings, tuple(row.name for row in taken), waiting)

@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.sections import TABLES
+from holdfast.core.sections.access import AccessSection
 from holdfast.core.sections.applications import ApplicationsSection
-from holdfast.core.sections.connections import ConnectionsSection
 from holdfast.core.sections.network import NetworkSection
 from holdfast.core.sections.observation import ObservationSection
-from holdfast.core.sections.protection import ProtectionSection
+from holdfast.core.sections.protocols import ProtocolsSection
 from holdfast.core.sections.sessions import SessionsSection
 from holdfast.core.sections.shared import SharedSection
 from holdfast.core.sections.storage import StorageSection
@@ -32,21 +33,33 @@ from holdfast.core.units import GB, KIB, MIB
 RETENTION_BYTES_DEFAULT_MAXIMUM: Final = 10 * GB
 RETENTION_DISK_SHARE: Final = 10
 RECORD_OVERHEAD_BYTES_MAXIMUM: Final = 128 * KIB
+LISTENERS: Final = MappingProxyType(
+    {
+        "mqtt": "mqtt.port",
+        "mqtts": "mqtt.tls_port",
+        "ws": "ws.port",
+        "wss": "ws.tls_port",
+        "http": "http.port",
+        "https": "http.tls_port",
+    }
+)
+"""TCP listeners by the names that they are shown by, and the settings of their ports."""
+ENCRYPTED: Final = ("mqtts", "wss", "https")
+"""Those that need a certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(
-    # The last one comes first in the table.
-    ConnectionsSection,
+    NetworkSection,
+    ProtocolsSection,
+    AccessSection,
+    SessionsSection,
     ApplicationsSection,
     SharedSection,
-    SessionsSection,
     StorageSection,
     ObservationSection,
-    ProtectionSection,
-    NetworkSection,
 ):
-    """Every setting with its effective value. A field's name is its key."""
+    """Every setting with its effective value."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -55,28 +68,28 @@ class Config(
 
     @property
     def ports(self) -> dict[str, int]:
-        """The TCP listeners that are wanted, by the names of their settings."""
+        """Where the TCP listeners listen that are wanted, by their names."""
         wanted = {
-            "mqtt_port": self.mqtt_port,
-            "mqtts_port": self.mqtts_port,
-            "ws_port": self.ws_port,
-            "wss_port": self.wss_port,
-            "http_port": self.http_port,
-            "https_port": self.https_port,
+            "mqtt": self.mqtt_port,
+            "mqtts": self.mqtt_tls_port,
+            "ws": self.ws_port,
+            "wss": self.ws_tls_port,
+            "http": self.http_port,
+            "https": self.http_tls_port,
         }
-        return {key: port for key, port in wanted.items() if port is not None}
+        return {name: port for name, port in wanted.items() if port is not None}
 
 
 def _rows() -> Mapping[str, Setting]:
-    rows = {}
-    for field in fields(Config):
-        row: Setting = field.metadata["setting"]
-        rows[field.name] = replace(row, key=field.name)
-    return MappingProxyType(rows)
+    rows = [replace(field.metadata["setting"], attribute=field.name) for field in fields(Config)]
+    in_order = [row for table in TABLES for row in rows if row.table == table]
+    return MappingProxyType({row.name: row for row in in_order})
 
 
 SETTINGS: Final = _rows()
-"""The table: every setting by its key, in the order in which `config show` prints them."""
+"""Every setting by its full name, in the order in which `config show` prints them."""
+BY_ATTRIBUTE: Final = MappingProxyType({row.attribute: row for row in SETTINGS.values()})
+"""The same by what `Config` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ class Effective:
 
     config: Config
     origins: Mapping[str, str]
-    """Key to place: `default`, `holdfast.toml`, `HOLDFAST_HOST`, `--host`."""
+    """Name to place: `default`, `holdfast.toml`, `HOLDFAST_MQTT_PORT`, `--mqtt-port`."""
 
 
 def load(
@@ -97,18 +110,21 @@ def load(
 ) -> Effective:
     """Find the effective value of every setting.
 
-    `file` is a name and its TOML text; `options` are those given on the command line, by key.
+    `file` is a name and its TOML text; `options` are those given on the command line, by the full
+    names of their settings.
     `disk_bytes` tells the size of the disk that a directory lies on. Raises `ConfigurationError`.
     """
     written = Sources(SETTINGS).written(file, environment or {}, options or {})
-    values: dict[str, Any] = {key: parse(SETTINGS[key], item) for key, item in written.items()}
+    values: dict[str, Any] = {
+        SETTINGS[name].attribute: parse(SETTINGS[name], item) for name, item in written.items()
+    }
     config = Config(**values)
-    origins = {key: written[key].place if key in written else "default" for key in SETTINGS}
+    origins = {name: written[name].place if name in written else "default" for name in SETTINGS}
     if not config.retention_bytes:
         tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE
         chosen = max(MIB, min(RETENTION_BYTES_DEFAULT_MAXIMUM, tenth))
         config = replace(config, retention_bytes=chosen)
-        origins["retention_bytes"] += " (auto)"
+        origins["log.retention_bytes"] += " (auto)"
     check(config, origins)
     return Effective(config, MappingProxyType(origins))
 
@@ -132,42 +148,42 @@ def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> 
     most = config.client_bytes_per_second
     if most and most < config.maximum_packet_size_bytes:
         raise ConfigurationError(
-            f"{_place(origins, 'client_bytes_per_second')}{show_size(most)} is"
-            " less than one packet of maximum_packet_size_bytes"
+            f"{_place(origins, 'limits.client_bytes_per_second')}{show_size(most)} is"
+            " less than one packet of mqtt.maximum_packet_size_bytes"
         )
     low, high = config.write_buffer_low_bytes, config.write_buffer_high_bytes
     if low > high:
         raise ConfigurationError(
-            f"{_place(origins, 'write_buffer_low_bytes')}{show_size(low)} is more than"
-            f" write_buffer_high_bytes, {show_size(high)}"
+            f"{_place(origins, 'limits.write_buffer_low_bytes')}{show_size(low)} is more than"
+            f" limits.write_buffer_high_bytes, {show_size(high)}"
         )
     least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(
-            f"{_place(origins, 'segment_bytes')}{show_size(config.segment_bytes)} cannot"
-            f" hold one record of maximum_packet_size_bytes; at least {show_size(least)} is needed"
+            f"{_place(origins, 'log.segment_bytes')}{show_size(config.segment_bytes)} cannot hold"
+            f" one record of mqtt.maximum_packet_size_bytes; at least {show_size(least)} is needed"
         )
 
 
 def _check_listeners(config: Config, origins: Mapping[str, str]) -> None:
     if not config.ports and config.mqtt_unix_socket is None:
-        raise ConfigurationError("every port and mqtt_unix_socket are off: nothing would listen")
+        raise ConfigurationError("every port and mqtt.unix_socket are off: nothing would listen")
     taken: dict[int, str] = {}
-    for key, number in config.ports.items():
-        other = taken.setdefault(number, key)
-        if number and other != key:
-            raise ConfigurationError(f"{other} and {key} are both {number}")
-    for key in ("mqtts_port", "wss_port", "https_port"):
-        if key in config.ports and config.tls_certificate is None:
-            raise ConfigurationError(
-                f"{_place(origins, key)}it needs tls_certificate, which is off"
-            )
+    for listener, number in config.ports.items():
+        other = taken.setdefault(number, listener)
+        if number and other != listener:
+            both = f"{LISTENERS[other]} and {LISTENERS[listener]}"
+            raise ConfigurationError(f"{both} are both {number}")
+    for listener in ENCRYPTED:
+        if listener in config.ports and config.tls_certificate is None:
+            place = _place(origins, LISTENERS[listener])
+            raise ConfigurationError(f"{place}it needs tls.certificate, which is off")
     if config.tls_client_certificates != "off" and config.tls_client_ca is None:
         raise ConfigurationError(
-            f"{_place(origins, 'tls_client_certificates')}{config.tls_client_certificates}, but"
-            " there is no tls_client_ca to say which of them are good"
+            f"{_place(origins, 'tls.client_certificates')}{config.tls_client_certificates}, but"
+            " there is no tls.client_ca to say which of them are good"
         )
 
 
-def _place(origins: Mapping[str, str], key: str) -> str:
-    return f"{origins[key]}: {key}: " if key in origins else f"{key}: "
+def _place(origins: Mapping[str, str], name: str) -> str:
+    return f"{origins[name]}: {name}: " if name in origins else f"{name}: "

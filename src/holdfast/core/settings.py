@@ -49,7 +49,11 @@ class Kind:
 class Setting:
     """One row of the table of settings."""
 
-    key: str
+    name: str
+    """Its table, a dot, and its name there: `log.retention_bytes`."""
+    attribute: str
+    """How `Config` calls it: by its name there, with its table in front where that alone could be
+    something else: `retention_bytes`, `mqtt_port`."""
     kind: Kind
     default: object
     """As an operator would write it; read by `kind` like any other value."""
@@ -61,17 +65,31 @@ class Setting:
     """A running broker takes a new value over (SIGHUP); otherwise it needs a restart."""
 
     @property
+    def table(self) -> str:
+        """The table that it is written in."""
+        return self.name.partition(".")[0]
+
+    def value_in(self, config: object) -> Any:
+        """Its value in a `Config`."""
+        return getattr(config, self.attribute)
+
+    def shown_in(self, config: object) -> str:
+        """The same as text that reads back as the same."""
+        return self.kind.show(self.value_in(config))
+
+    @property
     def environment_variable(self) -> str:
         """Its name in the environment."""
-        return "HOLDFAST_" + self.key.upper().replace(".", "_")
+        return "HOLDFAST_" + self.name.upper().replace(".", "_")
 
     @property
     def option(self) -> str:
         """Its name on the command line."""
-        return "--" + self.key.replace("_", "-")
+        return "--" + self.name.replace(".", "-").replace("_", "-")
 
 
 def setting(
+    name: str,
     kind: Kind,
     default: object,
     reason: str,
@@ -79,9 +97,9 @@ def setting(
     aliases: tuple[str, ...] = (),
     reloadable: bool = False,
 ) -> Any:
-    """Describe a field of `Config`. The field's own name is the setting's key."""
+    """Describe a field of `Config`, by the full name of its setting."""
     value = kind.parse(default)
-    row = Setting("", kind, default, " ".join(reason.split()), aliases, reloadable)
+    row = Setting(name, "", kind, default, " ".join(reason.split()), aliases, reloadable)
     return field(default=value, metadata={"setting": row})
 
 

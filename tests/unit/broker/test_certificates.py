@@ -45,14 +45,14 @@ def lock(key: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "break_it", "sentence"),
     [
-        ("server.pem", Path.unlink, r"tls_certificate: .*server.pem cannot be read: No such file"),
-        ("server.key", Path.unlink, r"tls_key: .*server.key cannot be read: No such file"),
+        ("server.pem", Path.unlink, r"tls.certificate: .*server.pem cannot be read: No such file"),
+        ("server.key", Path.unlink, r"tls.key: .*server.key cannot be read: No such file"),
         (
             "server.pem",
             lambda file: file.write_text("x"),
-            r"tls_certificate: no certificate with its key in PEM in .*server.pem and .*server.key",
+            r"tls.certificate: no certificate with its key in PEM in .*server.pem and .*server.key",
         ),
-        ("server.key", lock, r"tls_key: .*server.key is locked by a passphrase"),
+        ("server.key", lock, r"tls.key: .*server.key is locked by a passphrase"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
@@ -65,14 +65,14 @@ def test_a_file_that_cannot_be_used_is_named(
 
 def test_a_key_of_another_certificate_is_named(config: Config, authority: Authority) -> None:
     _, key = authority.server("other")
-    with pytest.raises(ConfigurationError, match=r"tls_key: the key in .* does not belong to"):
+    with pytest.raises(ConfigurationError, match=r"tls.key: the key in .* does not belong to"):
         server_context(replace(config, tls_key=key))
 
 
 def test_authorities_that_are_none_are_named(config: Config, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("x")
-    with pytest.raises(ConfigurationError, match=r"tls_client_ca: no certificate in PEM in .*noth"):
+    with pytest.raises(ConfigurationError, match=r"tls.client_ca: no certificate in PEM in .*noth"):
         server_context(replace(config, tls_client_ca=nothing))
 
 

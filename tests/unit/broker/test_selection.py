@@ -82,11 +82,11 @@ def test_the_first_rule_that_fits_the_share_name_decides() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("shared_strategy", "random", "'random' is none of them"),
-        ("shared_strategy", "key:property:", "is none of them"),
-        ("shared_strategies", "orders", '"orders" is not a share name'),
-        ("shared_strategies", "=sticky", "is not a share name"),
-        ("shared_strategies", "a=key:payload", "is not a share name"),
+        ("shared.strategy", "random", "'random' is none of them"),
+        ("shared.strategy", "key:property:", "is none of them"),
+        ("shared.strategies", "orders", '"orders" is not a share name'),
+        ("shared.strategies", "=sticky", "is not a share name"),
+        ("shared.strategies", "a=key:payload", "is not a share name"),
     ],
 )
 def test_a_strategy_that_there_is_not_is_refused_by_name(

@@ -7,6 +7,8 @@ import pytest
 
 from holdfast import __version__, system
 from holdfast.cli import main
+from holdfast.core.config import SETTINGS
+from holdfast.core.sections import TABLES
 
 
 @pytest.fixture(autouse=True)
@@ -37,30 +39,30 @@ def test_config_show_tells_each_value_and_where_it_came_from(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "site.toml"
-    file.write_text("retention_age_s = '2d'\n")
+    file.write_text("log.retention_age_s = '2d'\n")
     assert main(["config", "show", "--json", "--config", str(file), "--mqtt-port", "off"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["retention_age_s"] == {"value": "2d", "origin": str(file)}
-    assert shown["mqtt_port"] == {"value": "off", "origin": "--mqtt-port"}
-    assert shown["durability"] == {"value": "fsync", "origin": "default"}
+    assert shown["log.retention_age_s"] == {"value": "2d", "origin": str(file)}
+    assert shown["mqtt.port"] == {"value": "off", "origin": "--mqtt-port"}
+    assert shown["log.durability"] == {"value": "fsync", "origin": "default"}
 
 
 def test_config_show_prints_a_line_for_each_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show"]) == 0
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-    assert lines["segment_bytes"] == ["64MiB", "default"]
-    assert lines["store_all"] == ["(none)", "default"]
+    assert lines["log.segment_bytes"] == ["64MiB", "default"]
+    assert lines["log.store_all"] == ["(none)", "default"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["serve", "--mqtt-prt", "1"], "unrecognized arguments: --mqtt-prt"),
-        (["serve", "--mqtt-port", "x"], "--mqtt-port: mqtt_port: expected a port"),
-        (["serve", "--durability", "maybe"], "expected one of fsync, os, memory"),
+        (["serve", "--mqtt-port", "x"], "--mqtt-port: mqtt.port: expected a port"),
+        (["serve", "--log-durability", "maybe"], "expected one of fsync, os, memory"),
         (["serve", "--config", "absent.toml"], "absent.toml cannot be read: No such file"),
         (["serve", "--config", "."], ". cannot be read: Is a directory"),
-        (["serve", "--host", "0.0.0.0"], "can be reached from other machines"),
+        (["serve", "--listen-host", "0.0.0.0"], "can be reached from other machines"),
         (
             ["log", "records", "--data-dir", ".", "--filter", "a/#/b"],
             '"a/#/b" is not a topic filter',
@@ -90,16 +92,13 @@ def test_a_configuration_that_is_not_text_is_refused(
     assert (code, said) == (2, "holdfast: binary.toml is not text in UTF-8")
 
 
-def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_setting_by_its_table(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
     said = capsys.readouterr().out
-    for option in (
-        "--config",
-        "--data-dir",
-        "--host",
-        "--mqtt-port",
-        "--http-port",
-        "--durability",
-    ):
-        assert option in said
+    assert "--config" in said
+    for table, about in TABLES.items():
+        _, _, group = said.partition(f"\n[{table}]:\n  {about}\n")
+        group = group.partition("\n[")[0]
+        for row in SETTINGS.values():
+            assert (f" {row.option} " in group) == (row.table == table)

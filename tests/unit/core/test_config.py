@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from holdfast.core import config
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.sections import TABLES
 
 TERABYTE = 10**12
 
@@ -21,7 +23,7 @@ def load(
     return config.load(
         file=None if toml is None else ("holdfast.toml", toml),
         environment=environment,
-        options=options,
+        options={config.BY_ATTRIBUTE[name].name: value for name, value in options.items()},
         disk_bytes=lambda directory: disk_bytes,
     )
 
@@ -60,45 +62,48 @@ def test_no_setting_lets_a_session_keep_more_than_65535_messages() -> None:
 
 def test_later_sources_win_and_each_value_knows_its_own() -> None:
     environment = {"HOLDFAST_HTTP_PORT": "9001", "HOLDFAST_MQTT_PORT": "9002", "PATH": "/bin"}
-    effective = load("http_port = 1\nmqtt_port = 2\nhost = '::1'\n", environment, mqtt_port="off")
+    effective = load(
+        "http.port = 1\nmqtt.port = 2\nlisten.host = '::1'\n", environment, mqtt_port="off"
+    )
     assert effective.config.host == "::1"
     assert effective.config.http_port == 9001
     assert effective.config.mqtt_port is None
-    assert effective.origins["host"] == "holdfast.toml"
-    assert effective.origins["http_port"] == "HOLDFAST_HTTP_PORT"
-    assert effective.origins["mqtt_port"] == "--mqtt-port"
-    assert effective.origins["cache_bytes"] == "default"
+    assert effective.origins["listen.host"] == "holdfast.toml"
+    assert effective.origins["http.port"] == "HOLDFAST_HTTP_PORT"
+    assert effective.origins["mqtt.port"] == "--mqtt-port"
+    assert effective.origins["log.cache_bytes"] == "default"
 
 
 @pytest.mark.accepts("S2.55")
 @pytest.mark.parametrize(
-    ("name", "key", "written", "value"),
+    ("alias", "name", "written", "value"),
     [
-        ("MQTT_CLIENT_SESSION_EXPIRY_MAX_EXPIRY_INTERVAL", "session_expiry_maximum_s", "60", 60),
-        ("MQTT_CLIENT_SESSION_EXPIRY_TTL", "session_ttl_s", "0", 0),
+        ("MQTT_CLIENT_SESSION_EXPIRY_MAX_EXPIRY_INTERVAL", "session.expiry_maximum_s", "60", 60),
+        ("MQTT_CLIENT_SESSION_EXPIRY_TTL", "session.ttl_s", "0", 0),
         (
             "MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_LIMIT",
-            "queue_messages_maximum",
+            "queue.messages_maximum",
             "7",
             7,
         ),
-        ("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_TTL", "queue_ttl_s", "60", 60),
-        ("MQTT_CLIENT_SESSION_EXPIRY_CRON", "session_expiry_cron", '"5 4 * * 7"', "5 4 * * 7"),
-        ("MQTT_CLIENT_SESSION_EXPIRY_ZONE", "session_expiry_zone", '"Asia/Tokyo"', "Asia/Tokyo"),
-        ("MQTT_PERSISTENT_MSG_WRITE_AND_FLUSH", "device_write_and_flush", "false", False),
-        ("MQTT_PERSISTENT_BUFFERED_MSG_COUNT", "device_flush_messages", "9", 9),
-        ("MQTT_APP_MSG_WRITE_AND_FLUSH", "application_write_and_flush", "true", True),
-        ("MQTT_APP_BUFFERED_MSG_COUNT", "application_flush_messages", "9", 9),
+        ("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_TTL", "queue.ttl_s", "60", 60),
+        ("MQTT_CLIENT_SESSION_EXPIRY_CRON", "session.expiry_cron", '"5 4 * * 7"', "5 4 * * 7"),
+        ("MQTT_CLIENT_SESSION_EXPIRY_ZONE", "session.expiry_zone", '"Asia/Tokyo"', "Asia/Tokyo"),
+        ("MQTT_PERSISTENT_MSG_WRITE_AND_FLUSH", "device.write_and_flush", "false", False),
+        ("MQTT_PERSISTENT_BUFFERED_MSG_COUNT", "device.flush_messages", "9", 9),
+        ("MQTT_APP_MSG_WRITE_AND_FLUSH", "application.write_and_flush", "true", True),
+        ("MQTT_APP_BUFFERED_MSG_COUNT", "application.flush_messages", "9", 9),
     ],
 )
 def test_names_of_the_acceptance_list_are_taken(
-    name: str, key: str, written: str, value: int | str
+    alias: str, name: str, written: str, value: int | str
 ) -> None:
-    from_environment = load(environment={name: written.strip('"')})
-    from_file = load(f"{name} = {written}")
-    assert getattr(from_environment.config, key) == getattr(from_file.config, key) == value
-    assert from_environment.origins[key] == name
-    assert from_file.origins[key] == f"holdfast.toml ({name})"
+    from_environment = load(environment={alias: written.strip('"')})
+    from_file = load(f"{alias} = {written}")
+    row = config.SETTINGS[name]
+    assert row.value_in(from_environment.config) == row.value_in(from_file.config) == value
+    assert from_environment.origins[name] == alias
+    assert from_file.origins[name] == f"holdfast.toml ({alias})"
 
 
 ALIASES = sorted(alias for row in config.SETTINGS.values() for alias in row.aliases)
@@ -107,21 +112,21 @@ ALIASES = sorted(alias for row in config.SETTINGS.values() for alias in row.alia
 @pytest.mark.accepts("S2.55")
 @pytest.mark.parametrize("alias", ALIASES)
 def test_a_wrong_value_is_refused_with_the_name_it_was_given_by(alias: str) -> None:
-    (key,) = [key for key, row in config.SETTINGS.items() if alias in row.aliases]
+    (name,) = [name for name, row in config.SETTINGS.items() if alias in row.aliases]
     words = refusal(environment={alias: "wrong!"})
-    assert words.startswith(f"{alias}: {key}: expected ")
+    assert words.startswith(f"{alias}: {name}: expected ")
 
 
 @pytest.mark.accepts("S2.39", "S2.40")
-def test_a_wrong_schedule_is_refused_with_the_name_of_its_key() -> None:
+def test_a_wrong_schedule_is_refused_with_its_name() -> None:
     in_environment = {"MQTT_CLIENT_SESSION_EXPIRY_CRON": "0 0 25 ? * *"}
     assert refusal(environment=in_environment).startswith(
-        "MQTT_CLIENT_SESSION_EXPIRY_CRON: session_expiry_cron: expected a cron expression"
+        "MQTT_CLIENT_SESSION_EXPIRY_CRON: session.expiry_cron: expected a cron expression"
     )
-    assert refusal("session_expiry_zone = 'Europe/Atlantis'").startswith(
-        "holdfast.toml: session_expiry_zone: expected a time zone such as"
+    assert refusal("session.expiry_zone = 'Europe/Atlantis'").startswith(
+        "holdfast.toml, line 1: session.expiry_zone: expected a time zone such as"
     )
-    assert '"../etc/passwd" is not known' in refusal("session_expiry_zone = '../etc/passwd'")
+    assert '"../etc/passwd" is not known' in refusal("session.expiry_zone = '../etc/passwd'")
 
 
 def test_our_own_name_wins_over_the_other_one() -> None:
@@ -130,47 +135,65 @@ def test_our_own_name_wins_over_the_other_one() -> None:
 
 
 def test_a_dotted_key_may_be_a_table() -> None:
-    assert load("[mqtt5]\nstrict_session_expiry = true").config.strict_session_expiry
+    assert load("[mqtt5]\nstrict_session_expiry = true").config.session_strict_expiry
 
 
 @pytest.mark.parametrize(
     ("toml", "sentence"),
     [
-        ("hots = '::1'", 'holdfast.toml: unknown key "hots" (did you mean "host"?)'),
-        ("[store]\nx = 1", 'holdfast.toml: unknown key "store.x"'),
-        ("anonymous = 1", "holdfast.toml: anonymous: expected true or false, but 1 is neither"),
-        ("mqtt_port = true", "mqtt_port: expected a port from 0 to 65535, or off, but True is not"),
-        ("mqtt_port = 65536", "65536 is above the maximum of 65535"),
-        ("durability = 'none'", 'expected one of fsync, os, memory, but "none" is not one of them'),
-        ("cache_bytes = '64 miles'", '"64 miles" is not a number with one of the units'),
-        ("cache_bytes = 1", "1 is below the minimum of 1MiB"),
-        ("retention_age_s = '1y'", '"1y" is not a number with one of the units s, m, h, d, w'),
-        ("store_all = [1]", "1 is not a topic filter"),
-        ("data_dir = ''", '"" is not a path'),
-        ("host =", "holdfast.toml is not valid TOML"),
-        ("session_ttl_s = 1\nMQTT_CLIENT_SESSION_EXPIRY_TTL = 2", "is a second value of"),
-        ("mqtt_port = 1\nhttp_port = 1", "mqtt_port and http_port are both 1"),
-        ("mqtt_port = 'off'\nhttp_port = 'off'", "nothing would listen"),
-        ("mqtts_port = 8883", "holdfast.toml: mqtts_port: it needs tls_certificate, which is off"),
-        ("wss_port = 8084", "holdfast.toml: wss_port: it needs tls_certificate, which is off"),
-        ("ws_port = 1883", "mqtt_port and ws_port are both 1883"),
-        ("tls_client_certificates = 'required'", "there is no tls_client_ca"),
-        ("host = []", "host: expected an address or a list of them, but it is empty"),
-        ("host = '127.0.0.1, [::1]'", '"[::1]" is not a host'),
-        ("mqtt_unix_socket_mode = 660", "permissions of a file in quotes such as 0660, but 660"),
-        ("ws_origins = ['example.com']", '"example.com" is not an origin such as'),
-        ("proxy_protocol = ['http']", '"http" is not one of mqtt, mqtts, ws, wss'),
-        ("proxy_protocol_from = ['10.0.0.1/8']", '"10.0.0.1/8" is not an address or a network'),
-        ("segment_bytes = '1MiB'", "cannot hold one record of maximum_packet_size_bytes"),
+        ("listen.hots = '::1'", 'unknown name "listen.hots" (did you mean "listen.host"?)'),
+        ("host = '::1'", 'line 1: unknown name "host" (did you mean "listen.host"?)'),
+        ("port = 1", 'unknown name "port" (did you mean "mqtt.port"?)'),
+        ("retention_byte = 1", 'name "retention_byte" (did you mean "log.retention_bytes"?)'),
+        ("[lgo]\nx = 1", 'line 1: unknown table "lgo" (did you mean "log"?)'),
+        ("[mqtt]\n\n[store]", 'holdfast.toml, line 3: unknown table "store"'),
+        ("[[log]]\nx = 1", 'line 1: unknown name "log"'),
+        ("log = 1", 'line 1: unknown name "log"'),
+        ("[access]\nanonymous = 1", "line 2: access.anonymous: expected true or false, but 1 is"),
+        ("mqtt.port = true", "mqtt.port: expected a port from 0 to 65535, or off, but True is not"),
+        ("mqtt.port = 65536", "65536 is above the maximum of 65535"),
+        (
+            "log.durability = 'none'",
+            'expected one of fsync, os, memory, but "none" is not one of them',
+        ),
+        ("log.cache_bytes = '64 miles'", '"64 miles" is not a number with one of the units'),
+        ("log.cache_bytes = 1", "1 is below the minimum of 1MiB"),
+        ("log.retention_age_s = '1y'", '"1y" is not a number with one of the units s, m, h, d, w'),
+        ("log.store_all = [1]", "1 is not a topic filter"),
+        ("data.dir = ''", '"" is not a path'),
+        ("listen.host =", "holdfast.toml is not valid TOML"),
+        ("session.ttl_s = 1\nMQTT_CLIENT_SESSION_EXPIRY_TTL = 2", "is a second value of"),
+        ("mqtt.port = 1\nhttp.port = 1", "mqtt.port and http.port are both 1"),
+        ("mqtt.port = 'off'\nhttp.port = 'off'", "nothing would listen"),
+        (
+            "mqtt.tls_port = 8883",
+            "holdfast.toml: mqtt.tls_port: it needs tls.certificate, which is",
+        ),
+        ("ws.tls_port = 8084", "holdfast.toml: ws.tls_port: it needs tls.certificate, which is"),
+        ("ws.port = 1883", "mqtt.port and ws.port are both 1883"),
+        ("tls.client_certificates = 'required'", "there is no tls.client_ca"),
+        ("listen.host = []", "listen.host: expected an address or a list of them, but it is empty"),
+        ("listen.host = '127.0.0.1, [::1]'", '"[::1]" is not a host'),
+        ("mqtt.unix_socket_mode = 660", "permissions of a file in quotes such as 0660, but 660"),
+        ("ws.origins = ['example.com']", '"example.com" is not an origin such as'),
+        ("listen.proxy_protocol = ['http']", '"http" is not one of mqtt, mqtts, ws, wss'),
+        (
+            "listen.proxy_protocol_from = ['10.0.0.1/8']",
+            '"10.0.0.1/8" is not an address or a network',
+        ),
+        ("log.segment_bytes = '1MiB'", "cannot hold one record of mqtt.maximum_packet_size_bytes"),
     ],
 )
-def test_what_cannot_be_right_is_refused_with_key_and_place(toml: str, sentence: str) -> None:
+def test_what_cannot_be_right_is_refused_with_name_and_place(toml: str, sentence: str) -> None:
     assert sentence in refusal(toml)
 
 
 def test_an_unknown_variable_of_ours_is_refused_and_others_are_left_alone() -> None:
-    assert 'unknown variable "HOLDFAST_HOTS"' in refusal(environment={"HOLDFAST_HOTS": "::1"})
-    assert load(environment={"HOTS": "::1"}).origins["host"] == "default"
+    assert refusal(environment={"HOLDFAST_LISTEN_HOTS": "::1"}).endswith(
+        'unknown variable "HOLDFAST_LISTEN_HOTS" (did you mean "HOLDFAST_LISTEN_HOST"?)'
+    )
+    assert 'unknown variable "HOLDFAST_HOST"' in refusal(environment={"HOLDFAST_HOST": "::1"})
+    assert load(environment={"HOTS": "::1"}).origins["listen.host"] == "default"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.test"])
@@ -186,13 +209,13 @@ def test_a_rate_of_bytes_that_no_packet_fits_into_is_refused() -> None:
 
 
 def test_several_addresses_may_be_listened_on() -> None:
-    for toml in ("host = ['127.0.0.1', '::1']", "host = '127.0.0.1, ::1'"):
+    for toml in ("listen.host = ['127.0.0.1', '::1']", "listen.host = '127.0.0.1, ::1'"):
         assert load(toml).config.hosts == ("127.0.0.1", "::1")
 
 
 def test_ports_that_the_system_chooses_do_not_collide() -> None:
-    ports = load("mqtt_port = 0\nhttp_port = 0\nws_port = 0").config.ports
-    assert ports == {"mqtt_port": 0, "ws_port": 0, "http_port": 0}
+    ports = load("mqtt.port = 0\nhttp.port = 0\nws.port = 0").config.ports
+    assert ports == {"mqtt": 0, "ws": 0, "http": 0}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +226,7 @@ def test_retention_is_the_smaller_of_10_gb_and_a_tenth_of_the_disk(
 ) -> None:
     effective = load(disk_bytes=disk_bytes)
     assert effective.config.retention_bytes == kept
-    assert effective.origins["retention_bytes"] == "default (auto)"
+    assert effective.origins["log.retention_bytes"] == "default (auto)"
     assert load(disk_bytes=disk_bytes, retention_bytes="3GB").config.retention_bytes == 3 * 10**9
 
 
@@ -218,5 +241,49 @@ def test_the_directory_asked_about_is_the_one_in_force() -> None:
 
 def test_each_setting_gives_its_reason_in_sentences() -> None:
     assert not [
-        key for key, row in config.SETTINGS.items() if not re.fullmatch(r"[A-Z].+\.", row.reason)
+        name for name, row in config.SETTINGS.items() if not re.fullmatch(r"[A-Z].+\.", row.reason)
     ]
+
+
+def test_every_setting_is_in_a_table_and_all_names_follow_from_its_full_name() -> None:
+    for name, row in config.SETTINGS.items():
+        table, _, own = name.partition(".")
+        assert re.fullmatch(r"[a-z]+\.[a-z_]+", name)
+        assert table in TABLES
+        assert row.attribute in (own, f"{table}_{own}")
+        assert row.environment_variable == f"HOLDFAST_{table}_{own}".upper()
+        assert row.option == f"--{table}-{own}".replace("_", "-")
+    for names in ("environment_variable", "option", "attribute"):
+        assert len({getattr(row, names) for row in config.SETTINGS.values()}) == len(
+            config.SETTINGS
+        )
+    assert [*dict.fromkeys(row.table for row in config.SETTINGS.values())] == [*TABLES]
+    assert set(config.BY_ATTRIBUTE) == {field.name for field in fields(config.Config)}
+
+
+def test_a_table_is_written_as_one_or_with_dots_and_may_be_empty() -> None:
+    for toml in ("[log]\ncache_bytes = '2MiB'\n[mqtt]\n", "log.cache_bytes = '2MiB'"):
+        assert load(toml).config.cache_bytes == 2**21
+
+
+LONG = """\
+# queue.ttl_s is said below, and ttl_s of another table before it
+[session]
+ttl_s = 5
+[log]
+store_all = [
+    "ttl_s", # a list goes on
+    "b",
+]
+[queue]
+
+ttl_s = %s
+"""
+
+
+@pytest.mark.parametrize(("written", "line"), [("'soon'", 11), ("[\n]", 11)])
+def test_a_wrong_value_is_refused_with_the_line_on_which_it_begins(written: str, line: int) -> None:
+    words = refusal(LONG % written)
+    assert words.startswith(f"holdfast.toml, line {line}: queue.ttl_s: expected a duration")
+    wrong_list = LONG.replace('"b"', "7") % "1"
+    assert refusal(wrong_list).startswith("holdfast.toml, line 5: log.store_all: expected")

@@ -21,7 +21,7 @@ def effective(written: str) -> TopicProperties:
 
 @pytest.mark.accepts("S2.51", "S0.84")
 def test_the_default_is_the_one_that_is_promised() -> None:
-    row = SETTINGS["application_queue_properties"]
+    row = SETTINGS["application.queue_properties"]
     assert row.default == DEFAULT
     assert row.kind.show(row.kind.parse(DEFAULT)) == DEFAULT
     assert effective(DEFAULT) == TopicProperties()

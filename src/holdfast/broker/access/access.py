@@ -82,7 +82,7 @@ class Denial:
 
     reason: DenialReason
     slowly: bool = False
-    """True: it is told after `login_delay_s`, so that guessing takes time."""
+    """True: it is told after `access.login_delay_s`, so that guessing takes time."""
     user_name: str | None = field(default=None, compare=False)
     """For the log: whose name it came under; `None` if that is nobody's."""
 

@@ -3,12 +3,12 @@
 Owns: counts by peer address and by user name. Never: sees a password, or looks at a clock.
 
 Invariants:
-1. An address with `login_failures_maximum` failures is banned for `login_ban_s`; further logins
-   from it are not looked at until then.
-2. A user with as many is checked once in `login_delay_s` at most, from wherever. It is not banned:
-   whoever can name it could lock it out.
-3. At most LOGIN_FAILURES_TRACKED_MAXIMUM are counted. A count is forgotten `login_ban_s` after its
-   last failure.
+1. An address with `access.login_failures_maximum` failures is banned for `access.login_ban_s`;
+   further logins from it are not looked at until then.
+2. A user with as many is checked once in `access.login_delay_s` at most, from wherever. It is not
+   banned: whoever can name it could lock it out.
+3. At most LOGIN_FAILURES_TRACKED_MAXIMUM are counted. A count is forgotten `access.login_ban_s`
+   after its last failure.
 """
 
 from collections import OrderedDict

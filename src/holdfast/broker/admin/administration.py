@@ -10,12 +10,13 @@ from collections.abc import Callable
 from aiohttp.web import AppRunner
 
 from holdfast import system
+from holdfast.broker.admin import front_page
 from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.http import server as http
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
 from holdfast.broker.observe.forecast import Forecast
-from holdfast.broker.observe.snapshot import take
+from holdfast.broker.observe.snapshot import Snapshot, take
 from holdfast.broker.observe.system_values import SystemValues
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.reload import Reload
@@ -23,7 +24,7 @@ from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import show_address
 from holdfast.broker.sockets.listeners import refused
 from holdfast.broker.sockets.websocket_route import websocket_route
-from holdfast.core.config import Config, Effective
+from holdfast.core.config import ENCRYPTED, Config, Effective
 from holdfast.core.layout import CONTROL_SOCKET
 
 
@@ -51,12 +52,12 @@ class Administration:
             chores=stages.chores,
         )
         forecast = Forecast(stages.kernel.log, server.records, lambda: server.config, stages.chores)
+
+        def snapshot() -> Snapshot:
+            return take(server, watch, forecast)
+
         self._system_values = SystemValues(
-            stages.system_topics,
-            stages.loopback,
-            stages.kernel,
-            lambda: take(server, watch, forecast),
-            config.sys_interval_s,
+            stages.system_topics, stages.loopback, stages.kernel, snapshot, config.sys_interval_s
         )
         server.sweep.observe("watch", watch.look)
         server.sweep.observe("forecast", forecast.look)
@@ -68,6 +69,9 @@ class Administration:
             server, watch, forecast, view_path, self.places, lambda: self.reload.settings
         )
         operations.append(reloading.operation(self.reload.run))
+        operations.append(
+            front_page.operation(server.ready, snapshot, server.now_us, self._protection.permits)
+        )
         self._app = http.application(operations, self._protection, stages.steps)
         rules = server.listeners.websocket_rules
         self._app.add_routes([websocket_route(stages.connections, rules, server.counts)])
@@ -77,9 +81,9 @@ class Administration:
         config = self._server.config
         self._runner = await http.start(self._app)
         try:
-            for key, port in (("http_port", config.http_port), ("https_port", config.https_port)):
-                for host in config.hosts if port is not None else ():
-                    await self._listen(host, port or 0, encrypted=key == "https_port")
+            for name, port in config.ports.items():
+                for host in config.hosts if name in ("http", "https") else ():
+                    await self._listen(host, port, encrypted=name in ENCRYPTED)
             await self._control_socket.listen(self._runner)
         except BaseException:
             await self.close()

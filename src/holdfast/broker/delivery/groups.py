@@ -6,7 +6,7 @@ control records. Never: chooses who gets a message; the kernel does, as the grou
 
 Invariants:
 1. A group is there while a session subscribes to it, attached or at rest, and for
-   `shared_group_expiry_s` after that.
+   `shared.group_expiry_s` after that.
 2. Its queue is in the routes only while a member is attached, or has messages of it in flight;
    else the queue is implied, like a session's.
 3. A session's part ends with its subscription or the session, whatever ends those.

@@ -1,6 +1,6 @@
 """How the next member of a group is chosen: strategies by name, compiled for the kernel.
 
-Owns: what the words of `shared_strategy` mean, and which member owns which keys. Never: chooses for
+Owns: what the words of `shared.strategy` mean, and which member owns which keys. Never: chooses for
 a single message; the kernel does, by the table made here.
 
 Invariants:

@@ -7,7 +7,7 @@ that are open go on with the one that they began with.
 import ssl
 from pathlib import Path
 
-from holdfast.core.config import Config
+from holdfast.core.config import ENCRYPTED, Config
 from holdfast.core.errors import ConfigurationError
 
 _CLIENTS = {
@@ -19,7 +19,7 @@ _CLIENTS = {
 
 def is_encrypted(config: Config) -> bool:
     """True if something listens with TLS."""
-    return not {"mqtts_port", "wss_port", "https_port"}.isdisjoint(config.ports)
+    return not config.ports.keys().isdisjoint(ENCRYPTED)
 
 
 def check_files(config: Config) -> None:
@@ -43,30 +43,30 @@ def server_context(config: Config) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
-    _check_readable("tls_certificate", certificate)
+    _check_readable("tls.certificate", certificate)
     if key is not None:
-        _check_readable("tls_key", key)
+        _check_readable("tls.key", key)
     holder = certificate if key is None else key
     try:
         context.load_cert_chain(certificate, key, password=_refuse_passphrase)
     except _PassphraseError:
-        raise ConfigurationError(f"tls_key: {holder} is locked by a passphrase") from None
+        raise ConfigurationError(f"tls.key: {holder} is locked by a passphrase") from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            sentence = f"tls_key: the key in {holder} does not belong to {certificate}"
+            sentence = f"tls.key: the key in {holder} does not belong to {certificate}"
         else:
             told = f"{certificate} and {holder}" if key else str(certificate)
-            sentence = f"tls_certificate: no certificate with its key in PEM in {told}"
+            sentence = f"tls.certificate: no certificate with its key in PEM in {told}"
         raise ConfigurationError(f"{sentence} ({error.reason or 'not PEM'})") from error
 
 
 def _load_authorities(context: ssl.SSLContext, authorities: Path) -> None:
-    _check_readable("tls_client_ca", authorities)
+    _check_readable("tls.client_ca", authorities)
     try:
         context.load_verify_locations(authorities)
     except ssl.SSLError as error:
         raise ConfigurationError(
-            f"tls_client_ca: no certificate in PEM in {authorities} ({error.reason or 'not PEM'})"
+            f"tls.client_ca: no certificate in PEM in {authorities} ({error.reason or 'not PEM'})"
         ) from error
 
 

@@ -63,7 +63,7 @@ class Listeners:
             self._tls = server_context(config)
         loop = asyncio.get_running_loop()
         for name in TRANSPORTS:
-            port = config.ports.get(f"{name}_port")
+            port = config.ports.get(name)
             for host in config.hosts if port is not None else ():
                 make = self._factory(name)
                 try:

@@ -83,7 +83,7 @@ class ProxyLayer(Layer):
         peer = transport.get_extra_info("peername")
         if not is_trusted(peer, self._trusted):
             # Not more: whoever reaches the port can cause it, as often as he likes.
-            self._refuse("it does not come from proxy_protocol_from", logging.DEBUG)
+            self._refuse("it does not come from listen.proxy_protocol_from", logging.DEBUG)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Not who has connected: that is the proxy, and the header names the peer."""

@@ -46,7 +46,7 @@ class WebSocketRules:
     """What is accepted; a reload may change it for those who come later."""
 
     origins: tuple[str, ...]
-    """See the setting `ws_origins`."""
+    """See the setting `ws.origins`."""
     is_local: bool
     """Only this machine can reach us."""
     frame_bytes_maximum: int
@@ -55,7 +55,7 @@ class WebSocketRules:
         """What a handshake's request is answered: status 101, or a refusal that says why."""
         handshake = ServerProtocol(subprotocols=SUBPROTOCOLS, logger=library_log)
         if not is_welcome(request.headers, self.origins, is_local=self.is_local):
-            return handshake.reject(403, "Pages of this origin may not connect (ws_origins).\n")
+            return handshake.reject(403, "Pages of this origin may not connect (ws.origins).\n")
         return handshake.accept(request)
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.core.settings import boolean, choice, duration, integer, setting, size, texts
+from holdfast.core.settings import boolean, choice, duration, integer, setting, texts
 from holdfast.core.topic_properties import TopicProperties, topic_properties
-from holdfast.core.units import GIB, KIB
 
 
 def _is_pattern(item: str) -> bool:
@@ -14,9 +13,10 @@ def _is_pattern(item: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationsSection:
-    """APPLICATION clients and their queues."""
+    """The table `application`."""
 
     application_client_identifiers: tuple[str, ...] = setting(
+        "application.client_identifiers",
         texts(_is_pattern, "a client identifier, in which * stands for anything"),
         (),
         """Clients without a credential that are APPLICATION clients by their client identifier: *
@@ -24,12 +24,14 @@ class ApplicationsSection:
         reloadable=True,
     )
     application_user_names: tuple[str, ...] = setting(
+        "application.user_names",
         texts(_is_pattern, "a user name, in which * stands for anything"),
         (),
         """The same by the user name that they give, which nothing proves.""",
         reloadable=True,
     )
     application_client_id_validation: bool = setting(
+        "application.client_id_validation",
         boolean(),
         True,
         """True: the queue of a client whose identifier has other characters than letters and
@@ -39,6 +41,7 @@ class ApplicationsSection:
         reloadable=True,
     )
     application_shared_topic_validation: bool = setting(
+        "application.shared_topic_validation",
         boolean(),
         True,
         """The same for the queue of a shared subscription whose topic filter has other characters
@@ -47,17 +50,19 @@ class ApplicationsSection:
         reloadable=True,
     )
     application_queue_properties: TopicProperties = setting(
+        "application.queue_properties",
         topic_properties(),
         "retention.ms:604800000;segment.bytes:26214400;retention.bytes:1048576000;"
         "replication.factor:1",
         """How much a queue with a name keeps, read or not: nothing older than retention.ms, and
         about retention.bytes; it loses segment.bytes at a time, and an absent client what was
-        waiting in them, which the loss ledger then has. queue_messages_maximum is for DEVICE
+        waiting in them, which the loss ledger then has. queue.messages_maximum is for DEVICE
         clients. -1: no limit but the log's.""",
         aliases=("TB_KAFKA_APP_PERSISTED_MSG_TOPIC_PROPERTIES",),
         reloadable=True,
     )
     application_pack_messages_maximum: int = setting(
+        "application.pack_messages_maximum",
         integer(1, 65_535),
         200,
         """Messages of one pack: what is given to an APPLICATION client before it has acknowledged
@@ -66,14 +71,16 @@ class ApplicationsSection:
         reloadable=True,
     )
     application_pack_timeout_s: int = setting(
+        "application.pack_timeout_s",
         duration(1, 3_600),
         "20s",
-        """How long a pack that has been sent waits to be acknowledged before application_strategy
+        """How long a pack that has been sent waits to be acknowledged before application.strategy
         decides.""",
         aliases=("TB_APP_PERSISTED_MSG_PACK_PROCESSING_TIMEOUT",),
         reloadable=True,
     )
     application_strategy: Literal["RETRY_ALL", "SKIP_ALL"] = setting(
+        "application.strategy",
         choice("RETRY_ALL", "SKIP_ALL"),
         "RETRY_ALL",
         """What becomes of messages of a pack that are not acknowledged in time: they are sent
@@ -82,6 +89,7 @@ class ApplicationsSection:
         reloadable=True,
     )
     application_retries: int = setting(
+        "application.retries",
         integer(0, 1_000_000),
         3,
         """How often RETRY_ALL sends again before it gives up, so that one message does not hold up
@@ -90,6 +98,7 @@ class ApplicationsSection:
         reloadable=True,
     )
     resend_on_live_connection: bool = setting(
+        "application.resend_on_live_connection",
         boolean(),
         False,
         """Whether RETRY_ALL sends again to MQTT 5 clients while they stay connected, which the
@@ -98,30 +107,17 @@ class ApplicationsSection:
         aliases=("mqtt5.resend_on_live_connection",),
         reloadable=True,
     )
-    write_buffer_high_bytes: int = setting(
-        size(1 * KIB, 1 * GIB),
-        "1280KiB",
-        """Unsent bytes of one client above which it is given nothing more, from its own queue or
-        from groups.""",
-        aliases=("NETTY_WRITE_BUFFER_HIGH_WATER_MARK",),
-        reloadable=True,
-    )
-    write_buffer_low_bytes: int = setting(
-        size(0, 1 * GIB),
-        "640KiB",
-        "Unsent bytes of that client below which it is given more again.",
-        aliases=("NETTY_WRITE_BUFFER_LOW_WATER_MARK",),
-        reloadable=True,
-    )
     application_write_and_flush: bool = setting(
+        "application.write_and_flush",
         boolean(),
         False,
         """True: each message to an APPLICATION client is a write of its own. False: up to
-        application_flush_messages make one.""",
+        application.flush_messages make one.""",
         aliases=("MQTT_APP_MSG_WRITE_AND_FLUSH",),
         reloadable=True,
     )
     application_flush_messages: int = setting(
+        "application.flush_messages",
         integer(1, 65_535),
         10,
         "Messages to an APPLICATION client in one write; fewer where a pack ends.",

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.settings import Kind, setting, texts
+from holdfast.core.settings import Kind, duration, setting, texts
 
 _STRATEGY: Final = re.compile(r"round_robin|least_in_flight|sticky|key:(topic|client|property:.+)")
 _EXPECTS: Final = (
@@ -28,9 +28,10 @@ def _is_rule(item: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSection:
-    """How groups share."""
+    """The table `shared`."""
 
     shared_strategy: str = setting(
+        "shared.strategy",
         _strategy(),
         "round_robin",
         """Which member of a group gets the next message: each in its turn (round_robin), who has
@@ -42,9 +43,19 @@ class SharedSection:
         reloadable=True,
     )
     shared_strategies: tuple[str, ...] = setting(
+        "shared.strategies",
         texts(_is_rule, "a share name, in which * stands for anything, then = and a strategy"),
         "",
         """Other strategies for groups by their share names, such as orders-*=key:topic; the first
         that fits decides.""",
+        reloadable=True,
+    )
+    shared_group_expiry_s: int = setting(
+        "shared.group_expiry_s",
+        duration(0, 10 * 365 * 86_400),
+        "0s",
+        """How long a group of shared subscriptions that no session subscribes to any more keeps its
+        queue. 0: it ends with its last subscription. Workers that come under new names each time
+        need more, or what was published while none was there is not kept.""",
         reloadable=True,
     )

@@ -68,7 +68,7 @@ class Offer:
             sessions=SessionPolicy(
                 expiry_maximum_s=config.session_expiry_maximum_s,
                 ttl_s=config.session_ttl_s,
-                strict_expiry=config.strict_session_expiry,
+                strict_expiry=config.session_strict_expiry,
             ),
         )
 

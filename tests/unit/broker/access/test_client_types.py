@@ -84,6 +84,6 @@ def test_a_credential_of_an_older_version_is_a_device() -> None:
 
 
 def test_a_rule_that_matches_nothing_is_refused_at_start() -> None:
-    text = 'application_user_names = [""]'
-    with pytest.raises(ConfigurationError, match="application_user_names"):
+    text = 'application.user_names = [""]'
+    with pytest.raises(ConfigurationError, match=r"application\.user_names"):
         load(file=("holdfast.toml", text), disk_bytes=lambda _: 2**40)

@@ -1,45 +1,16 @@
 """Metrics have Prometheus' form, and every count with a reason shows under it."""
 
 import re
-from dataclasses import fields
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.broker.observe.metrics import METRICS, format_metrics, values
-from holdfast.broker.observe.snapshot import NS, Snapshot
+from holdfast.broker.observe.snapshot import NS
 from holdfast.broker.steps import Steps
-from holdfast.broker.store.commit_times import BOUNDS_S, CommitTimes
+from holdfast.broker.store.commit_times import CommitTimes
+from tests.builders.counted import snapshot
 from tests.tidy.repository import under
-
-KERNEL = {
-    "dispatch": ("deliveries", "redeliveries", "completed", "answered", "refused"),
-    "egress": ("publishes_sent", "payload_bytes_sent", "acknowledgements_sent", "pings_answered"),
-    "log": (
-        "segments",
-        "bytes",
-        "topics",
-        "commits",
-        "committed_bytes",
-        "records_appended",
-        "cache_hits",
-        "cache_misses",
-    ),
-    "routes": ("publishes_denied", "topics_withheld"),
-}
-
-
-def snapshot(**given: Any) -> Snapshot:
-    numbers: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
-    numbers |= {name: dict.fromkeys(keys, 0) for name, keys in KERNEL.items()}
-    numbers |= {
-        name: {} for name in ("counts", "losses", "accepted", "stuck", "groups_by_strategy")
-    }
-    numbers |= {name: {} for name in numbers if name.startswith("step")}
-    numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
-    numbers |= {"publishes_received_by_qos": (0, 0, 0)}
-    return Snapshot(**numbers | given)
 
 
 def test_names_follow_the_conventions() -> None:

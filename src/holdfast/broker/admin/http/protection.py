@@ -64,7 +64,18 @@ class Protection:
 
     async def authorize(self, request: web.Request) -> None:
         """Returns if the request may be answered; raises a `ProblemError` else."""
-        audience = self._audience(request.path)
+        await self._authorize(request, request.path)
+
+    async def permits(self, request: web.Request, path: str) -> bool:
+        """True if who made this request may ask for `path`."""
+        try:
+            await self._authorize(request, path)
+        except ProblemError:
+            return False
+        return True
+
+    async def _authorize(self, request: web.Request, path: str) -> None:
+        audience = self._audience(path)
         if audience is Audience.EVERYBODY or is_local(request):
             return
         if self._credentials is not None and self._credentials.required:

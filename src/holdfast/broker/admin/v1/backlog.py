@@ -43,7 +43,7 @@ ANSWER: Final[Schema] = {
         "behind": {"type": "integer", "description": "Those with messages waiting."},
         "messages": {
             "type": "integer",
-            "description": "Messages that have not expired; queue_messages_maximum, which is"
+            "description": "Messages that have not expired; queue.messages_maximum, which is"
             " applied when a session comes back, is not subtracted.",
         },
         "first_loss_in_s": {

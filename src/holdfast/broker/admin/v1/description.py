@@ -122,12 +122,12 @@ class Description:
         """Each effective setting."""
         found = {}
         settings = self._settings()
-        for key, row in SETTINGS.items():
-            value = row.kind.show(getattr(settings.config, key))
-            is_secret = SECRET.search(key) and value
-            found[key] = {
+        for name, row in SETTINGS.items():
+            value = row.shown_in(settings.config)
+            is_secret = SECRET.search(name) and value
+            found[name] = {
                 "value": MASK if is_secret else value,
-                "origin": settings.origins.get(key, "default"),
+                "origin": settings.origins.get(name, "default"),
                 "default": str(row.default),
                 "reason": row.reason,
             }

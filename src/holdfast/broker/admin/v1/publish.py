@@ -153,7 +153,7 @@ def _check(publication: Publication, packet_bytes_maximum: int) -> None:
         raise bad_request(f"this is no message of MQTT: {error}") from error
     if size_bytes > packet_bytes_maximum:
         raise bad_request(
-            f"the message takes {size_bytes} bytes; maximum_packet_size_bytes allows"
+            f"the message takes {size_bytes} bytes; mqtt.maximum_packet_size_bytes allows"
             f" {packet_bytes_maximum}"
         )
 

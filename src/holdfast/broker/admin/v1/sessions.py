@@ -92,8 +92,8 @@ DETAIL: Schema = {
         },
         "unsent_bytes": {
             "type": "integer",
-            "description": "Written and not taken by the client; beyond write_buffer_high_bytes"
-            " it is given nothing more.",
+            "description": "Written and not taken by the client; beyond"
+            " limits.write_buffer_high_bytes it is given nothing more.",
         },
         "subscriptions": {"type": "array", "items": SUBSCRIPTION},
     },
@@ -105,7 +105,7 @@ UNKEPT = (
 )
 NAMELESS = (
     "an APPLICATION client without a queue of its own, since its identifier has other characters"
-    " than letters and digits and application_client_id_validation is false: it is queued for as"
+    " than letters and digits and application.client_id_validation is false: it is queued for as"
     " for a DEVICE client"
 )
 MISSING = Answered("There is no such session.")
