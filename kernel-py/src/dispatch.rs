@@ -243,6 +243,10 @@ impl Dispatch {
         self.inner.take_refused().into_iter().map(|(connection, reason)| (connection.0, reason)).collect()
     }
 
+    fn at_fault(&mut self) -> Vec<u32> {
+        self.inner.take_at_fault().into_iter().map(|connection| connection.0).collect()
+    }
+
     fn mark(&mut self, queue: u32) -> PyResult<u64> {
         self.inner.mark(Queue(queue)).map(|mark| mark.0).map_err(to_python)
     }

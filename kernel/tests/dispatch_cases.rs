@@ -164,6 +164,43 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
 }
 
 #[test]
+fn only_what_the_exchange_awaits_is_an_answer_to_it() {
+    use AcknowledgementKind::{Puback, Pubcomp, Pubrec};
+    let flight = |qos, phase| Flight { offset: Offset(0), qos, phase, source: Source::Queue };
+    let cases = [
+        (flight(1, Phase::Published), vec![Puback]),
+        (flight(2, Phase::Published), vec![Pubrec]),
+        // A client that has not seen PUBREL may say again that it has the message.
+        (flight(2, Phase::Received), vec![Pubrec, Pubcomp]),
+    ];
+    for (flight, awaited) in cases {
+        for kind in [Puback, Pubrec, Pubcomp] {
+            for reason_code in [0, 0x80] {
+                let mut dispatch = Dispatch::default();
+                let state = State { flights: BTreeMap::from([(9, flight)]), ..State::default() };
+                attach(&mut dispatch, state, 1, 0);
+                let answer = |packet_identifier| Acknowledgement {
+                    connection: SUBSCRIBER,
+                    kind,
+                    packet_identifier,
+                    reason_code,
+                };
+                let acknowledgements = vec![answer(9), answer(10)];
+                dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+                let is_awaited = awaited.contains(&kind);
+                assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{kind:?} {flight:?}");
+                assert!(dispatch.take_at_fault().is_empty());
+                let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+                assert_eq!(
+                    state.flights.get(&9) == Some(&flight),
+                    !is_awaited || flight.phase == Phase::Received && kind == Pubrec && reason_code == 0
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     let mut dispatch = Dispatch::default();
     let owed = vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }];

@@ -604,6 +604,9 @@ class Dispatch:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
+    def at_fault(self) -> list[int]:
+        """Connections that have sent an acknowledgement of another kind than the exchange of its packet identifier asks
+        for, since the last call; it has changed nothing, and they are to be ended."""
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""

@@ -9,7 +9,7 @@ from tests.conformance.conftest import Join
 from tests.conformance.packets import Packet
 from tests.conformance.peer import Peer
 
-NOT_FOUND, RECEIVE_MAXIMUM_EXCEEDED = 0x92, 0x93
+PROTOCOL_ERROR, NOT_FOUND, RECEIVE_MAXIMUM_EXCEEDED = 0x82, 0x92, 0x93
 
 
 def subscribed(peer: Join, name: str, version: int, qos: int = 2) -> Peer:
@@ -400,6 +400,36 @@ def test_reason_codes_that_an_acknowledgement_does_not_have_end_the_connection(
     client.connect(name)
     client.acknowledge(kind, 1, reason_code)
     client.expelled(0x81, 0x82)
+
+
+@pytest.mark.proves("MQTT5-4.13.1-1", "MQTT5-3.14.2-1", "MQTT311-4.8.0-1")
+@pytest.mark.parametrize(
+    ("qos", "is_received", "answer"),
+    [
+        (1, False, "pubrec"),
+        (1, False, "pubcomp"),
+        (2, False, "puback"),
+        (2, False, "pubcomp"),
+        (2, True, "puback"),
+    ],
+)
+def test_an_answer_that_the_exchange_does_not_await_ends_the_connection(
+    peer: Join, name: str, version: int, qos: int, is_received: bool, answer: str
+) -> None:
+    subscriber, publisher = peer(version), peer(version)
+    subscriber.connect(name, kept=True)
+    subscriber.subscribe(name, qos)
+    publisher.connect(f"{name}p")
+    publisher.publish(name, b"x", qos=qos)
+    identifier = subscriber.expect("publish").packet_identifier
+    if is_received:
+        subscriber.acknowledge("pubrec", identifier)
+        subscriber.expect("pubrel", packet_identifier=identifier)
+    subscriber.acknowledge(answer, identifier)
+    subscriber.expelled(PROTOCOL_ERROR)
+    # The answer has changed nothing.
+    again = resumed(peer, name, version)
+    again.expect("pubrel" if is_received else "publish", packet_identifier=identifier)
 
 
 @pytest.mark.parametrize("kind", ["puback", "pubrec", "pubcomp"])

@@ -34,7 +34,7 @@ use members::Membership;
 use notices::Notices;
 use pack::Pack;
 use queue::Queue;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use window::Window;
 
@@ -57,6 +57,7 @@ pub struct Dispatch {
     first_scan: usize,
     answered: BTreeMap<Connection, u32>,
     refused: BTreeMap<Connection, u8>,
+    at_fault: BTreeSet<Connection>,
     notices: Notices,
     tables: Tables,
     durable: Offset,
@@ -188,6 +189,7 @@ impl Dispatch {
         self.ready.retain(|handle| *handle != session.queue);
         self.answered.remove(&connection);
         self.refused.remove(&connection);
+        self.at_fault.remove(&connection);
         self.give_all_back(connection, &session);
         queue.catch_up_mark(self.durable);
         Ok(state_of(&session, &queue, received))
@@ -311,6 +313,12 @@ impl Dispatch {
     /// Connections whose messages the log refused since the last call, with the reason code.
     pub fn take_refused(&mut self) -> BTreeMap<Connection, u8> {
         std::mem::take(&mut self.refused)
+    }
+
+    /// Connections that since the last call have sent an acknowledgement that does not belong to the exchange of its
+    /// packet identifier.
+    pub fn take_at_fault(&mut self) -> BTreeSet<Connection> {
+        std::mem::take(&mut self.at_fault)
     }
 
     /// What will not be delivered, since the last call.
