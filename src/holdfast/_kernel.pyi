@@ -126,6 +126,8 @@ class Inbox:
         slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
+    def publish_for(self, party: int, key_slot: int) -> None:
+        """The next message that the loopback (0) is fed counts as published by this party; called before each."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
         """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection.
 

@@ -18,7 +18,7 @@ Flow: wills, admin -> here -> Inbox.feed -> ... -> Outboxes.take -> here.
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.broker.stages import KernelStages
 from holdfast.kernel import TRANSIENT_PARTY, decode_packets, encode_packet
@@ -28,7 +28,7 @@ from holdfast.protocols.mqtt.reason_code import ReasonCode
 LOOPBACK: Final = 0
 """The loopback's connection handle; sockets get handles from 1 on."""
 LOOPBACK_PARTY: Final = TRANSIENT_PARTY
-"""Who publishes here, as the log sees it."""
+"""Who publishes here, as the log sees it, unless it is for somebody else."""
 IN_FLIGHT_MAXIMUM: Final = 1_024
 """Messages published at once: when ten thousand connections break, publishing all their Wills in
 one turn would keep everybody else waiting."""
@@ -40,6 +40,16 @@ def _nothing(*_arguments: int) -> None:
     pass
 
 
+class Publisher(NamedTuple):
+    """As whose a message counts, whoever sends it."""
+
+    party: int
+    key_slot: int
+
+
+ITSELF: Final = Publisher(LOOPBACK_PARTY, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A message to be published, and who wants to know about it."""
@@ -49,6 +59,7 @@ class Publication:
     qos: int
     retain: bool
     properties: dict[str, Any] = field(default_factory=dict)
+    publisher: Publisher = ITSELF
     fed: Callable[[], None] = _nothing
     """It is appended in this turn."""
     answered: Callable[[int], None] = _nothing
@@ -84,6 +95,7 @@ class Loopback:
         """Puts what waits before the inbox, as bytes."""
         while self.waiting():
             publication = self._waiting.popleft()
+            self._inbox.publish_for(*publication.publisher)
             self._feed_bytes(self._encode(publication), now_us)
             self.published += 1
             publication.fed()

@@ -23,6 +23,7 @@ from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.dispatch.attached import Attached, Opened, is_durable
 from holdfast.broker.dispatch.groups import Groups
+from holdfast.broker.dispatch.loopback import LOOPBACK_PARTY
 from holdfast.broker.dispatch.losses import Losses, loss_of
 from holdfast.broker.dispatch.parties import Parties
 from holdfast.broker.dispatch.queue_names import Owner, QueueNames
@@ -38,6 +39,12 @@ from holdfast.broker.dispatch.queues import (
     queue_at_rest,
 )
 from holdfast.broker.dispatch.redrives import Redrives, Target
+from holdfast.broker.dispatch.will_records import (
+    SWEEP_WILLS_MAXIMUM,
+    WillRecords,
+    due_will,
+    publisher,
+)
 from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.route.subscriptions import Subscriptions
@@ -49,13 +56,9 @@ from holdfast.broker.store.tables import (
     Table,
     format_session,
     format_subscriptions,
-    format_will,
     parse_session,
     parse_subscriptions,
-    parse_will,
-    parse_will_key,
     party_key,
-    will_key,
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
@@ -72,8 +75,6 @@ PIECE_SESSIONS_MAXIMUM = 20
 """Sessions whose record is read and written in one piece: each takes some 50 us."""
 ENDS_IN_A_PIECE = 10
 """Sessions cleared away in one piece; fewer where counting what they leave behind takes long."""
-SWEEP_WILLS_MAXIMUM = 100
-"""Wills found due in one sweep; the next one goes on."""
 
 
 class Sessions:
@@ -98,6 +99,7 @@ class Sessions:
         self._subscriptions = Subscriptions(kernel)
         self._losses = losses
         self._wills = wills
+        self._will_records = WillRecords(records, wills)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
@@ -320,7 +322,8 @@ class Sessions:
             self._leave_groups(session, attached.subscriptions, now_us)
             self._redrives.end(session.party, now_us)
             if session.will is not None and will_due_at_us is not None:
-                self._wills.owe(DueWill(session.will, None, will_due_at_us))
+                by = publisher(session.client_identifier, session.party)
+                self._wills.owe(DueWill(session.will, None, will_due_at_us, by))
             return
         session = rest(session, will_due_at_us=will_due_at_us, now_us=now_us)
         if session.persistent and ending is not Ending.DISCARDED:
@@ -333,7 +336,7 @@ class Sessions:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
         published now: it does not outlive its session. `left` says what is lost, where it has been
         counted."""
-        self._owe_apart(session, now_us)
+        self._will_records.owe_apart(session, now_us)
         self._names.release(session.queue_name)
         subscriptions = self._subscriptions_of(session)
         if left is None or left.party != session.party:
@@ -412,9 +415,7 @@ class Sessions:
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
         or its own, if its session has ended."""
-        key = will_key(client_identifier, due_at_us)
-        if self._records.get(Table.WILLS, key):
-            self._records.put(Table.WILLS, key, b"", now_us)
+        self._will_records.take_off(client_identifier, due_at_us, now_us)
         known = self._known(client_identifier)
         if known is not None and known.will_due_at_us == due_at_us:
             self._put(replace(known, will=None, will_due_at_us=None), now_us)
@@ -447,13 +448,10 @@ class Sessions:
         """Those that are due, as far as a view that may be behind tells of them."""
         for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
             session = self._known(parse_session(value).client_identifier)
-            if session is not None and session.will is not None:
-                due_at_us = session.will_due_at_us
-                if due_at_us is not None and due_at_us <= now_us:
-                    yield DueWill(session.will, session.client_identifier, due_at_us)
-        for key, value in view.wills_of_ended(SWEEP_WILLS_MAXIMUM):
-            if self._records.get(Table.WILLS, key):
-                yield DueWill(parse_will(value), *parse_will_key(key))
+            due = None if session is None else due_will(session)
+            if due is not None and due.due_at_us <= now_us:
+                yield due
+        yield from self._will_records.due(self._party_of)
 
     def _plan_wills_anew(self, clock_us: Callable[[], int]) -> Pieces[None]:
         """A Will that is due later than its delay from now was planned by a clock that has been set
@@ -492,21 +490,14 @@ class Sessions:
         return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
-        due_at_us = session.will_due_at_us
-        if session.will is not None and due_at_us is not None and due_at_us <= now_us:
-            self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
+        due = due_will(session)
+        if due is not None and due.due_at_us <= now_us:
+            self._wills.owe(due)
 
-    def _owe_apart(self, session: Session, now_us: int) -> None:
-        """The session's record is about to forget its Will, which gets a record of its own until it
-        is in the log."""
-        if session.will is not None and session.will_due_at_us is not None:
-            # Due now, if it was not before: Wills that have to wait go out in the order of these.
-            client, due_at_us = session.client_identifier, min(session.will_due_at_us, now_us)
-            while self._records.get(Table.WILLS, will_key(client, due_at_us)):
-                due_at_us += 1
-            value = format_will(session.will)
-            self._records.put(Table.WILLS, will_key(client, due_at_us), value, now_us)
-            self._wills.owe(DueWill(session.will, client, due_at_us))
+    def _party_of(self, client: str) -> int:
+        attached = self._by_client.get(client)
+        session = self._known(client) if attached is None else attached.session
+        return LOOPBACK_PARTY if session is None else session.party
 
     def _known(self, client: str) -> Session | None:
         session = self._on_record(client)
@@ -550,7 +541,7 @@ class Sessions:
         # A Will whose time came before this connection is published; one that was still to come is
         # not [MQTT-3.1.3-9].
         if known.will_due_at_us is not None and known.will_due_at_us <= now_us:
-            self._owe_apart(known, now_us)
+            self._will_records.owe_apart(known, now_us)
         return replace(
             known,
             protocol_version=opening.protocol_version,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from holdfast.broker.dispatch.loopback import FAILED, Loopback, Publication
+from holdfast.broker.dispatch.loopback import FAILED, Loopback, Publication, Publisher
 from holdfast.protocols.mqtt.packets import Will
 
 KEPT_MAXIMUM: Final = 10_000
@@ -33,6 +33,8 @@ class DueWill:
     will: Will
     client_identifier: str | None
     due_at_us: int
+    publisher: Publisher
+    """Its client: the Will is a message of its own, which No Local keeps from it [MQTT-3.8.3-3]."""
 
 
 @dataclass(eq=False, slots=True)
@@ -83,6 +85,7 @@ class Wills:
             will.qos,
             will.retain,
             will.properties,
+            due.publisher,
             fed=partial(self._fed.append, fed),
             answered=partial(self._answered, fed),
         )
