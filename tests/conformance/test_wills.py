@@ -331,3 +331,41 @@ def test_a_will_takes_no_packet_identifier_of_its_client(
     for _ in range(3):
         client.publish(name, b"here again", qos=2)
         watcher.message(name, b"here again")
+
+
+@pytest.mark.proves("MQTT5-3.1.2-8", "MQTT311-3.1.2-8", "MQTT5-3.1.2-10", "MQTT311-3.1.2-10")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_will_outlives_the_broker_where_the_session_does_not(
+    own_broker: VirtualBroker, own_peer: Join, name: str, version: int, qos: int
+) -> None:
+    watching(own_peer, name, version, kept=True)
+    names = [f"{name}{end}" for end in ("connected", "said", "lost", "renewed", "renewed")]
+    clients = {}
+    for who in names:
+        clients[who] = own_peer(version)
+        clients[who].connect(who, will=Will(name, who.encode(), qos))
+    clients[f"{name}said"].disconnect()
+    clients[f"{name}lost"].drop()
+    own_broker.pass_time(3)
+    own_broker.cut_power()
+    own_broker.begin()
+    # Who is there again in the meantime has another Will.
+    back = own_peer(version)
+    back.connect(f"{name}connected", will=Will(name, b"later", qos))
+    watcher = own_peer(version)
+    watcher.connect(f"{name}w", kept=True)
+    own_broker.pass_time(3)
+    due = [f"{name}{end}".encode() for end in ("connected", "lost", "renewed", "renewed")]
+    if qos:
+        assert sorted(watcher.message(name).payload for _ in due) == sorted(due)
+    watcher.quiet()
+    back.drop()
+    if qos:
+        watcher.message(name, b"later")
+    own_broker.pass_time(3)
+    own_broker.cut_power()
+    own_broker.begin()
+    watcher = own_peer(version)
+    watcher.connect(f"{name}w", kept=True)
+    own_broker.pass_time(3)
+    watcher.quiet()

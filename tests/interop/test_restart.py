@@ -173,3 +173,22 @@ def test_a_clean_session_does_not_survive(
     options = {"SessionExpiryInterval": 60} if version == 5 else {}
     subscriber = own_device("s", version=version, **options)
     assert not subscriber.session_present
+
+
+def test_wills_of_sessions_that_end_with_their_connection_survive(
+    own_device: MakeDevice, restart: Restart, version: int
+) -> None:
+    options = {"version": version} | ({"SessionExpiryInterval": 600} if version == 5 else {})
+    watcher = own_device("watcher", **options)
+    watcher.subscribe("will", 1)
+    watcher.disconnect()
+    for name in ("connected", "said"):
+        will = {"topic": "will", "payload": name.encode()}
+        last = own_device(name, version=version, clean_start=True, will=will)
+    last.disconnect()
+    # What this is told is durable, and so is what came before.
+    own_device("p", version=version, clean_start=True).publish("else", b"", 1)
+    restart()
+    watcher = own_device("watcher", **options)
+    assert watcher.receive().payload == b"connected"
+    assert not watcher.all_received()

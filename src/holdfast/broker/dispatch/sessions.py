@@ -43,7 +43,6 @@ from holdfast.broker.dispatch.will_records import (
     SWEEP_WILLS_MAXIMUM,
     WillRecords,
     due_will,
-    publisher,
 )
 from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.log_lines import FrequentEvent
@@ -212,6 +211,9 @@ class Sessions:
             self._recorded_attached += 1
             self._put(session, now_us)
         end = self._log.end_position()
+        if not is_durable(session):
+            # CONNACK does not wait for it: a Will is no reason for a commit of its own.
+            self._will_records.put_connected(attached, now_us)
         return Opened(attached, known is not None, displaced, end if end > began else None)
 
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
@@ -298,6 +300,7 @@ class Sessions:
         attached.session = replace(attached.session, will=None)
         if is_durable(attached.session):
             self._put(attached.session, now_us)
+        self._will_records.end_connected(attached, None, now_us)
 
     def close(self, attached: Attached, ending: Ending, now_us: int) -> None:
         """The connection has ended so; the session goes to rest, or ends."""
@@ -321,9 +324,7 @@ class Sessions:
         if not is_durable(session):
             self._leave_groups(session, attached.subscriptions, now_us)
             self._redrives.end(session.party, now_us)
-            if session.will is not None and will_due_at_us is not None:
-                by = publisher(session.client_identifier, session.party)
-                self._wills.owe(DueWill(session.will, None, will_due_at_us, by))
+            self._will_records.end_connected(attached, will_due_at_us, now_us)
             return
         session = rest(session, will_due_at_us=will_due_at_us, now_us=now_us)
         if session.persistent and ending is not Ending.DISCARDED:
@@ -377,6 +378,7 @@ class Sessions:
                     count += 1
             yield self._records.is_near
         self._recovered_at_us = None
+        yield from self._will_records.owe_left(self._will_number_of, self._party_of, clock_us)
         return count
 
     def sweep(self, now_us: int) -> None:
@@ -493,6 +495,10 @@ class Sessions:
         due = due_will(session)
         if due is not None and due.due_at_us <= now_us:
             self._wills.owe(due)
+
+    def _will_number_of(self, client: str) -> int | None:
+        attached = self._by_client.get(client)
+        return None if attached is None else attached.will_number
 
     def _party_of(self, client: str) -> int:
         attached = self._by_client.get(client)

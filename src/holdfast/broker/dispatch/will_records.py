@@ -1,14 +1,23 @@
-"""Wills on a record of their own: those of sessions that have ended.
+"""Wills on a record of their own: of sessions that have ended, or that end with their connection.
 
 Owns: the rows of WILLS. Never: decides when a Will is due.
+
+Invariants:
+1. A session that has a Will and no record has a row here from its CONNECT until its Will is in the
+   log, or is not published any more. Nobody waits until that row is durable, so the Will of who
+   connected in the last second before a crash may be lost.
+2. A client without a Will costs nothing here.
 """
 
 from collections.abc import Callable, Iterator
 
+from holdfast.broker.chores import Pieces
+from holdfast.broker.dispatch.attached import Attached
 from holdfast.broker.dispatch.loopback import Publisher
 from holdfast.broker.dispatch.wills import DueWill, Wills
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import (
+    WILL_OF_CONNECTED,
     Table,
     format_will,
     parse_will,
@@ -20,6 +29,8 @@ from holdfast.protocols.mqtt.session import Session
 
 SWEEP_WILLS_MAXIMUM = 100
 """Wills found due in one sweep; the next one goes on."""
+PIECE_WILLS_MAXIMUM = 20
+"""Wills that are read and owed in one piece."""
 
 
 def publisher(client_identifier: str, party: int) -> Publisher:
@@ -55,6 +66,49 @@ class WillRecords:
             by = publisher(client, session.party)
             self._wills.owe(DueWill(session.will, client, due_at_us, by))
 
+    def put_connected(self, attached: Attached, now_us: int) -> None:
+        """Its session has no record, and may have a Will, which a crash would make due."""
+        client, will = attached.session.client_identifier, attached.session.will
+        if will is None:
+            return
+        number = WILL_OF_CONNECTED | now_us
+        while self._records.get(Table.WILLS, will_key(client, number)):
+            number += 1
+        self._records.put(Table.WILLS, will_key(client, number), format_will(will), now_us)
+        attached.will_number = number
+
+    def end_connected(self, attached: Attached, due_at_us: int | None, now_us: int) -> None:
+        """Its connection has ended, and its session with it: its Will is due, or (`None`) is not
+        published."""
+        session, number = attached.session, attached.will_number
+        if number is None:
+            return
+        client, attached.will_number = session.client_identifier, None
+        if session.will is None or due_at_us is None:
+            self.take_off(client, number, now_us)
+        else:
+            by = publisher(client, session.party)
+            self._wills.owe(DueWill(session.will, client, due_at_us, by, number))
+
+    def owe_left(
+        self,
+        number_of: Callable[[str], int | None],
+        party_of: Callable[[str], int],
+        clock_us: Callable[[], int],
+    ) -> Pieces[None]:
+        """Wills of those who were connected when the broker died are due, in pieces. `number_of`
+        tells which one is a client's that is connected now."""
+        after = b""
+        while rows := self._records.refresh().wills_of_connected(after, PIECE_WILLS_MAXIMUM):
+            after, _ = rows[-1]
+            for key, value in rows:
+                client, number = parse_will_key(key)
+                # The view may be behind.
+                if number != number_of(client) and self._records.get(Table.WILLS, key):
+                    by = publisher(client, party_of(client))
+                    self._wills.owe(DueWill(parse_will(value), client, clock_us(), by, number))
+            yield self._wills.is_near
+
     def take_off(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log."""
         key = will_key(client_identifier, due_at_us)
@@ -67,4 +121,5 @@ class WillRecords:
         for key, value in self._records.refresh().wills_of_ended(SWEEP_WILLS_MAXIMUM):
             if self._records.get(Table.WILLS, key):
                 client, due_at_us = parse_will_key(key)
-                yield DueWill(parse_will(value), client, due_at_us, publisher(client, party_of(client)))
+                by = publisher(client, party_of(client))
+                yield DueWill(parse_will(value), client, due_at_us, by)

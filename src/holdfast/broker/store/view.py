@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from holdfast.broker.store.tables import Table
+from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, will_key
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
@@ -265,8 +265,16 @@ class View:
 
     def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
-        query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
-        rows = self._database.execute(query, (limit,)).fetchall()
+        query = "SELECT key, value FROM wills WHERE key < ? ORDER BY key LIMIT ?"
+        rows = self._database.execute(query, (will_key("", WILL_OF_CONNECTED), limit)).fetchall()
+        return [(key, value.encode()) for key, value in rows]
+
+    def wills_of_connected(self, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Key and value of the Wills of sessions that end with their connections, in the order of
+        their keys; those that follow this one."""
+        query = "SELECT key, value FROM wills WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
+        begin = will_key("", WILL_OF_CONNECTED)
+        rows = self._database.execute(query, (after, begin, limit)).fetchall()
         return [(key, value.encode()) for key, value in rows]
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
