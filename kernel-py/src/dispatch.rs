@@ -202,6 +202,10 @@ impl Dispatch {
         overdue.map(|pack| (pack.connection.0, pack.group.0, pack.first.0, pack.pending)).collect()
     }
 
+    fn packs_due_us(&self, now_us: u64, timeout_us: u64) -> Option<u64> {
+        self.inner.packs_due(Timestamp(now_us), timeout_us).map(|due| due.0)
+    }
+
     fn retry_pack(&mut self, connection: u32, group: u32, resend: bool, now_us: u64) -> PyResult<()> {
         self.inner.retry_pack(Connection(connection), Party(group), resend, Timestamp(now_us)).map_err(to_python)
     }

@@ -587,6 +587,9 @@ class Dispatch:
     def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
         """(connection, party of the group or 0 for the session's own queue, first offset, unacknowledged messages) of the
         packs of which nothing was sent for so long. Time during which a connection takes no bytes does not count."""
+    def packs_due_us(self, now_us: int, timeout_us: int) -> int | None:
+        """When the first of the packs that are not acknowledged now will be overdue; None if there is none, and
+        `now_us` where the time of one does not run yet. What is sent later has its time from then on."""
     def retry_pack(self, connection: int, group: int, resend: bool, now_us: int) -> None:
         """The pack's time begins again; with `resend` what is not acknowledged goes out once more: PUBLISH with DUP under
         its packet identifier and in its order, or PUBREL where PUBREC came."""
