@@ -27,7 +27,7 @@ impl Dispatch {
 
     #[pyo3(signature = (
         connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum,
-        pack_maximum
+        pack_maximum, sent_before
     ))]
     #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
     fn attach(
@@ -41,6 +41,7 @@ impl Dispatch {
         end_offset: u64,
         entries_maximum: usize,
         pack_maximum: usize,
+        sent_before: u64,
     ) -> PyResult<u32> {
         let attachment = kernel::Attachment {
             party: Party(party),
@@ -52,6 +53,7 @@ impl Dispatch {
             pack_maximum,
         };
         let queue = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
+        self.inner.set_sent_before(queue, Offset(sent_before)).map_err(to_python)?;
         Ok(queue.0)
     }
 

@@ -508,12 +508,14 @@ class Dispatch:
         end_offset: int,
         entries_maximum: int,
         pack_maximum: int,
+        sent_before: int,
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
         [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
-        `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on."""
+        `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on.
+        `sent_before`: what its own queue has below this offset may have been sent at QoS 1, and goes out with DUP."""
     def detach(self, connection: int, received: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `received` is what `Inbox.received` says."""

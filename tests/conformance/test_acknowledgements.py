@@ -212,6 +212,37 @@ def test_what_is_unacknowledged_comes_again_as_it_was(
     subscriber.quiet()
 
 
+@pytest.mark.proves("MQTT5-3.3.1-1", "MQTT311-3.3.1-1")
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_after_a_crash_dup_says_what_may_have_been_sent_before(
+    own_broker: VirtualBroker, own_peer: Join, name: str, version: int, is_connected: bool
+) -> None:
+    subscriber, publisher = own_peer(version), own_peer(version)
+    subscriber.connect(name, kept=True)
+    subscriber.subscribe(name, 1)
+    publisher.connect(f"{name}p")
+    if not is_connected:
+        subscriber.drop()
+    publisher.publish(name, b"before", qos=1)
+    if is_connected:
+        assert not subscriber.expect("publish").dup
+    own_broker.settle()
+    own_broker.cut_power(synced=True)
+    own_broker.begin()
+    own_peer(version).connect(f"{name}q")
+    for _ in range(2):
+        # Nothing is acknowledged at first: what is not sent again yet keeps its mark.
+        subscriber = resumed(own_peer, name, version)
+        assert subscriber.expect("publish", payload=b"before").dup is is_connected
+        is_connected = True
+        subscriber.drop()
+    subscriber, publisher = resumed(own_peer, name, version), own_peer(version)
+    subscriber.message(name, b"before")
+    publisher.connect(f"{name}p")
+    publisher.publish(name, b"behind", qos=1)
+    assert not subscriber.expect("publish", payload=b"behind").dup
+
+
 @pytest.mark.proves("MQTT5-4.4.0-1")
 def test_nothing_comes_again_while_the_connection_lasts(
     own_broker: VirtualBroker, own_peer: Join, name: str, version: int

@@ -199,7 +199,8 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         connection: queue.connection,
         packet_identifier,
         qos,
-        dup: again.is_some(),
+        // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
+        dup: again.is_some() || qos == 1 && found.offset < queue.sent_before,
         retain: found.retain && found.terms.retain_as_published,
         identifiers: found.terms.identifiers.clone(),
         offset: found.offset,

@@ -178,6 +178,13 @@ impl Dispatch {
         Ok(handle)
     }
 
+    /// What the session's own queue has below `end` may have been sent to it at QoS 1, which is on no record: it goes
+    /// out with DUP.
+    pub fn set_sent_before(&mut self, handle: ids::Queue, end: Offset) -> Result<()> {
+        self.queue_mut(handle)?.sent_before = end;
+        Ok(())
+    }
+
     /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of
     /// QoS 2 messages from the client that it has not released.
     pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {

@@ -68,6 +68,8 @@ pub struct Queue {
     pub group: Option<Group>,
     /// True while the dispatcher has it on its list.
     pub is_ready: bool,
+    /// What lies below may have been sent at QoS 1.
+    pub(super) sent_before: Offset,
     pub(super) subscriptions: Arc<[Subscription]>,
     receive: Option<Table>,
     listed: Offset,
@@ -125,6 +127,7 @@ impl Queue {
             handed_entries: VecDeque::new(),
             group: None,
             is_ready: false,
+            sent_before: Offset(0),
             subscriptions,
             receive: None,
             listed: state.mark,

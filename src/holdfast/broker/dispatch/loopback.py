@@ -194,4 +194,5 @@ class Loopback:
             end_offset=0,
             entries_maximum=1,
             pack_maximum=0,
+            sent_before=0,
         )

@@ -110,7 +110,8 @@ class Sessions:
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None
-        """When this life began, until all records know it."""
+        """When this life began, until all records know it, and where the log ended then."""
+        self._recovered_end = 0
         self.expired = 0
         """How many sessions have been cleared away because their time was over."""
         self.reconfigure(config)
@@ -263,6 +264,7 @@ class Sessions:
             pack_maximum=(
                 self._config.application_pack_messages_maximum if session.application else 0
             ),
+            sent_before=session.sent_before_offset,
         )
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
@@ -361,7 +363,7 @@ class Sessions:
         Wills of sessions that had ended before are published by the first sweep."""
         for name, client in self._records.refresh().named_queues():
             self._names.take(name, Owner("application", client))
-        self._recovered_at_us = now_us
+        self._recovered_at_us, self._recovered_end = now_us, self._log.end_offset()
 
     def write_recovered(self, clock_us: Callable[[], int]) -> Pieces[int]:
         """Sessions that were connected when the broker ended go to rest on record, in pieces;
@@ -489,7 +491,8 @@ class Sessions:
         """A session that was left connected: its expiry and Will Delay count from the recovery."""
         assert self._recovered_at_us is not None, "nobody else is left"
         due_at_us = plan_will(session, Ending.ABNORMAL, self._recovered_at_us)
-        return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
+        rested = rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
+        return replace(rested, sent_before_offset=self._recovered_end)
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
         due = due_will(session)
