@@ -4,7 +4,7 @@
 
 mod dispatch_support;
 
-use dispatch_support::{publish, stored};
+use dispatch_support::{found, publish, stored};
 use holdfast_kernel::dispatch::window::Window;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
@@ -198,6 +198,40 @@ fn only_what_the_exchange_awaits_is_an_answer_to_it() {
             }
         }
     }
+}
+
+#[test]
+fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
+    let total = u64::from(u16::MAX);
+    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, source: Source::Queue };
+    let flights = (0..total).map(|offset| (offset as u16 + 1, flight(offset))).collect();
+    let mut dispatch = Dispatch::default();
+    attach(&mut dispatch, State { flights, ..State::default() }, total + 5, 0);
+    let mut again = Vec::new();
+    loop {
+        let mut scans = dispatch.hungry(Offset(total + 5));
+        for scan in &mut scans {
+            let end = (total + 5).min(scan.from.0 + u64::from(scan.records_maximum));
+            let terms = || Terms { qos: 1, ..Terms::default() };
+            scan.found = (scan.from.0..end).map(|offset| found(offset, 1, 0, terms())).collect();
+            scan.reached = Offset(end);
+        }
+        dispatch.feed(&mut scans);
+        let sent = allotted(&mut dispatch, total + 5, 1);
+        if scans.is_empty() && sent.is_empty() {
+            break;
+        }
+        again.extend(sent);
+    }
+    assert!(again
+        .iter()
+        .all(|delivery| delivery.dup && u64::from(delivery.packet_identifier) == delivery.offset.0 + 1));
+    assert_eq!(again.len() as u64, total);
+    // Nothing can be done before one of them is acknowledged.
+    assert!(!dispatch.is_waiting());
+    acknowledge(&mut dispatch, AcknowledgementKind::Puback, 9);
+    let new = allotted(&mut dispatch, total + 5, 1);
+    assert_eq!(new.iter().map(|delivery| (delivery.packet_identifier, delivery.dup)).collect::<Vec<_>>(), [(9, false)]);
 }
 
 #[test]

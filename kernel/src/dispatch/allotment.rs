@@ -129,7 +129,7 @@ fn allot_handed(
 ) -> Allotted {
     let flight = session.window.awaited(packet_identifier).filter(|flight| flight.offset == found.offset);
     let Some(Flight { qos, source, .. }) = flight else { return Allotted::Done };
-    if !session.window.has_room() {
+    if !session.window.has_quota() {
         return Allotted::NoRoom;
     }
     session.window.send_again(packet_identifier);
@@ -211,7 +211,7 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
 /// A packet identifier for a delivery: its old one, a new one, or 0 at QoS 0. `None` without room in the window.
 fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Option<u16> {
     if let Some(identifier) = again {
-        if !session.window.has_room() {
+        if !session.window.has_quota() {
             return None;
         }
         session.window.send_again(identifier);

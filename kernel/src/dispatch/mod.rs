@@ -405,8 +405,11 @@ impl Dispatch {
     fn can_send(&self, handle: ids::Queue, queue: &Queue) -> bool {
         match &queue.group {
             None => {
-                let session = self.session(queue.connection).filter(|session| session.has_room());
-                session.is_some_and(|session| session.takes_new() || queue.has_beside(self.durable))
+                let session = self.session(queue.connection).filter(|session| session.is_writable);
+                session.is_some_and(|session| match session.window.has_room() {
+                    true => session.takes_new() || queue.has_beside(self.durable),
+                    false => session.window.has_quota() && queue.goes_on_again(),
+                })
             }
             Some(group) => group.looks_on() && self.has_taker(handle, group),
         }
@@ -480,10 +483,6 @@ impl Dispatch {
 }
 
 impl Session {
-    fn has_room(&self) -> bool {
-        self.is_writable && self.window.has_room()
-    }
-
     fn membership_of(&mut self, party: Party) -> Option<&mut Membership> {
         self.memberships.iter_mut().find(|membership| membership.party == party)
     }

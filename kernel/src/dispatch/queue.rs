@@ -293,6 +293,20 @@ impl Queue {
         at_hand || !self.resumed.is_empty() || self.looks_up(durable)
     }
 
+    /// True if what comes next is a message in flight since an earlier connection, at hand or still to be found.
+    pub fn goes_on_again(&self) -> bool {
+        if !self.handed_entries.is_empty() || !self.handed.is_empty() {
+            return true;
+        }
+        if let Some((_, owed)) = self.owed_entries.front() {
+            return self.resumed_owed.contains_key(&owed.offset);
+        }
+        match self.entries.front() {
+            Some(found) => self.resumed.contains_key(&found.offset),
+            None => !self.resumed.is_empty() || !self.resumed_owed.is_empty(),
+        }
+    }
+
     /// True if the log has, or may have, more for it.
     pub fn reads_on(&self) -> bool {
         self.is_behind() || self.next_owed().is_some() || !self.handed.is_empty() || self.has_returned()

@@ -47,9 +47,14 @@ impl Window {
         self.receive_maximum
     }
 
-    /// True if another message may be sent.
+    /// True if another message may be on its way. One that has its packet identifier already needs no more than that.
+    pub fn has_quota(&self) -> bool {
+        self.outstanding < self.receive_maximum
+    }
+
+    /// True if a message that has no packet identifier yet may be sent.
     pub fn has_room(&self) -> bool {
-        self.outstanding < self.receive_maximum && self.flights.len() < usize::from(u16::MAX)
+        self.has_quota() && self.flights.len() < usize::from(u16::MAX)
     }
 
     /// Takes the next free packet identifier after the last one, 1 following 65 535; `None` without room.
