@@ -27,7 +27,7 @@ impl Dispatch {
 
     #[pyo3(signature = (
         connection, *, party, state, subscriptions, receive_maximum, mark, end_offset, entries_maximum,
-        pack_maximum
+        pack_maximum, sent_before
     ))]
     #[allow(clippy::too_many_arguments)] // All are keywords on the Python side.
     fn attach(
@@ -41,6 +41,7 @@ impl Dispatch {
         end_offset: u64,
         entries_maximum: usize,
         pack_maximum: usize,
+        sent_before: u64,
     ) -> PyResult<u32> {
         let attachment = kernel::Attachment {
             party: Party(party),
@@ -52,6 +53,7 @@ impl Dispatch {
             pack_maximum,
         };
         let queue = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
+        self.inner.set_sent_before(queue, Offset(sent_before)).map_err(to_python)?;
         Ok(queue.0)
     }
 
@@ -202,6 +204,10 @@ impl Dispatch {
         overdue.map(|pack| (pack.connection.0, pack.group.0, pack.first.0, pack.pending)).collect()
     }
 
+    fn packs_due_us(&self, now_us: u64, timeout_us: u64) -> Option<u64> {
+        self.inner.packs_due(Timestamp(now_us), timeout_us).map(|due| due.0)
+    }
+
     fn retry_pack(&mut self, connection: u32, group: u32, resend: bool, now_us: u64) -> PyResult<()> {
         self.inner.retry_pack(Connection(connection), Party(group), resend, Timestamp(now_us)).map_err(to_python)
     }
@@ -241,6 +247,10 @@ impl Dispatch {
 
     fn refused(&mut self) -> Vec<(u32, u8)> {
         self.inner.take_refused().into_iter().map(|(connection, reason)| (connection.0, reason)).collect()
+    }
+
+    fn at_fault(&mut self) -> Vec<u32> {
+        self.inner.take_at_fault().into_iter().map(|connection| connection.0).collect()
     }
 
     fn mark(&mut self, queue: u32) -> PyResult<u64> {

@@ -137,6 +137,10 @@ impl Inbox {
         self.inner.close(Connection(connection));
     }
 
+    fn publish_for(&mut self, party: u32, key_slot: u16) {
+        self.inner.publish_for(Party(party), KeySlot(key_slot));
+    }
+
     fn feed(&mut self, py: Python<'_>, connection: u32, count: usize, now_us: u64) -> PyResult<usize> {
         let cells = self.read_buffer.as_slice(py).and_then(|cells| cells.get(..count));
         let cells =

@@ -4,7 +4,7 @@
 
 mod dispatch_support;
 
-use dispatch_support::{publish, stored};
+use dispatch_support::{found, publish, stored};
 use holdfast_kernel::dispatch::window::Window;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
@@ -161,6 +161,77 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(1), LogPosition(1), &mut outgoing);
     assert!(outgoing.packets.is_empty());
+}
+
+#[test]
+fn only_what_the_exchange_awaits_is_an_answer_to_it() {
+    use AcknowledgementKind::{Puback, Pubcomp, Pubrec};
+    let flight = |qos, phase| Flight { offset: Offset(0), qos, phase, source: Source::Queue };
+    let cases = [
+        (flight(1, Phase::Published), vec![Puback]),
+        (flight(2, Phase::Published), vec![Pubrec]),
+        // A client that has not seen PUBREL may say again that it has the message.
+        (flight(2, Phase::Received), vec![Pubrec, Pubcomp]),
+    ];
+    for (flight, awaited) in cases {
+        for kind in [Puback, Pubrec, Pubcomp] {
+            for reason_code in [0, 0x80] {
+                let mut dispatch = Dispatch::default();
+                let state = State { flights: BTreeMap::from([(9, flight)]), ..State::default() };
+                attach(&mut dispatch, state, 1, 0);
+                let answer = |packet_identifier| Acknowledgement {
+                    connection: SUBSCRIBER,
+                    kind,
+                    packet_identifier,
+                    reason_code,
+                };
+                let acknowledgements = vec![answer(9), answer(10)];
+                dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+                let is_awaited = awaited.contains(&kind);
+                assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{kind:?} {flight:?}");
+                assert!(dispatch.take_at_fault().is_empty());
+                let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+                assert_eq!(
+                    state.flights.get(&9) == Some(&flight),
+                    !is_awaited || flight.phase == Phase::Received && kind == Pubrec && reason_code == 0
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
+    let total = u64::from(u16::MAX);
+    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, source: Source::Queue };
+    let flights = (0..total).map(|offset| (offset as u16 + 1, flight(offset))).collect();
+    let mut dispatch = Dispatch::default();
+    attach(&mut dispatch, State { flights, ..State::default() }, total + 5, 0);
+    let mut again = Vec::new();
+    loop {
+        let mut scans = dispatch.hungry(Offset(total + 5));
+        for scan in &mut scans {
+            let end = (total + 5).min(scan.from.0 + u64::from(scan.records_maximum));
+            let terms = || Terms { qos: 1, ..Terms::default() };
+            scan.found = (scan.from.0..end).map(|offset| found(offset, 1, 0, terms())).collect();
+            scan.reached = Offset(end);
+        }
+        dispatch.feed(&mut scans);
+        let sent = allotted(&mut dispatch, total + 5, 1);
+        if scans.is_empty() && sent.is_empty() {
+            break;
+        }
+        again.extend(sent);
+    }
+    assert!(again
+        .iter()
+        .all(|delivery| delivery.dup && u64::from(delivery.packet_identifier) == delivery.offset.0 + 1));
+    assert_eq!(again.len() as u64, total);
+    // Nothing can be done before one of them is acknowledged.
+    assert!(!dispatch.is_waiting());
+    acknowledge(&mut dispatch, AcknowledgementKind::Puback, 9);
+    let new = allotted(&mut dispatch, total + 5, 1);
+    assert_eq!(new.iter().map(|delivery| (delivery.packet_identifier, delivery.dup)).collect::<Vec<_>>(), [(9, false)]);
 }
 
 #[test]

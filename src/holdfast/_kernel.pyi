@@ -126,6 +126,8 @@ class Inbox:
         slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
+    def publish_for(self, party: int, key_slot: int) -> None:
+        """The next message that the loopback (0) is fed counts as published by this party; called before each."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
         """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection.
 
@@ -507,12 +509,14 @@ class Dispatch:
         end_offset: int,
         entries_maximum: int,
         pack_maximum: int,
+        sent_before: int,
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
         [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
-        `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on."""
+        `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on.
+        `sent_before`: what its own queue has below this offset may have been sent at QoS 1, and goes out with DUP."""
     def detach(self, connection: int, received: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `received` is what `Inbox.received` says."""
@@ -586,6 +590,9 @@ class Dispatch:
     def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
         """(connection, party of the group or 0 for the session's own queue, first offset, unacknowledged messages) of the
         packs of which nothing was sent for so long. Time during which a connection takes no bytes does not count."""
+    def packs_due_us(self, now_us: int, timeout_us: int) -> int | None:
+        """When the first of the packs that are not acknowledged now will be overdue; None if there is none, and
+        `now_us` where the time of one does not run yet. What is sent later has its time from then on."""
     def retry_pack(self, connection: int, group: int, resend: bool, now_us: int) -> None:
         """The pack's time begins again; with `resend` what is not acknowledged goes out once more: PUBLISH with DUP under
         its packet identifier and in its order, or PUBREL where PUBREC came."""
@@ -605,6 +612,9 @@ class Dispatch:
         """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
+    def at_fault(self) -> list[int]:
+        """Connections that have sent an acknowledgement of another kind than the exchange of its packet identifier asks
+        for, since the last call; it has changed nothing, and they are to be ended."""
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""

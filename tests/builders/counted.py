@@ -3,8 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from holdfast.broker.admin.snapshot import Snapshot
-
+from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.store.commit_times import BOUNDS_S
 
 KERNEL = {

@@ -9,7 +9,7 @@ from tests.conformance.conftest import Join
 from tests.conformance.packets import Packet
 from tests.conformance.peer import Peer
 
-NOT_FOUND, RECEIVE_MAXIMUM_EXCEEDED = 0x92, 0x93
+PROTOCOL_ERROR, NOT_FOUND, RECEIVE_MAXIMUM_EXCEEDED = 0x82, 0x92, 0x93
 
 
 def subscribed(peer: Join, name: str, version: int, qos: int = 2) -> Peer:
@@ -212,6 +212,37 @@ def test_what_is_unacknowledged_comes_again_as_it_was(
     subscriber.quiet()
 
 
+@pytest.mark.proves("MQTT5-3.3.1-1", "MQTT311-3.3.1-1")
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_after_a_crash_dup_says_what_may_have_been_sent_before(
+    own_broker: VirtualBroker, own_peer: Join, name: str, version: int, is_connected: bool
+) -> None:
+    subscriber, publisher = own_peer(version), own_peer(version)
+    subscriber.connect(name, kept=True)
+    subscriber.subscribe(name, 1)
+    publisher.connect(f"{name}p")
+    if not is_connected:
+        subscriber.drop()
+    publisher.publish(name, b"before", qos=1)
+    if is_connected:
+        assert not subscriber.expect("publish").dup
+    own_broker.settle()
+    own_broker.cut_power(synced=True)
+    own_broker.begin()
+    own_peer(version).connect(f"{name}q")
+    for _ in range(2):
+        # Nothing is acknowledged at first: what is not sent again yet keeps its mark.
+        subscriber = resumed(own_peer, name, version)
+        assert subscriber.expect("publish", payload=b"before").dup is is_connected
+        is_connected = True
+        subscriber.drop()
+    subscriber, publisher = resumed(own_peer, name, version), own_peer(version)
+    subscriber.message(name, b"before")
+    publisher.connect(f"{name}p")
+    publisher.publish(name, b"behind", qos=1)
+    assert not subscriber.expect("publish", payload=b"behind").dup
+
+
 @pytest.mark.proves("MQTT5-4.4.0-1")
 def test_nothing_comes_again_while_the_connection_lasts(
     own_broker: VirtualBroker, own_peer: Join, name: str, version: int
@@ -400,6 +431,36 @@ def test_reason_codes_that_an_acknowledgement_does_not_have_end_the_connection(
     client.connect(name)
     client.acknowledge(kind, 1, reason_code)
     client.expelled(0x81, 0x82)
+
+
+@pytest.mark.proves("MQTT5-4.13.1-1", "MQTT5-3.14.2-1", "MQTT311-4.8.0-1")
+@pytest.mark.parametrize(
+    ("qos", "is_received", "answer"),
+    [
+        (1, False, "pubrec"),
+        (1, False, "pubcomp"),
+        (2, False, "puback"),
+        (2, False, "pubcomp"),
+        (2, True, "puback"),
+    ],
+)
+def test_an_answer_that_the_exchange_does_not_await_ends_the_connection(
+    peer: Join, name: str, version: int, qos: int, is_received: bool, answer: str
+) -> None:
+    subscriber, publisher = peer(version), peer(version)
+    subscriber.connect(name, kept=True)
+    subscriber.subscribe(name, qos)
+    publisher.connect(f"{name}p")
+    publisher.publish(name, b"x", qos=qos)
+    identifier = subscriber.expect("publish").packet_identifier
+    if is_received:
+        subscriber.acknowledge("pubrec", identifier)
+        subscriber.expect("pubrel", packet_identifier=identifier)
+    subscriber.acknowledge(answer, identifier)
+    subscriber.expelled(PROTOCOL_ERROR)
+    # The answer has changed nothing.
+    again = resumed(peer, name, version)
+    again.expect("pubrel" if is_received else "publish", packet_identifier=identifier)
 
 
 @pytest.mark.parametrize("kind", ["puback", "pubrec", "pubcomp"])

@@ -9,6 +9,7 @@ from tests.conformance.packets import Property, Will
 from tests.conformance.peer import Peer
 
 WITH_WILL = 0x04
+NO_LOCAL = 0x04
 NEVER_S = 3_600
 
 
@@ -298,3 +299,73 @@ def test_the_will_of_a_session_that_ends_is_never_lost(
     watcher.connect(f"{name}w", kept=True)
     own_broker.pass_time(1_010)
     watcher.message(name, b"gone")
+
+
+@pytest.mark.proves("MQTT5-3.8.3-3")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("at_rest", [True, False])
+def test_no_local_keeps_a_clients_own_will_from_it(
+    own_peer: Join, name: str, qos: int, at_rest: bool
+) -> None:
+    watcher, client = watching(own_peer, name), own_peer()
+    client.connect(name, will=Will(name, b"gone", qos), items=expiring(NEVER_S), clean=False)
+    client.subscribe(name, qos | NO_LOCAL)
+    if at_rest:
+        client.drop()
+    again = own_peer()
+    assert again.connect(name, items=expiring(NEVER_S), clean=False).session_present
+    watcher.message(name, b"gone")
+    again.quiet()
+
+
+def test_a_will_takes_no_packet_identifier_of_its_client(
+    own_broker: VirtualBroker, own_peer: Join, name: str
+) -> None:
+    client = own_peer()
+    client.connect(name, will=Will(name, b"gone", 2), kept=True)
+    client.drop()
+    own_broker.cut_power(synced=True)
+    own_broker.begin()
+    watcher, client = watching(own_peer, name), own_peer()
+    client.connect(name, kept=True)
+    for _ in range(3):
+        client.publish(name, b"here again", qos=2)
+        watcher.message(name, b"here again")
+
+
+@pytest.mark.proves("MQTT5-3.1.2-8", "MQTT311-3.1.2-8", "MQTT5-3.1.2-10", "MQTT311-3.1.2-10")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_will_outlives_the_broker_where_the_session_does_not(
+    own_broker: VirtualBroker, own_peer: Join, name: str, version: int, qos: int
+) -> None:
+    watching(own_peer, name, version, kept=True)
+    names = [f"{name}{end}" for end in ("connected", "said", "lost", "renewed", "renewed")]
+    clients = {}
+    for who in names:
+        clients[who] = own_peer(version)
+        clients[who].connect(who, will=Will(name, who.encode(), qos))
+    clients[f"{name}said"].disconnect()
+    clients[f"{name}lost"].drop()
+    own_broker.pass_time(3)
+    own_broker.cut_power()
+    own_broker.begin()
+    # Who is there again in the meantime has another Will.
+    back = own_peer(version)
+    back.connect(f"{name}connected", will=Will(name, b"later", qos))
+    watcher = own_peer(version)
+    watcher.connect(f"{name}w", kept=True)
+    own_broker.pass_time(3)
+    due = [f"{name}{end}".encode() for end in ("connected", "lost", "renewed", "renewed")]
+    if qos:
+        assert sorted(watcher.message(name).payload for _ in due) == sorted(due)
+    watcher.quiet()
+    back.drop()
+    if qos:
+        watcher.message(name, b"later")
+    own_broker.pass_time(3)
+    own_broker.cut_power()
+    own_broker.begin()
+    watcher = own_peer(version)
+    watcher.connect(f"{name}w", kept=True)
+    own_broker.pass_time(3)
+    watcher.quiet()

@@ -186,10 +186,8 @@ def _is_cancelled(connection: _Connection, lives: _Lives) -> bool:
 
 def _is_owed(connection: _Connection, lives: _Lives) -> bool:
     terms = connection.terms
-    if not terms.expiry_s and lives.one_ended(
-        connection.opened_s, connection.closed_s + 2 * SLACK_S
-    ):
-        return False  # Nothing of the session was on record, and a full disk may have made it wait.
+    if not terms.expiry_s and lives.one_ended(connection.opened_s, connection.opened_s + SETTLES_S):
+        return False  # It has no record but its Will's, which nobody waits for.
     if not terms.will_delay_s:
         due_s = connection.closed_s + 2 * SLACK_S
     elif connection.next is None or connection.next.present:

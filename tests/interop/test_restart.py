@@ -173,3 +173,49 @@ def test_a_clean_session_does_not_survive(
     options = {"SessionExpiryInterval": 60} if version == 5 else {}
     subscriber = own_device("s", version=version, **options)
     assert not subscriber.session_present
+
+
+def test_wills_of_sessions_that_end_with_their_connection_survive(
+    own_device: MakeDevice, restart: Restart, version: int
+) -> None:
+    options = {"version": version} | ({"SessionExpiryInterval": 600} if version == 5 else {})
+    watcher = own_device("watcher", **options)
+    watcher.subscribe("will", 1)
+    watcher.disconnect()
+    for name in ("connected", "said"):
+        will = {"topic": "will", "payload": name.encode()}
+        last = own_device(name, version=version, clean_start=True, will=will)
+    last.disconnect()
+    # What this is told is durable, and so is what came before.
+    own_device("p", version=version, clean_start=True).publish("else", b"", 1)
+    restart()
+    watcher = own_device("watcher", **options)
+    assert watcher.receive().payload == b"connected"
+    assert not watcher.all_received()
+
+
+def test_all_65_535_packet_identifiers_are_used_and_used_again(
+    own_broker: BrokerProcess, own_device: MakeDevice
+) -> None:
+    every = range(1, 65_536)
+    with Wire(own_broker.port) as wire, Wire(own_broker.port) as publisher:
+        wire.connect("s", receive_maximum=65_535)
+        wire.subscribe("a", 1)
+        publisher.connect("p", clean_start=True)
+        for start in range(0, len(every), 1_000):
+            some = every[start : start + 1_000]
+            fields = (publisher.publish_fields("a", b"x", 1, number, False) for number in some)
+            publisher.send_bytes(b"".join(publisher.encode("publish", **each) for each in fields))
+            for number in some:
+                assert publisher.receive("puback")["packet_identifier"] == number
+        first = [wire.receive("publish")["packet_identifier"] for _ in every]
+    assert first == list(every)
+    with Wire(own_broker.port) as wire:
+        assert wire.connect("s", receive_maximum=65_535)["session_present"]
+        again = [wire.receive("publish") for _ in every]
+        assert [fields["packet_identifier"] for fields in again] == first
+        assert all(fields["dup"] for fields in again)
+        own_device("q", clean_start=True).publish("a", b"new", 1)
+        wire.acknowledge("puback", 7)
+        new = wire.receive("publish")
+        assert (new["packet_identifier"], new["dup"], new["payload"]) == (7, False, b"new")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import system
 from holdfast.client.http import HttpClient
-from tests.interop.device import Device, payloads
+from tests.interop.device import WITHIN_S, Device, payloads
 from tests.operating.conftest import MakeBroker
 from tests.process import BrokerProcess
 
@@ -114,8 +115,9 @@ def test_the_log_level_changes(site: Site) -> None:
     site.file.write_text("logging.level = 'error'\nmqtt.receive_maximum = 5\n")
     site.broker.send(signal.SIGHUP)
     # Nothing is told at this level; the next CONNACK shows that it was taken.
+    began = system.monotonic_s()
     while site.device("asks", clean_start=True).connack_properties["ReceiveMaximum"] != 5:
-        pass
+        assert system.monotonic_s() - began < WITHIN_S, "the file was not read again"
     assert "setting changed" not in site.broker.log()
 
 

@@ -2,6 +2,7 @@
 becomes of what nobody acknowledges."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -166,6 +167,22 @@ def test_each_pack_is_sent_four_times_and_then_committed_with_a_loss_on_record(q
         assert [payload for _, _, payload in published(app)] == [b"later"]
 
     with_broker(body, APPLICATIONS)
+
+
+@pytest.mark.accepts("S0.26")
+@pytest.mark.parametrize("timeout_s", [1, 2, 7])
+@pytest.mark.parametrize("began_s", [0.0, 0.3, 0.95])
+def test_a_round_is_as_long_as_configured(timeout_s: int, began_s: float) -> None:
+    async def body(stand: Stand) -> None:
+        await sleep(began_s)
+        app = await with_backlog(stand, payloads(3))
+        await sleep(4 * timeout_s)
+        seconds = sorted(set(app.seconds("publish")))
+        rounds_s = [later - earlier for earlier, later in pairwise(seconds)]
+        assert len(rounds_s) == 3
+        assert rounds_s == pytest.approx([timeout_s] * 3, rel=0.1)
+
+    with_broker(body, with_settings(application_pack_timeout_s=timeout_s))
 
 
 @pytest.mark.accepts("S0.37")

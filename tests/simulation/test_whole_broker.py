@@ -84,7 +84,7 @@ def _publish_wills_twice(patch: pytest.MonkeyPatch) -> None:
 
     def twice(self: Wills, due: DueWill) -> None:
         owe(self, due)
-        owe(self, DueWill(due.will, None, due.due_at_us))
+        owe(self, replace(due, client_identifier="somebody else's"))
 
     patch.setattr(Wills, "owe", twice)
 

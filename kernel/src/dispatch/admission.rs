@@ -124,6 +124,10 @@ impl Dispatch {
 
     fn acknowledge(&mut self, acknowledgement: &Acknowledgement) {
         let Acknowledgement { connection, kind, packet_identifier, reason_code } = *acknowledgement;
+        if self.session(connection).is_some_and(|session| session.window.contradicts(packet_identifier, kind)) {
+            self.at_fault.insert(connection);
+            return;
+        }
         let refused = (reason_code >= 0x80).then_some(NoticeKind::Refused);
         match kind {
             AcknowledgementKind::Puback => self.complete(connection, packet_identifier, refused),
@@ -140,7 +144,7 @@ impl Dispatch {
     /// PUBREC: the receiver has the message, so the record is done with; PUBREL goes out when that is durable.
     fn receive(&mut self, connection: Connection, packet_identifier: u16) {
         let Some(session) = self.session_mut(connection) else { return };
-        let Some(flight) = session.window.flight(packet_identifier).filter(|flight| flight.qos == 2) else {
+        let Some(flight) = session.window.flight(packet_identifier) else {
             // Packet Identifier not found; the exchange still has to end [MQTT-4.3.3-1].
             self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0x92);
             return;

@@ -129,7 +129,7 @@ fn allot_handed(
 ) -> Allotted {
     let flight = session.window.awaited(packet_identifier).filter(|flight| flight.offset == found.offset);
     let Some(Flight { qos, source, .. }) = flight else { return Allotted::Done };
-    if !session.window.has_room() {
+    if !session.window.has_quota() {
         return Allotted::NoRoom;
     }
     session.window.send_again(packet_identifier);
@@ -199,7 +199,8 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         connection: queue.connection,
         packet_identifier,
         qos,
-        dup: again.is_some(),
+        // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
+        dup: again.is_some() || qos == 1 && found.offset < queue.sent_before,
         retain: found.retain && found.terms.retain_as_published,
         identifiers: found.terms.identifiers.clone(),
         offset: found.offset,
@@ -210,7 +211,7 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
 /// A packet identifier for a delivery: its old one, a new one, or 0 at QoS 0. `None` without room in the window.
 fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Option<u16> {
     if let Some(identifier) = again {
-        if !session.window.has_room() {
+        if !session.window.has_quota() {
             return None;
         }
         session.window.send_again(identifier);

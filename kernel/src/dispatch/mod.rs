@@ -34,7 +34,7 @@ use members::Membership;
 use notices::Notices;
 use pack::Pack;
 use queue::Queue;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use window::Window;
 
@@ -57,6 +57,7 @@ pub struct Dispatch {
     first_scan: usize,
     answered: BTreeMap<Connection, u32>,
     refused: BTreeMap<Connection, u8>,
+    at_fault: BTreeSet<Connection>,
     notices: Notices,
     tables: Tables,
     durable: Offset,
@@ -177,6 +178,13 @@ impl Dispatch {
         Ok(handle)
     }
 
+    /// What the session's own queue has below `end` may have been sent to it at QoS 1, which is on no record: it goes
+    /// out with DUP.
+    pub fn set_sent_before(&mut self, handle: ids::Queue, end: Offset) -> Result<()> {
+        self.queue_mut(handle)?.sent_before = end;
+        Ok(())
+    }
+
     /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of
     /// QoS 2 messages from the client that it has not released.
     pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
@@ -188,6 +196,7 @@ impl Dispatch {
         self.ready.retain(|handle| *handle != session.queue);
         self.answered.remove(&connection);
         self.refused.remove(&connection);
+        self.at_fault.remove(&connection);
         self.give_all_back(connection, &session);
         queue.catch_up_mark(self.durable);
         Ok(state_of(&session, &queue, received))
@@ -313,6 +322,12 @@ impl Dispatch {
         std::mem::take(&mut self.refused)
     }
 
+    /// Connections that since the last call have sent an acknowledgement that does not belong to the exchange of its
+    /// packet identifier.
+    pub fn take_at_fault(&mut self) -> BTreeSet<Connection> {
+        std::mem::take(&mut self.at_fault)
+    }
+
     /// What will not be delivered, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.notices.take()
@@ -390,8 +405,11 @@ impl Dispatch {
     fn can_send(&self, handle: ids::Queue, queue: &Queue) -> bool {
         match &queue.group {
             None => {
-                let session = self.session(queue.connection).filter(|session| session.has_room());
-                session.is_some_and(|session| session.takes_new() || queue.has_beside(self.durable))
+                let session = self.session(queue.connection).filter(|session| session.is_writable);
+                session.is_some_and(|session| match session.window.has_room() {
+                    true => session.takes_new() || queue.has_beside(self.durable),
+                    false => session.window.has_quota() && queue.goes_on_again(),
+                })
             }
             Some(group) => group.looks_on() && self.has_taker(handle, group),
         }
@@ -465,10 +483,6 @@ impl Dispatch {
 }
 
 impl Session {
-    fn has_room(&self) -> bool {
-        self.is_writable && self.window.has_room()
-    }
-
     fn membership_of(&mut self, party: Party) -> Option<&mut Membership> {
         self.memberships.iter_mut().find(|membership| membership.party == party)
     }

@@ -146,6 +146,22 @@ impl Dispatch {
         overdue
     }
 
+    /// When the first of the packs that are pending now will be overdue; `now` for one whose time does not run yet.
+    /// Whatever is sent later has its time from then on.
+    pub fn packs_due(&self, now: Timestamp, timeout_us: u64) -> Option<Timestamp> {
+        let due = |session: &Session, pack: &Pack| match session.is_writable && pack.sent_at > Timestamp(0) {
+            true => Timestamp(pack.sent_at.0.saturating_add(timeout_us)),
+            false => now,
+        };
+        let sessions = self.sessions.iter().flatten();
+        let dues = sessions.flat_map(|session| {
+            let of_groups = session.memberships.iter().filter_map(|membership| membership.pack.as_ref());
+            let packs = session.pack.iter().chain(of_groups).filter(|pack| pack.pending > 0);
+            packs.map(move |pack| due(session, pack))
+        });
+        dues.min()
+    }
+
     /// A pack's time begins again. With `resend` what is pending of it goes out once more under its packet identifiers
     /// and in its order, PUBLISH with DUP, or PUBREL where PUBREC came; and nothing is added to it.
     pub fn retry_pack(&mut self, connection: Connection, group: Party, resend: bool, now: Timestamp) -> Result<()> {

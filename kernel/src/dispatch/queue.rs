@@ -68,6 +68,8 @@ pub struct Queue {
     pub group: Option<Group>,
     /// True while the dispatcher has it on its list.
     pub is_ready: bool,
+    /// What lies below may have been sent at QoS 1.
+    pub(super) sent_before: Offset,
     pub(super) subscriptions: Arc<[Subscription]>,
     receive: Option<Table>,
     listed: Offset,
@@ -125,6 +127,7 @@ impl Queue {
             handed_entries: VecDeque::new(),
             group: None,
             is_ready: false,
+            sent_before: Offset(0),
             subscriptions,
             receive: None,
             listed: state.mark,
@@ -288,6 +291,20 @@ impl Queue {
     pub fn has_beside(&self, durable: Offset) -> bool {
         let at_hand = !self.owed_entries.is_empty() || !self.handed_entries.is_empty();
         at_hand || !self.resumed.is_empty() || self.looks_up(durable)
+    }
+
+    /// True if what comes next is a message in flight since an earlier connection, at hand or still to be found.
+    pub fn goes_on_again(&self) -> bool {
+        if !self.handed_entries.is_empty() || !self.handed.is_empty() {
+            return true;
+        }
+        if let Some((_, owed)) = self.owed_entries.front() {
+            return self.resumed_owed.contains_key(&owed.offset);
+        }
+        match self.entries.front() {
+            Some(found) => self.resumed.contains_key(&found.offset),
+            None => !self.resumed.is_empty() || !self.resumed_owed.is_empty(),
+        }
     }
 
     /// True if the log has, or may have, more for it.

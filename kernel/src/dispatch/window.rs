@@ -8,6 +8,7 @@
 //! 2. `outstanding` never exceeds `receive_maximum` by messages sent on this connection [MQTT-3.3.4-9].
 
 use crate::flow::state::{Flight, Phase};
+use crate::flow::AcknowledgementKind;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
@@ -46,9 +47,14 @@ impl Window {
         self.receive_maximum
     }
 
-    /// True if another message may be sent.
+    /// True if another message may be on its way. One that has its packet identifier already needs no more than that.
+    pub fn has_quota(&self) -> bool {
+        self.outstanding < self.receive_maximum
+    }
+
+    /// True if a message that has no packet identifier yet may be sent.
     pub fn has_room(&self) -> bool {
-        self.outstanding < self.receive_maximum && self.flights.len() < usize::from(u16::MAX)
+        self.has_quota() && self.flights.len() < usize::from(u16::MAX)
     }
 
     /// Takes the next free packet identifier after the last one, 1 following 65 535; `None` without room.
@@ -104,6 +110,17 @@ impl Window {
     pub fn awaited(&self, identifier: u16) -> Option<Flight> {
         let slot = self.flights.get(&identifier).filter(|slot| !slot.is_given_up)?;
         Some(slot.flight).filter(|flight| flight.phase == Phase::Published)
+    }
+
+    /// True if `kind` cannot be the next answer in the exchange of `identifier`. Where there is none, it may be that of
+    /// one that has ended.
+    pub fn contradicts(&self, identifier: u16, kind: AcknowledgementKind) -> bool {
+        use AcknowledgementKind::{Puback, Pubcomp, Pubrel};
+        self.flight(identifier).is_some_and(|flight| match (flight.qos, flight.phase) {
+            (2, Phase::Published) => matches!(kind, Puback | Pubcomp),
+            (2, Phase::Received) => kind == Puback,
+            _ => !matches!(kind, Puback | Pubrel),
+        })
     }
 
     /// PUBREC came: PUBREL is next.

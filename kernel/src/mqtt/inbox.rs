@@ -14,8 +14,9 @@ use super::rate::{Allowance, Rate};
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
 use crate::flow::{AcknowledgementKind, Arrivals, Fate};
-use crate::ids::{Connection, Timestamp};
+use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, TURN_BYTES_MAXIMUM};
+use std::collections::VecDeque;
 use std::mem;
 
 /// Bytes of one connection in the arena of the next turn.
@@ -39,6 +40,8 @@ pub struct Inbox {
     rate: Option<Rate>,
     /// Nothing is left of that: what waits in `queue` waits for the time.
     throttled: bool,
+    /// For whom the loopback publishes the messages that it has been fed and that are not decoded yet, in their order.
+    publishers: VecDeque<(Party, KeySlot)>,
 }
 
 impl Inbox {
@@ -156,7 +159,19 @@ impl Inbox {
         }
         self.pieces = pieces;
         self.throttled = self.rate.as_ref().is_some_and(Rate::is_spent);
+        if !self.publishers.is_empty() {
+            let own = arrivals.publishes.iter_mut().filter(|publish| publish.connection == Connection::LOOPBACK);
+            for publish in own {
+                let itself = (publish.publisher, publish.key_slot);
+                (publish.publisher, publish.key_slot) = self.publishers.pop_front().unwrap_or(itself);
+            }
+        }
         events
+    }
+
+    /// The next message that the loopback is fed counts as published by that party. It is to be told for each of them.
+    pub fn publish_for(&mut self, publisher: Party, key_slot: KeySlot) {
+        self.publishers.push_back((publisher, key_slot));
     }
 
     /// Lets a connection decode as much as the limit of all allows; returns the bytes that it took, and whether it is

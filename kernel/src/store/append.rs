@@ -18,7 +18,7 @@ use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Publish, Stored};
-use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::{
     CHUNK_BYTES, CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, SEGMENT_TOPICS_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM,
 };
@@ -84,7 +84,7 @@ impl Log {
             count: 1,
             properties: arrivals.span(publish.properties),
             expires_at,
-            packet_identifier: (publish.qos == 2).then_some(publish.packet_identifier),
+            packet_identifier: identifier_of(publish),
             ..Record::plain(Kind::Message, arrivals.span(publish.payload))
         };
         self.make_room(record.size_bytes())?;
@@ -324,4 +324,10 @@ pub(super) fn names_of<'a>(
 pub(super) fn party_of(key: &[u8]) -> Result<Party> {
     let bytes: [u8; 4] = key.try_into().map_err(|_| Error::Invalid("a key of table 0 has four bytes".to_owned()))?;
     Ok(Party(u32::from_le_bytes(bytes)))
+}
+
+/// Under which packet identifier the publisher may send a message again. The loopback never does, and those for whom
+/// it publishes give out identifiers of their own.
+fn identifier_of(publish: &Publish) -> Option<u16> {
+    (publish.qos == 2 && publish.connection != Connection::LOOPBACK).then_some(publish.packet_identifier)
 }

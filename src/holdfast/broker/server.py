@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from holdfast.broker.access.users import Users
+from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
 from holdfast.broker.store.control_records import ControlRecords
@@ -47,6 +48,7 @@ class Server:
         self.listeners = Listeners(config, world, stages.connections, counts)
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
+        self._pack_timer = PackTimer(stages.packs, schedule, stages.steps, world)
         self.retention: dict[str, int] = {}
         """How long and how much is kept, as the read interface tells it."""
         self._tell_retention(config)
@@ -56,6 +58,7 @@ class Server:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
         await self.listeners.start()
         self._sweep.start()
+        self._pack_timer.start()
 
     def request_stop(self) -> None:
         """Lets `wait_ended` return."""
@@ -155,6 +158,7 @@ class Server:
         waited for as long as it takes (`run` puts a bound on that)."""
         self.listeners.close()
         self._sweep.stop()
+        self._pack_timer.stop()
         now_us = self._world.now_us()
         # What has arrived is stored, made durable and answered, so that no publisher has to send
         # again, after the restart, what is there already.
@@ -176,6 +180,7 @@ class Server:
         """Ends without another word to the disk: the log cannot be trusted to take it."""
         self.listeners.close()
         self._sweep.stop()
+        self._pack_timer.stop()
         self._sweep.close()
         self._stages.access.close()
         for connection in self._stages.connections.all():

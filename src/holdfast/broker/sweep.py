@@ -1,4 +1,5 @@
-"""What happens once a second: everything that a moment in time decides, in one timer.
+"""What happens once a second: everything that a moment in time decides, in one timer. Packs alone
+have their own (`pack_timer`).
 
 Owns: the period, and the chores of the store, which it begins. A timer for each connection would
 cost more than looking at all of them; a second is the unit of every interval in MQTT.
@@ -71,7 +72,6 @@ class Sweep:
             ("sessions", stages.sessions.sweep),
             ("expiry", self._clear_expired),
             ("groups", stages.groups.sweep),
-            ("packs", stages.packs.sweep),
             ("redrives", stages.redrives.sweep),
             ("losses", self._losses),
             ("records", self._advance),

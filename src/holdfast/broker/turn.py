@@ -211,6 +211,8 @@ class Turn:
             kernel.dispatch.refuse(connection, packet_identifier, too_large)
         for connection, reason_code in kernel.dispatch.refused():
             stages.closing.refused(connection, reason_code, now_us)
+        for connection in kernel.dispatch.at_fault():
+            stages.closing.contradicted(connection, now_us)
         stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():

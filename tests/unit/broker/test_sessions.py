@@ -235,3 +235,25 @@ def test_sessions_on_record_are_counted_anew_at_a_start(directory: Path) -> None
         assert Bench(directory).sessions.recorded() == 3
 
     asyncio.run(run())
+
+
+def test_a_will_has_nobody_wait_and_without_one_nothing_is_written(directory: Path) -> None:
+    async def run() -> None:
+        bench = Bench(directory)
+        passing = replace(OPENING, expiry_s=0, clean_start=True)
+        bench.pass_by(passing, 1)
+        log = bench.server.stages.kernel.log
+        before = log.end_position()
+        bench.pass_by(passing, 2)
+        assert log.end_position() == before
+        opened = bench.open(replace(passing, will=WILL), 3, NOW_US)
+        assert opened.position is None
+        assert log.end_position() > before
+        bench.commit()
+        assert bench.server._records.catch_up().wills_of_ended(10) == []
+        assert len(bench.server._records.catch_up().wills_of_connected(b"", 10)) == 1
+        bench.sessions.close(opened.attached, Ending.NORMAL, NOW_US)
+        bench.commit()
+        assert bench.server._records.catch_up().wills_of_connected(b"", 10) == []
+
+    asyncio.run(run())

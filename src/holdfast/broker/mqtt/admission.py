@@ -200,7 +200,8 @@ class Admission:
         if not self._sessions.has_room_for(opening):
             self._counts["sessions_refused"] += 1
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
-        is_behind = opening.expiry_s != 0 and not self._sessions.keep_up()
+        is_recorded = opening.expiry_s != 0 or opening.will is not None
+        is_behind = is_recorded and not self._sessions.keep_up()
         if is_behind or not self._chores.has_room():
             return Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED)
         client_identifier, will = opening.client_identifier, opening.will

@@ -23,6 +23,8 @@ class Attached:
     identity: Identity
     queue: int | None = None
     """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
+    will_number: int | None = None
+    """By which its Will is on record, where its session is not."""
 
 
 @dataclass(slots=True)

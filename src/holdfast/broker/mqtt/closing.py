@@ -70,6 +70,14 @@ class Closing:
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)
 
+    def contradicted(self, handle: int, now_us: int) -> None:
+        """It sent an acknowledgement that does not belong to the exchange of its packet identifier
+        (MQTT 5 section 4.3): what it has received nobody can tell any more [MQTT-4.13.1-1]."""
+        connection = self._connections.get(handle)
+        if connection is not None:
+            reason = "an acknowledgement of another kind than its packet identifier awaits"
+            self.expel(connection, ReasonCode.PROTOCOL_ERROR, now_us, reason)
+
     def denied(self, handle: int, count: int) -> None:
         """It published to topics that it may not publish to. It is told in the acknowledgement, or
         not at all, and stays connected: a wrong rule must not cut off whoever it concerns."""

@@ -18,7 +18,7 @@ Flow: wills, admin -> here -> Inbox.feed -> ... -> Outboxes.take -> here.
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.broker.delivery.parties import BROKER_PARTY
 from holdfast.broker.stages import KernelStages
@@ -39,6 +39,16 @@ def _nothing(*_arguments: int) -> None:
     pass
 
 
+class Publisher(NamedTuple):
+    """As whose a message counts, whoever sends it."""
+
+    party: int
+    key_slot: int
+
+
+ITSELF: Final = Publisher(BROKER_PARTY, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A message to be published, and who wants to know about it."""
@@ -48,6 +58,7 @@ class Publication:
     qos: int
     retain: bool
     properties: dict[str, Any] = field(default_factory=dict)
+    publisher: Publisher = ITSELF
     fed: Callable[[], None] = _nothing
     """It is appended in this turn."""
     answered: Callable[[int], None] = _nothing
@@ -83,6 +94,7 @@ class Loopback:
         """Puts what waits before the inbox, as bytes."""
         while self.waiting():
             publication = self._waiting.popleft()
+            self._inbox.publish_for(*publication.publisher)
             self._feed_bytes(self._encode(publication), now_us)
             self.published += 1
             publication.fed()
@@ -181,4 +193,5 @@ class Loopback:
             end_offset=0,
             entries_maximum=1,
             pack_maximum=0,
+            sent_before=0,
         )

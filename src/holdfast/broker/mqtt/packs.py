@@ -10,7 +10,7 @@ Invariants:
 3. An MQTT 5 client is sent nothing twice on one connection [MQTT-4.4.0-1], unless the operator
    wants it so; the rounds count all the same.
 
-Flow: sweep -> packs overdue -> send again, or give up and the next pack.
+Flow: pack timer -> packs overdue -> send again, or give up and the next pack.
 """
 
 import logging
@@ -24,6 +24,10 @@ from holdfast.core.config import Config
 from holdfast.core.units import SECOND_US
 
 log = logging.getLogger(__name__)
+
+LOOKS_IN_A_TIMEOUT = 20
+"""However many packs there are, they are looked at no more often than so many times in the time
+that each has: none is a twentieth of it late."""
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class Packs:
         self._sessions = sessions
         self._losses = losses
         self._rounds: dict[tuple[int, int], _Rounds] = {}
-        """By connection and group. None outlives its connection by more than a sweep."""
+        """By connection and group. None outlives its connection by more than a second."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -63,12 +67,20 @@ class Packs:
             return 0
         return known.count
 
-    def sweep(self, now_us: int) -> None:
-        """Decides about every pack whose time is over."""
+    def wait_us(self, now_us: int) -> int:
+        """How long from now no pack has to be decided about; a second at most."""
+        due_us = self._dispatch.packs_due_us(now_us, self._timeout_us)
+        if due_us is None:
+            # What is sent from now on has a second at least.
+            return SECOND_US
+        shortest_us = min(self._timeout_us // LOOKS_IN_A_TIMEOUT, SECOND_US)
+        return min(max(due_us - now_us, shortest_us), SECOND_US)
+
+    def decide(self, now_us: int) -> bool:
+        """Decides about every pack whose time is over; false if there is none."""
         self._forget_the_gone()
-        for connection, group, first_offset, _pending in self._dispatch.packs_overdue(
-            now_us, self._timeout_us
-        ):
+        overdue = self._dispatch.packs_overdue(now_us, self._timeout_us)
+        for connection, group, first_offset, _pending in overdue:
             attached = self._sessions.of(connection)
             if attached is None:
                 continue
@@ -80,6 +92,7 @@ class Packs:
                 self._dispatch.retry_pack(connection, group, resend, now_us)
             else:
                 self._give_up(attached, group, reason, now_us)
+        return bool(overdue)
 
     def _reason_to_give_up(self, rounds: int) -> str | None:
         if self._strategy == "SKIP_ALL":

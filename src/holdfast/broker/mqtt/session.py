@@ -37,6 +37,9 @@ class Session:
     """What its client was when it last connected."""
     queue_name: str | None = None
     """The name of its queue, if it has one of its own."""
+    sent_before_offset: int = 0
+    """What lies below may have been sent to it at QoS 1, which is on no record: it was connected
+    when the broker died."""
 
     @property
     def persistent(self) -> bool:

@@ -23,7 +23,7 @@ from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses, loss_of
-from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.parties import BROKER_PARTY, Parties
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
 from holdfast.broker.delivery.queues import (
     Cut,
@@ -42,6 +42,7 @@ from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
 from holdfast.broker.mqtt.session import Session, rest
 from holdfast.broker.mqtt.subscriptions import Subscriptions
+from holdfast.broker.mqtt.will_records import SWEEP_WILLS_MAXIMUM, WillRecords, due_will
 from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
@@ -67,8 +68,6 @@ PIECE_SESSIONS_MAXIMUM = 20
 """Sessions whose record is read and written in one piece: each takes some 50 us."""
 ENDS_IN_A_PIECE = 10
 """Sessions cleared away in one piece; fewer where counting what they leave behind takes long."""
-SWEEP_WILLS_MAXIMUM = 100
-"""Wills found due in one sweep; the next one goes on."""
 
 
 class Sessions:
@@ -93,6 +92,7 @@ class Sessions:
         self._subscriptions = Subscriptions(kernel)
         self._losses = losses
         self._wills = wills
+        self._will_records = WillRecords(records, wills)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
@@ -104,7 +104,8 @@ class Sessions:
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None
-        """When this life began, until all records know it."""
+        """When this life began, until all records know it, and where the log ended then."""
+        self._recovered_end = 0
         self.expired = 0
         """How many sessions have been cleared away because their time was over."""
         self.reconfigure(config)
@@ -205,6 +206,9 @@ class Sessions:
             self._recorded_attached += 1
             self._put(session, now_us)
         end = self._log.end_position()
+        if not is_durable(session):
+            # CONNACK does not wait for it: a Will is no reason for a commit of its own.
+            self._will_records.put_connected(attached, now_us)
         return Opened(attached, known is not None, displaced, end if end > began else None)
 
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
@@ -254,6 +258,7 @@ class Sessions:
             pack_maximum=(
                 self._config.application_pack_messages_maximum if session.application else 0
             ),
+            sent_before=session.sent_before_offset,
         )
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
@@ -291,6 +296,7 @@ class Sessions:
         attached.session = replace(attached.session, will=None)
         if is_durable(attached.session):
             self._put(attached.session, now_us)
+        self._will_records.end_connected(attached, None, now_us)
 
     def close(self, attached: Attached, ending: Ending, now_us: int) -> None:
         """The connection has ended so; the session goes to rest, or ends."""
@@ -314,8 +320,7 @@ class Sessions:
         if not is_durable(session):
             self._leave_groups(session, attached.subscriptions, now_us)
             self._redrives.end(session.party, now_us)
-            if session.will is not None and will_due_at_us is not None:
-                self._wills.owe(DueWill(session.will, None, will_due_at_us))
+            self._will_records.end_connected(attached, will_due_at_us, now_us)
             return
         session = rest(session, will_due_at_us=will_due_at_us, now_us=now_us)
         if session.persistent and ending is not Ending.DISCARDED:
@@ -328,7 +333,7 @@ class Sessions:
         """Removes everything that a session at rest has (S2.14). A Will that was still to come is
         published now: it does not outlive its session. `left` says what is lost, where it has been
         counted."""
-        self._owe_apart(session, now_us)
+        self._will_records.owe_apart(session, now_us)
         self._names.release(session.queue_name)
         subscriptions = self._subscriptions_of(session)
         if left is None or left.party != session.party:
@@ -352,7 +357,7 @@ class Sessions:
         Wills of sessions that had ended before are published by the first sweep."""
         for name, client in self._records.refresh().named_queues():
             self._names.take(name, Owner("application", client))
-        self._recovered_at_us = now_us
+        self._recovered_at_us, self._recovered_end = now_us, self._log.end_offset()
 
     def write_recovered(self, clock_us: Callable[[], int]) -> Pieces[int]:
         """Sessions that were connected when the broker ended go to rest on record, in pieces;
@@ -369,6 +374,7 @@ class Sessions:
                     count += 1
             yield self._records.is_near
         self._recovered_at_us = None
+        yield from self._will_records.owe_left(self._will_number_of, self._party_of, clock_us)
         return count
 
     def sweep(self, now_us: int) -> None:
@@ -407,9 +413,7 @@ class Sessions:
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
         or its own, if its session has ended."""
-        key = session_records.will_key(client_identifier, due_at_us)
-        if self._records.get(Table.WILLS, key):
-            self._records.put(Table.WILLS, key, b"", now_us)
+        self._will_records.take_off(client_identifier, due_at_us, now_us)
         known = self._known(client_identifier)
         if known is not None and known.will_due_at_us == due_at_us:
             self._put(replace(known, will=None, will_due_at_us=None), now_us)
@@ -442,13 +446,10 @@ class Sessions:
         """Those that are due, as far as a view that may be behind tells of them."""
         for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
             session = self._known(session_records.parse_session(value).client_identifier)
-            if session is not None and session.will is not None:
-                due_at_us = session.will_due_at_us
-                if due_at_us is not None and due_at_us <= now_us:
-                    yield DueWill(session.will, session.client_identifier, due_at_us)
-        for key, value in view.wills_of_ended(SWEEP_WILLS_MAXIMUM):
-            if self._records.get(Table.WILLS, key):
-                yield DueWill(*session_records.parse_will_row(key, value))
+            due = None if session is None else due_will(session)
+            if due is not None and due.due_at_us <= now_us:
+                yield due
+        yield from self._will_records.due(self._party_of)
 
     def _plan_wills_anew(self, clock_us: Callable[[], int]) -> Pieces[None]:
         """A Will that is due later than its delay from now was planned by a clock that has been set
@@ -486,24 +487,22 @@ class Sessions:
         due_at_us = plan_will(
             session.will, session.expiry_s, Ending.ABNORMAL, self._recovered_at_us
         )
-        return rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
+        rested = rest(session, will_due_at_us=due_at_us, now_us=self._recovered_at_us)
+        return replace(rested, sent_before_offset=self._recovered_end)
 
     def _publish_if_due(self, session: Session, now_us: int) -> None:
-        due_at_us = session.will_due_at_us
-        if session.will is not None and due_at_us is not None and due_at_us <= now_us:
-            self._wills.owe(DueWill(session.will, session.client_identifier, due_at_us))
+        due = due_will(session)
+        if due is not None and due.due_at_us <= now_us:
+            self._wills.owe(due)
 
-    def _owe_apart(self, session: Session, now_us: int) -> None:
-        """The session's record is about to forget its Will, which gets a record of its own until it
-        is in the log."""
-        if session.will is not None and session.will_due_at_us is not None:
-            # Due now, if it was not before: Wills that have to wait go out in the order of these.
-            client, due_at_us = session.client_identifier, min(session.will_due_at_us, now_us)
-            while self._records.get(Table.WILLS, session_records.will_key(client, due_at_us)):
-                due_at_us += 1
-            key = session_records.will_key(client, due_at_us)
-            self._records.put(Table.WILLS, key, session_records.format_will(session.will), now_us)
-            self._wills.owe(DueWill(session.will, client, due_at_us))
+    def _will_number_of(self, client: str) -> int | None:
+        attached = self._by_client.get(client)
+        return None if attached is None else attached.will_number
+
+    def _party_of(self, client: str) -> int:
+        attached = self._by_client.get(client)
+        session = self._known(client) if attached is None else attached.session
+        return BROKER_PARTY if session is None else session.party
 
     def _known(self, client: str) -> Session | None:
         session = self._on_record(client)
@@ -547,7 +546,7 @@ class Sessions:
         # A Will whose time came before this connection is published; one that was still to come is
         # not [MQTT-3.1.3-9].
         if known.will_due_at_us is not None and known.will_due_at_us <= now_us:
-            self._owe_apart(known, now_us)
+            self._will_records.owe_apart(known, now_us)
         return replace(
             known,
             protocol_version=opening.protocol_version,

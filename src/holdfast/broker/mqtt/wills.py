@@ -4,9 +4,9 @@ Owns: Wills that are due and not yet in the log. Never: decides when one is due
 (protocols.mqtt.will).
 
 Invariants:
-1. A Will on record is taken off it after the message was appended, in the same turn: a crash may
-   repeat a Will, not lose it. The Will of a session that has ended has a record of its own; that
-   of a session that was never on record has none.
+1. A Will is taken off its record after the message was appended, in the same turn: a crash may
+   repeat a Will, not lose it. The Will of a session that has ended, or that ends with its
+   connection, has a record of its own.
 2. At most one waits for each connection that has ended.
 3. A Will that the log has refused stays on its record, or here, and is tried again by the sweep; so
    do those that come due after it, so that they come in order.
@@ -18,21 +18,32 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from holdfast.broker.mqtt.loopback import FAILED, Loopback, Publication
+from holdfast.broker.mqtt.loopback import FAILED, Loopback, Publication, Publisher
 from holdfast.protocols.mqtt.packets import Will
 
 KEPT_MAXIMUM: Final = 10_000
 """Wills of sessions without a record that wait in memory until a full disk has room: those of a
-fleet. Further ones are lost, and counted."""
+fleet. Further ones are counted, and published after the next start."""
+NEAR_MAXIMUM: Final = 1_000
+"""Wills on their way beyond which whoever can wait owes no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueWill:
-    """A Will that is due, and the session whose record still has it (`None`: it has no record)."""
+    """A Will that is due, and whose it is."""
 
     will: Will
-    client_identifier: str | None
+    client_identifier: str
     due_at_us: int
+    publisher: Publisher
+    """Its client: the Will is a message of its own, which No Local keeps from it [MQTT-3.8.3-3]."""
+    number: int | None = None
+    """By which it was put on record when its client connected, if that was before it was due."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What its record is found by."""
+        return self.client_identifier, self.due_at_us if self.number is None else self.number
 
 
 @dataclass(eq=False, slots=True)
@@ -62,17 +73,15 @@ class Wills:
         self._is_refused = False
         """The log has refused a Will since the last sweep."""
         self._kept: list[DueWill] = []
-        """Refused ones that are on no record."""
+        """Refused ones that the sweep does not find on record."""
         self._on_record: set[tuple[str, int]] = set()
 
     def owe(self, due: DueWill) -> None:
         """This Will is to be published. One that is on record is taken once, however often it is
         found there before it could be taken off."""
-        if due.client_identifier is not None:
-            key = (due.client_identifier, due.due_at_us)
-            if key in self._on_record:
-                return
-            self._on_record.add(key)
+        if due.key in self._on_record:
+            return
+        self._on_record.add(due.key)
         if self._is_refused and due.will.qos > 0:
             self._keep(due)
             return
@@ -83,6 +92,7 @@ class Wills:
             will.qos,
             will.retain,
             will.properties,
+            due.publisher,
             fed=partial(self._fed.append, fed),
             answered=partial(self._answered, fed),
         )
@@ -104,16 +114,20 @@ class Wills:
         self._refusals_seen = refusals
         for due in stored:
             self._counts["wills_published"] += 1
-            if due.client_identifier is not None:
-                self._on_record.discard((due.client_identifier, due.due_at_us))
-                take_off(due.client_identifier, due.due_at_us, now_us)
+            self._on_record.discard(due.key)
+            take_off(*due.key, now_us)
 
     def sweep(self, on_record: Iterable[DueWill]) -> None:
         """Tries again what the log has refused; `on_record` are those on record that are due."""
         kept, self._kept = self._kept, []
+        self._on_record.difference_update(due.key for due in kept)
         self._is_refused = False
         for due in sorted((*kept, *on_record), key=lambda due: due.due_at_us):
             self.owe(due)
+
+    def is_near(self) -> bool:
+        """True if few are on their way."""
+        return len(self._on_record) < NEAR_MAXIMUM
 
     def _answered(self, fed: _Fed, reason_code: int) -> None:
         if not fed.is_doubtful:
@@ -125,9 +139,10 @@ class Wills:
             self._keep(fed.due)
 
     def _keep(self, due: DueWill) -> None:
-        if due.client_identifier is not None:
-            self._on_record.discard((due.client_identifier, due.due_at_us))
+        if due.number is None:
+            self._on_record.discard(due.key)
         elif len(self._kept) < KEPT_MAXIMUM:
             self._kept.append(due)
         else:
+            self._on_record.discard(due.key)
             self._counts["wills_lost"] += 1

@@ -291,7 +291,7 @@ METRICS: Final = (
     Metric("holdfast_wills_published", "counter", "Wills that came due and were published.",
            _count("wills_published")),
     Metric("holdfast_wills_lost", "counter",
-           "Wills that a full disk refused for so long that they could not be kept in memory.",
+           "Wills that a full disk refused and memory could not keep; the next start finds them.",
            _count("wills_lost")),
 
     Metric("holdfast_deliveries", "counter", "Messages of QoS 1 and 2 given to subscribers.",

@@ -202,7 +202,6 @@ class Connections:
         if connection.handle == self._next_handle:
             self._next_handle += 1
         connection.opened_at_us = self._now_us()
-        connection.peer = _peer_of(connection.transport)
         connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = 0
@@ -389,8 +388,3 @@ class Connections:
         if connection.phase is Phase.ACCEPTED:
             return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
         return READ_AHEAD_BYTES_MAXIMUM
-
-
-def _peer_of(transport: asyncio.BaseTransport) -> str:
-    name = transport.get_extra_info("peername")
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""

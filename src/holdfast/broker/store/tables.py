@@ -37,7 +37,8 @@ class Table(IntEnum):
     """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
-    Will: until that is in the log as a message."""
+    Will: until that is in the log as a message. `WILL_OF_CONNECTED` and the time of its CONNECT
+    stand in place of that time where a session that ends with its connection has a Will."""
     REDRIVES = 9
     """Party of the re-drive (u32, little-endian) to `Redrive`."""
 
@@ -45,6 +46,9 @@ class Table(IntEnum):
 DELIVERY_STATE_REMOVED = b"\x02"
 """The value in table 0 that says: this party is gone."""
 PARTY_COUNTER = b"party"
+WILL_OF_CONNECTED = 1 << 63
+"""The highest bit of a key in WILLS, which no time has: the Will is not due while its client is
+connected, and found behind all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

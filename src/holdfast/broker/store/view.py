@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from holdfast.broker.store.tables import Table
+from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
 SCHEMA_VERSION = 5
 """Another one, newer or older, means: empty it and read the log again."""
+
+_WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
+"""Their keys are this one and those behind it."""
 
 _SCHEMA = """
 CREATE TABLE applied (number INTEGER NOT NULL);
@@ -265,8 +268,15 @@ class View:
 
     def wills_of_ended(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the Wills of sessions that have ended, the earliest first."""
-        query = "SELECT key, value FROM wills ORDER BY key LIMIT ?"
-        rows = self._database.execute(query, (limit,)).fetchall()
+        query = "SELECT key, value FROM wills WHERE key < ? ORDER BY key LIMIT ?"
+        rows = self._database.execute(query, (_WILLS_OF_CONNECTED, limit)).fetchall()
+        return [(key, value.encode()) for key, value in rows]
+
+    def wills_of_connected(self, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Key and value of the Wills of sessions that end with their connections, in the order of
+        their keys; those that follow this one."""
+        query = "SELECT key, value FROM wills WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
+        rows = self._database.execute(query, (after, _WILLS_OF_CONNECTED, limit)).fetchall()
         return [(key, value.encode()) for key, value in rows]
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:

@@ -27,7 +27,7 @@ def waits_for_restart(will: Will | None, expiry_s: int | None, ending: Ending) -
     a delay is deferred, and its delay counts from the restart: a client that comes back in time is
     not told to have gone because the broker was. One without a delay would have to go out at the
     restart before its client can come back, so it goes out at once; and a session that ends with
-    its connection leaves no record to defer anything on.
+    its connection takes the delay along.
     """
     if ending is not Ending.SHUT_DOWN or will is None:
         return False
