@@ -46,7 +46,9 @@ class Broker(Seen):
 
     def recorded(self, table: str) -> list[str]:
         """The keys of a table of the view."""
-        return sorted(row[0].decode() for row in self.view(f"SELECT key FROM {table}"))
+        keys = self.view(f"SELECT key FROM {table}")
+        # Those of Wills begin with a number.
+        return sorted(key.decode(errors="replace") for (key,) in keys)
 
     def parties(self) -> list[int]:
         """The parties of all sessions and groups on record."""

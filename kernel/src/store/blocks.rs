@@ -6,19 +6,14 @@ use crate::disk::DiskFile;
 use crate::error::Result;
 use crate::limits::BLOCK_BYTES;
 use ahash::RandomState;
-use std::collections::HashMap;
-
-struct Block {
-    bytes: Vec<u8>,
-    used_at: u64,
-}
+use lru::LruCache;
 
 /// Blocks in memory.
 pub struct Blocks {
-    blocks: HashMap<(u32, u32), Block, RandomState>,
+    /// By segment and place within it.
+    blocks: LruCache<(u32, u32), Vec<u8>, RandomState>,
     limit_bytes: usize,
     bytes: usize,
-    clock: u64,
     scratch: Vec<u8>,
     /// Records found in memory.
     pub hits: u64,
@@ -29,15 +24,15 @@ pub struct Blocks {
 impl Blocks {
     /// An empty cache.
     pub fn new(limit_bytes: usize) -> Blocks {
-        let blocks = HashMap::with_hasher(RandomState::with_seeds(21, 22, 23, 24));
-        Blocks { blocks, limit_bytes, bytes: 0, clock: 0, scratch: Vec::new(), hits: 0, misses: 0 }
+        let blocks = LruCache::unbounded_with_hasher(RandomState::with_seeds(21, 22, 23, 24));
+        Blocks { blocks, limit_bytes, bytes: 0, scratch: Vec::new(), hits: 0, misses: 0 }
     }
 
     /// True if the block that the record at `position` begins in need not be read.
     pub fn has(&self, segment: u32, position: u32, limit: u32) -> bool {
         let start = position.saturating_sub(position % BLOCK_BYTES);
         let wanted = index(limit.saturating_sub(start).min(BLOCK_BYTES));
-        self.blocks.get(&(segment, position / BLOCK_BYTES)).is_some_and(|block| block.bytes.len() >= wanted)
+        self.blocks.peek(&(segment, position / BLOCK_BYTES)).is_some_and(|block| block.len() >= wanted)
     }
 
     /// The bytes of the record at `position`, or what there is of it before `limit` (where what is on the disk ends).
@@ -46,25 +41,22 @@ impl Blocks {
         let within = index(position % BLOCK_BYTES);
         let block_start = position.saturating_sub(position % BLOCK_BYTES);
         let wanted = index(limit.saturating_sub(block_start).min(BLOCK_BYTES));
-        self.clock = self.clock.wrapping_add(1);
-        let held = self.blocks.get(&key).is_some_and(|block| block.bytes.len() >= wanted);
+        let held = self.blocks.get(&key).is_some_and(|block| block.len() >= wanted);
         if held {
             self.hits = self.hits.wrapping_add(1);
         } else {
             self.load(file, key, block_start, wanted)?;
         }
-        let clock = self.clock;
         let left = index(limit.saturating_sub(position));
         let mut size = 0;
         let mut whole = false;
-        if let Some(block) = self.blocks.get_mut(&key) {
-            block.used_at = clock;
-            let rest = block.bytes.get(within..).unwrap_or_default();
+        if let Some(block) = self.blocks.peek(&key) {
+            let rest = block.get(within..).unwrap_or_default();
             size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
             whole = size <= rest.len();
         }
         if whole {
-            let bytes = self.blocks.get(&key).and_then(|block| block.bytes.get(within..within.saturating_add(size)));
+            let bytes = self.blocks.peek(&key).and_then(|block| block.get(within..within.saturating_add(size)));
             return Ok(bytes.unwrap_or_default());
         }
         self.spanning(file, position, size, left)
@@ -72,20 +64,17 @@ impl Blocks {
 
     /// Forgets the blocks of a segment.
     pub fn forget(&mut self, segment: u32) {
-        let freed = &mut self.bytes;
-        self.blocks.retain(|key, block| {
-            let keep = key.0 != segment;
-            if !keep {
-                *freed = freed.saturating_sub(block.bytes.capacity());
-            }
-            keep
-        });
+        let keys: Vec<(u32, u32)> = self.blocks.iter().map(|(key, _)| *key).filter(|key| key.0 == segment).collect();
+        for key in keys {
+            let freed = self.blocks.pop(&key).map_or(0, |block| block.capacity());
+            self.bytes = self.bytes.saturating_sub(freed);
+        }
     }
 
     fn load(&mut self, file: &dyn DiskFile, key: (u32, u32), start: u32, wanted: usize) -> Result<()> {
         self.misses = self.misses.wrapping_add(1);
-        let mut bytes = match self.blocks.remove(&key) {
-            Some(old) => old.bytes,
+        let mut bytes = match self.blocks.pop(&key) {
+            Some(old) => old,
             None => self.free_buffer(),
         };
         self.bytes = self.bytes.saturating_sub(bytes.capacity());
@@ -94,7 +83,7 @@ impl Blocks {
         let count = file.read_at(u64::from(start), &mut bytes)?;
         bytes.truncate(count);
         self.bytes = self.bytes.saturating_add(bytes.capacity());
-        self.blocks.insert(key, Block { bytes, used_at: self.clock });
+        self.blocks.put(key, bytes);
         Ok(())
     }
 
@@ -105,9 +94,8 @@ impl Blocks {
             self.bytes = self.bytes.saturating_add(buffer.capacity());
             return buffer;
         }
-        let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used_at).map(|(key, _)| *key);
-        match oldest.and_then(|key| self.blocks.remove(&key)) {
-            Some(block) => block.bytes,
+        match self.blocks.pop_lru() {
+            Some((_, block)) => block,
             None => {
                 let buffer = Vec::with_capacity(index(BLOCK_BYTES));
                 self.bytes = self.bytes.saturating_add(buffer.capacity());
