@@ -24,7 +24,7 @@ use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 /// Bytes of a footer that are read and checked with the effort of one look.
-const DIRECTORY_BYTES_PER_EFFORT: u64 = 128;
+const DIRECTORY_BYTES_PER_EFFORT: u64 = 256;
 
 /// What looking up one of many topics takes.
 const EFFORT_PER_TOPIC: u64 = 2;
