@@ -190,7 +190,7 @@ impl Archive {
             self.tail.slice(number, position).unwrap_or_default()
         } else {
             let on_disk = if start.0 == number { start.1 } else { segment.end };
-            if !self.blocks.has(number, position, on_disk) {
+            if self.blocks.hold(segment.file.as_ref(), number, position, on_disk)? {
                 self.effort = self.effort.wrapping_add(BLOCK_EFFORT);
             }
             self.blocks.record(segment.file.as_ref(), number, position, on_disk)?

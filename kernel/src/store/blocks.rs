@@ -28,25 +28,24 @@ impl Blocks {
         Blocks { blocks, limit_bytes, bytes: 0, scratch: Vec::new(), hits: 0, misses: 0 }
     }
 
-    /// True if the block that the record at `position` begins in need not be read.
-    pub fn has(&self, segment: u32, position: u32, limit: u32) -> bool {
+    /// Has the block in memory that the record at `position` begins in; true if it had to be read. `limit` is where
+    /// what is on the disk ends.
+    pub fn hold(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<bool> {
+        let key = (segment, position / BLOCK_BYTES);
         let start = position.saturating_sub(position % BLOCK_BYTES);
         let wanted = index(limit.saturating_sub(start).min(BLOCK_BYTES));
-        self.blocks.peek(&(segment, position / BLOCK_BYTES)).is_some_and(|block| block.len() >= wanted)
+        if self.blocks.get(&key).is_some_and(|block| block.len() >= wanted) {
+            self.hits = self.hits.wrapping_add(1);
+            return Ok(false);
+        }
+        self.load(file, key, start, wanted)?;
+        Ok(true)
     }
 
-    /// The bytes of the record at `position`, or what there is of it before `limit` (where what is on the disk ends).
+    /// The bytes of the record at `position`, whose block is held, or what there is of it before `limit`.
     pub fn record(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<&[u8]> {
         let key = (segment, position / BLOCK_BYTES);
         let within = index(position % BLOCK_BYTES);
-        let block_start = position.saturating_sub(position % BLOCK_BYTES);
-        let wanted = index(limit.saturating_sub(block_start).min(BLOCK_BYTES));
-        let held = self.blocks.get(&key).is_some_and(|block| block.len() >= wanted);
-        if held {
-            self.hits = self.hits.wrapping_add(1);
-        } else {
-            self.load(file, key, block_start, wanted)?;
-        }
         let left = index(limit.saturating_sub(position));
         let mut size = 0;
         let mut whole = false;
