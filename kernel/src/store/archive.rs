@@ -426,20 +426,28 @@ impl Archive {
         })
     }
 
-    /// How many messages of class [`Class::Queued`] a segment has of some topics.
-    pub fn queued_of(&mut self, place: usize, topics: &RoaringBitmap) -> Result<u64> {
+    /// True if a segment has more than so many messages of class [`Class::Queued`] of some topics. It looks no further
+    /// than it must.
+    pub fn has_queued_over(&mut self, place: usize, topics: &RoaringBitmap, limit: u64) -> Result<bool> {
         self.mended(place, |archive| {
-            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
-            let queued = |index: &SegmentIndex, topic: u32| index.positions(TopicId(topic), Class::Queued).len();
-            Ok(match archive.segments.get(place).map(|segment| &segment.index) {
-                Some(Indexed::Open(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
-                Some(Indexed::Closed(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
-                Some(Indexed::Sealed(_)) => {
-                    let Some(directory) = archive.directory(place)? else { return Ok(0) };
-                    directory.among(topics).map(|entry| u64::from(entry.queued)).sum()
-                }
-                None => 0,
-            })
+            let (mut sum, mut looked) = (0_u64, 0_u64);
+            let mut is_over = |queued: u64| {
+                looked = looked.saturating_add(1);
+                sum = sum.saturating_add(queued);
+                sum > limit
+            };
+            let queued = |index: &SegmentIndex, topic: u32| wide(index.positions(TopicId(topic), Class::Queued).len());
+            let found = match archive.segments.get(place).map(|segment| &segment.index) {
+                Some(Indexed::Open(index)) => topics.iter().any(|topic| is_over(queued(index, topic))),
+                Some(Indexed::Closed(index)) => topics.iter().any(|topic| is_over(queued(index, topic))),
+                Some(Indexed::Sealed(_)) => match archive.directory(place)? {
+                    Some(directory) => directory.among(topics).any(|entry| is_over(u64::from(entry.queued))),
+                    None => false,
+                },
+                None => false,
+            };
+            archive.effort = archive.effort.saturating_add(looked.saturating_mul(EFFORT_PER_TOPIC));
+            Ok(found)
         })
     }
 

@@ -63,16 +63,17 @@ struct QueueMemory {
     terms: HashMap<u32, TopicTerms, RandomState>,
     /// Where the last scan stopped.
     resume: Option<(Offset, Location)>,
-    /// The merged postings of the segment that is being read, up to a position.
-    merged: Option<Merged>,
+    /// How the segment that is being read is read, up to a position.
+    course: Option<KnownCourse>,
 }
 
-/// Positions of what a queue wants in a window of a segment.
-struct Merged {
+/// How a window of a segment is read for a queue. A segment that grows does so behind it.
+struct KnownCourse {
     segment: u32,
     low: u32,
     high: u32,
-    positions: Arc<Vec<u32>>,
+    /// Of what the queue wants there; `None` where it is read in order.
+    positions: Option<Arc<Vec<u32>>>,
 }
 
 /// The terms of a topic.
@@ -213,7 +214,7 @@ impl ScanMemory {
             learning: (Learning::default(), 0),
             terms: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
             resume: None,
-            merged: None,
+            course: None,
         }
     }
 
@@ -226,7 +227,8 @@ impl ScanMemory {
 impl QueueMemory {
     fn entries(&self) -> usize {
         let known = self.terms.len().saturating_add(SCAN_MEMORY_OVERHEAD_ENTRIES);
-        known.saturating_add(self.merged.as_ref().map_or(0, |merged| merged.positions.len()))
+        let positions = self.course.as_ref().and_then(|course| course.positions.as_ref());
+        known.saturating_add(positions.map_or(0, |positions| positions.len()))
     }
 
     /// Looks at the topics that are new since the last time; false if the effort is used up before.
@@ -241,7 +243,7 @@ impl QueueMemory {
                     let name = dictionary.name(id);
                     if self.subscriptions.iter().any(|subscription| topic::matches(&subscription.filter, name)) {
                         Arc::make_mut(topics).insert(id.0);
-                        self.merged = None;
+                        self.course = None;
                     }
                 }
                 true
@@ -255,7 +257,7 @@ impl QueueMemory {
                 let Some(sets) = learning.learn(asked, filters, dictionary, effort) else { return false };
                 self.topics = Some((union(sets.iter()), *seen));
                 self.learning = (Learning::default(), 0);
-                self.merged = None;
+                self.course = None;
                 true
             }
         }
@@ -292,31 +294,37 @@ impl QueueMemory {
         };
         let (number, end, records) = (segment.header.number, segment.end, segment.summary().records);
         let growing = matches!(segment.index, Indexed::Open(_));
-        let is_in = |merged: &&Merged| merged.segment == number && (merged.low..merged.high).contains(&start);
-        if let Some(merged) = self.merged.as_ref().filter(is_in).filter(|_| !growing) {
-            return Ok(Course::Positions(Arc::clone(&merged.positions), merged.high));
+        let is_in = |known: &&KnownCourse| known.segment == number && (known.low..known.high).contains(&start);
+        if let Some(known) = self.course.as_ref().filter(is_in) {
+            return Ok(match &known.positions {
+                Some(positions) => Course::Positions(Arc::clone(positions), known.high),
+                None => Course::InOrder,
+            });
         }
         let present = archive.queued_topics(place)?.as_ref() & topics.as_ref();
         archive.effort = archive.effort.saturating_add(1);
         if present.is_empty() {
             return Ok(Course::Skip);
         }
+        let mut known = KnownCourse { segment: number, low: start, high: end, positions: None };
         // Where little is left to read, or much of it is wanted, looking up every topic would cost more.
         let left = u64::from(end.saturating_sub(start)) / wide(super::record::HEADER_BYTES);
         if present.len() > left.min(records) / IN_ORDER_SHARE
-            || archive.queued_of(place, &present)? > records / IN_ORDER_SHARE
+            || archive.has_queued_over(place, &present, records / IN_ORDER_SHARE)?
         {
+            self.course = Some(known);
             return Ok(Course::InOrder);
         }
-        let high = if growing { end } else { start.saturating_add(WINDOW_BYTES).min(end) };
+        if !growing {
+            known.high = start.saturating_add(WINDOW_BYTES).min(end);
+        }
         let mut positions = Vec::new();
-        archive.queued_positions(place, &present, start, high, &mut positions)?;
+        archive.queued_positions(place, &present, start, known.high, &mut positions)?;
         positions.sort_unstable();
         archive.effort = archive.effort.saturating_add(wide(positions.len()) / POSITIONS_PER_EFFORT);
-        let positions = Arc::new(positions);
-        if !growing {
-            self.merged = Some(Merged { segment: number, low: start, high, positions: Arc::clone(&positions) });
-        }
+        let (positions, high) = (Arc::new(positions), known.high);
+        known.positions = Some(Arc::clone(&positions));
+        self.course = Some(known);
         Ok(Course::Positions(positions, high))
     }
 }
