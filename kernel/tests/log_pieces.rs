@@ -242,6 +242,44 @@ fn a_question_that_was_answered_costs_little_the_next_time() {
 }
 
 #[test]
+fn queues_with_the_same_filters_share_what_was_merged_and_no_turn_merges_more_than_its_effort() {
+    let topics = MANY / 2;
+    // Of a segment that grows only windows that are full are shared.
+    for (segment_bytes, is_shared) in [(1 << 20, true), (1 << 26, MANY >= 100_000)] {
+        let disk = FakeDisk::new(1, 1 << 34);
+        let (mut log, _) = open(&disk, Options { segment_bytes, cache_bytes: 1 << 20, ..options() });
+        // One message in eight is wanted, each of another topic.
+        let name = |number: u64| match number % 8 {
+            0 => format!("f/{number}/s"),
+            _ => "busy".to_owned(),
+        };
+        store_in(&mut log, (0..8 * topics).map(name));
+        let mut alone = 0;
+        for number in 0..5 {
+            let mut filters = [subscription("f/+/s", 0, u64::MAX), subscription("+/+/nothing", 0, u64::MAX)];
+            // The first one finds the topics of the filters as well, and only the second one has them in this order.
+            filters.rotate_left(usize::from(number == 1));
+            let queue = holdfast_kernel::ids::Queue(number);
+            let mut scan = Scan { queue, subscriptions: filters.into(), ..scan_of("a", 0) };
+            let (mut found, before) = (0, log.effort());
+            while scan.from < log.durable_offset() {
+                let so_far = log.effort();
+                log.scan(std::slice::from_mut(&mut scan)).unwrap();
+                let spent = log.effort() - so_far;
+                assert!(spent <= SCAN_EFFORT_MAXIMUM + SLACK, "{spent}");
+                found += scan.found.len() as u64;
+                scan.from = scan.reached;
+            }
+            assert_eq!(found, topics);
+            let spent = log.effort() - before;
+            alone = if number == 1 { spent } else { alone };
+            // What is found costs each of them the same.
+            assert!(number < 2 || !is_shared || spent < alone - topics, "{spent} after {alone}");
+        }
+    }
+}
+
+#[test]
 fn scans_of_many_queues_together_keep_to_the_effort_of_a_turn_and_all_get_on() {
     let mut log = large();
     let scan = |number: u32| Scan {

@@ -426,31 +426,6 @@ impl Archive {
         })
     }
 
-    /// True if a segment has more than so many messages of class [`Class::Queued`] of some topics. It looks no further
-    /// than it must.
-    pub fn has_queued_over(&mut self, place: usize, topics: &RoaringBitmap, limit: u64) -> Result<bool> {
-        self.mended(place, |archive| {
-            let (mut sum, mut looked) = (0_u64, 0_u64);
-            let mut is_over = |queued: u64| {
-                looked = looked.saturating_add(1);
-                sum = sum.saturating_add(queued);
-                sum > limit
-            };
-            let queued = |index: &SegmentIndex, topic: u32| wide(index.positions(TopicId(topic), Class::Queued).len());
-            let found = match archive.segments.get(place).map(|segment| &segment.index) {
-                Some(Indexed::Open(index)) => topics.iter().any(|topic| is_over(queued(index, topic))),
-                Some(Indexed::Closed(index)) => topics.iter().any(|topic| is_over(queued(index, topic))),
-                Some(Indexed::Sealed(_)) => match archive.directory(place)? {
-                    Some(directory) => directory.among(topics).any(|entry| is_over(u64::from(entry.queued))),
-                    None => false,
-                },
-                None => false,
-            };
-            archive.effort = archive.effort.saturating_add(looked.saturating_mul(EFFORT_PER_TOPIC));
-            Ok(found)
-        })
-    }
-
     /// Appends the positions of all messages of class [`Class::Queued`] of some topics in `low..high` to `into`, topic
     /// by topic.
     pub fn queued_positions(
@@ -464,13 +439,23 @@ impl Archive {
         let before = into.len();
         self.mended(place, |archive| {
             into.truncate(before);
-            let is_sealed = matches!(archive.segments.get(place).map(|it| &it.index), Some(Indexed::Sealed(_)));
-            if !is_sealed || topics.len() <= MANY_TOPICS {
+            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
+            let in_memory = match archive.segments.get(place).map(|segment| &segment.index) {
+                Some(Indexed::Open(index)) => Some(index.as_ref()),
+                Some(Indexed::Closed(index)) => Some(index.as_ref()),
+                Some(Indexed::Sealed(_)) | None => None,
+            };
+            if let Some(index) = in_memory {
+                for topic in topics {
+                    into.extend_from_slice(between(index.positions(TopicId(topic), Class::Queued), low, high));
+                }
+                return Ok(());
+            }
+            if topics.len() <= MANY_TOPICS {
                 let mut topics = topics.iter();
                 return topics.try_for_each(|id| archive.positions(place, TopicId(id), Class::Queued, low, high, into));
             }
             archive.load_postings(place)?;
-            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
             let (Some(directory), Some(segment)) = (archive.directory(place)?, archive.segments.get(place)) else {
                 return Ok(());
             };

@@ -13,6 +13,7 @@ mod checkpoint;
 mod columns;
 mod commit;
 mod counting;
+mod course;
 mod dictionary;
 mod encoding;
 mod filters;

@@ -7,8 +7,9 @@
 //! 1. Nothing at or past the durable offset is found.
 //! 2. What is found lies in offset order, each record once, and `reached` never exceeds what was looked at.
 
-use super::archive::{Archive, Indexed};
+use super::archive::Archive;
 use super::cache::Cache;
+use super::course::{Course, Courses, Wanted, Windows};
 use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
@@ -29,15 +30,6 @@ use ahash::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where more than this part of a segment is wanted it is read in order.
-const IN_ORDER_SHARE: u64 = 4;
-
-/// Bytes of a segment whose postings are merged at once.
-const WINDOW_BYTES: u32 = 8_388_608;
-
-/// Positions that are merged with the effort of one look.
-const POSITIONS_PER_EFFORT: u64 = 4;
-
 /// What finding the terms of a topic takes, besides a look for each subscription.
 const TERMS_EFFORT: u64 = 4;
 
@@ -50,6 +42,7 @@ const RETAINED_PAGE_EFFORT: u64 = 1_000;
 /// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
 pub(super) struct ScanMemory {
     queues: Cache<Queue, QueueMemory>,
+    windows: Windows,
 }
 
 /// What one queue's subscriptions come to.
@@ -63,17 +56,7 @@ struct QueueMemory {
     terms: HashMap<u32, TopicTerms, RandomState>,
     /// Where the last scan stopped.
     resume: Option<(Offset, Location)>,
-    /// How the segment that is being read is read, up to a position.
-    course: Option<KnownCourse>,
-}
-
-/// How a window of a segment is read for a queue. A segment that grows does so behind it.
-struct KnownCourse {
-    segment: u32,
-    low: u32,
-    high: u32,
-    /// Of what the queue wants there; `None` where it is read in order.
-    positions: Option<Arc<Vec<u32>>>,
+    courses: Courses,
 }
 
 /// The terms of a topic.
@@ -83,14 +66,6 @@ struct TopicTerms {
     is_denied: bool,
     /// From an offset on, where they do not depend on the record any more.
     constant: Option<(Terms, Offset)>,
-}
-
-/// How a segment is read.
-enum Course {
-    Skip,
-    InOrder,
-    /// These positions, which are all there are before another one.
-    Positions(Arc<Vec<u32>>, u32),
 }
 
 /// What is left of a scan's allowance.
@@ -133,8 +108,9 @@ impl Log {
             let mut memory = self.memory.take(scan);
             if memory.learn(&mut self.filters, &self.dictionary, (&mut self.archive.effort, until)) {
                 let mut allowance = Allowance::of(scan, until);
-                let result =
-                    scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, (limit, &mut allowance));
+                let windows = &mut self.memory.windows;
+                let parts = (&mut self.archive, &self.dictionary, windows);
+                let result = scan_queue(parts, &mut memory, scan, (limit, &mut allowance));
                 self.archive.effort = self.archive.effort.saturating_add(allowance.spent);
                 self.memory.give_back(scan.queue, memory);
                 result?;
@@ -195,7 +171,7 @@ fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Of
 
 impl Default for ScanMemory {
     fn default() -> ScanMemory {
-        ScanMemory { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51) }
+        ScanMemory { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default() }
     }
 }
 
@@ -214,7 +190,7 @@ impl ScanMemory {
             learning: (Learning::default(), 0),
             terms: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
             resume: None,
-            course: None,
+            courses: Courses::default(),
         }
     }
 
@@ -227,8 +203,7 @@ impl ScanMemory {
 impl QueueMemory {
     fn entries(&self) -> usize {
         let known = self.terms.len().saturating_add(SCAN_MEMORY_OVERHEAD_ENTRIES);
-        let positions = self.course.as_ref().and_then(|course| course.positions.as_ref());
-        known.saturating_add(positions.map_or(0, |positions| positions.len()))
+        known.saturating_add(self.courses.positions())
     }
 
     /// Looks at the topics that are new since the last time; false if the effort is used up before.
@@ -243,7 +218,7 @@ impl QueueMemory {
                     let name = dictionary.name(id);
                     if self.subscriptions.iter().any(|subscription| topic::matches(&subscription.filter, name)) {
                         Arc::make_mut(topics).insert(id.0);
-                        self.course = None;
+                        self.courses = Courses::default();
                     }
                 }
                 true
@@ -257,7 +232,7 @@ impl QueueMemory {
                 let Some(sets) = learning.learn(asked, filters, dictionary, effort) else { return false };
                 self.topics = Some((union(sets.iter()), *seen));
                 self.learning = (Learning::default(), 0);
-                self.course = None;
+                self.courses = Courses::default();
                 true
             }
         }
@@ -286,47 +261,6 @@ impl QueueMemory {
             _ => terms(&self.subscriptions, name, record.offset, record.publisher, scan.owner),
         }
     }
-
-    /// Decides how the segment is read from `start` on.
-    fn course(&mut self, archive: &mut Archive, place: usize, start: u32) -> Result<Course> {
-        let (Some(segment), Some((topics, _))) = (archive.segments.get(place), &self.topics) else {
-            return Ok(Course::Skip);
-        };
-        let (number, end, records) = (segment.header.number, segment.end, segment.summary().records);
-        let growing = matches!(segment.index, Indexed::Open(_));
-        let is_in = |known: &&KnownCourse| known.segment == number && (known.low..known.high).contains(&start);
-        if let Some(known) = self.course.as_ref().filter(is_in) {
-            return Ok(match &known.positions {
-                Some(positions) => Course::Positions(Arc::clone(positions), known.high),
-                None => Course::InOrder,
-            });
-        }
-        let present = archive.queued_topics(place)?.as_ref() & topics.as_ref();
-        archive.effort = archive.effort.saturating_add(1);
-        if present.is_empty() {
-            return Ok(Course::Skip);
-        }
-        let mut known = KnownCourse { segment: number, low: start, high: end, positions: None };
-        // Where little is left to read, or much of it is wanted, looking up every topic would cost more.
-        let left = u64::from(end.saturating_sub(start)) / wide(super::record::HEADER_BYTES);
-        if present.len() > left.min(records) / IN_ORDER_SHARE
-            || archive.has_queued_over(place, &present, records / IN_ORDER_SHARE)?
-        {
-            self.course = Some(known);
-            return Ok(Course::InOrder);
-        }
-        if !growing {
-            known.high = start.saturating_add(WINDOW_BYTES).min(end);
-        }
-        let mut positions = Vec::new();
-        archive.queued_positions(place, &present, start, known.high, &mut positions)?;
-        positions.sort_unstable();
-        archive.effort = archive.effort.saturating_add(wide(positions.len()) / POSITIONS_PER_EFFORT);
-        let (positions, high) = (Arc::new(positions), known.high);
-        known.positions = Some(Arc::clone(&positions));
-        self.course = Some(known);
-        Ok(Course::Positions(positions, high))
-    }
 }
 
 /// The terms of a topic from the offset on from which they are the same for every record, if there is one.
@@ -342,8 +276,7 @@ fn constant_terms(subscriptions: &[Subscription], name: &[u8]) -> Option<(Terms,
 }
 
 fn scan_queue(
-    archive: &mut Archive,
-    dictionary: &Dictionary,
+    (archive, dictionary, windows): (&mut Archive, &Dictionary, &mut Windows),
     memory: &mut QueueMemory,
     scan: &mut Scan,
     (limit, allowance): (Offset, &mut Allowance),
@@ -374,9 +307,16 @@ fn scan_queue(
             Some((offset, at)) if *offset == from && at.segment == segment.header.number => at.position,
             _ => archive.position_of(place, from)?,
         };
-        let reached = match memory.course(archive, place, start)? {
+        let wanted =
+            Wanted { topics: memory.topics.as_ref().map(|(topics, _)| topics), filters: &memory.subscriptions };
+        let effort_until = allowance.until.saturating_sub(allowance.spent);
+        let reached = match memory.courses.course(archive, windows, &wanted, (place, start), effort_until)? {
             Course::Skip => None,
-            Course::InOrder => read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), allowance)?,
+            Course::Unknown => Some(from),
+            Course::InOrder(high) => {
+                let window = (place, start, high, end_offset);
+                read_in_order(archive, dictionary, memory, scan, window, allowance)?
+            }
             Course::Positions(positions, high) => {
                 let window = (place, start, high, end_offset);
                 read_positions(archive, dictionary, memory, scan, window, &positions, allowance)?
@@ -394,20 +334,20 @@ fn scan_queue(
     Ok(())
 }
 
-/// Reads all records from a position on. Returns where it stopped before the end, if it did.
+/// Reads all records of a window from a position on. Returns where it stopped before the segment's end, if it did.
 fn read_in_order(
     archive: &mut Archive,
     dictionary: &Dictionary,
     memory: &mut QueueMemory,
     scan: &mut Scan,
-    (place, start, end_offset): (usize, u32, Offset),
+    (place, start, high, end_offset): (usize, u32, u32, Offset),
     allowance: &mut Allowance,
 ) -> Result<Option<Offset>> {
     let Some((segment, end)) = archive.segments.get(place).map(|segment| (segment.header.number, segment.end)) else {
         return Ok(None);
     };
     let mut position = start;
-    while position < end {
+    while position < high.min(end) {
         let location = Location { segment, position };
         let is_used_up = allowance.is_used_up(archive);
         let Some(record) = archive.record(place, position)? else {
@@ -430,8 +370,11 @@ fn read_in_order(
         allowance.bytes = allowance.bytes.saturating_sub(wide(size));
         position = position.saturating_add(narrow(size));
     }
-    memory.resume = Some((end_offset, Location { segment, position }));
-    Ok(None)
+    if position >= end {
+        memory.resume = Some((end_offset, Location { segment, position }));
+        return Ok(None);
+    }
+    next_window(archive, memory, (place, position), end_offset)
 }
 
 /// Reads the records at the given positions. Returns where it stopped before the end, if it did.
@@ -464,8 +407,18 @@ fn read_positions(
     if high >= end {
         return Ok(None);
     }
-    // The window ends here, and the segment goes on with the next message.
-    let position = archive.walk_to(place, high, |record| record.kind == Kind::Message)?;
+    next_window(archive, memory, (place, high), end_offset)
+}
+
+/// A window ends at a position, and the segment goes on with the message whose offset is returned.
+fn next_window(
+    archive: &mut Archive,
+    memory: &mut QueueMemory,
+    (place, position): (usize, u32),
+    end_offset: Offset,
+) -> Result<Option<Offset>> {
+    let position = archive.walk_to(place, position, |record| record.kind == Kind::Message)?;
+    let Some(segment) = archive.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
     let Some(offset) = archive.record(place, position)?.map(|record| record.offset) else { return Ok(None) };
     memory.resume = Some((offset, Location { segment, position }));
     Ok((offset < end_offset).then_some(offset))
