@@ -19,6 +19,9 @@ TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "dispatch": "cursor
 
 STAGES = tuple(TWINS)
 
+FOLDERS_WITHOUT_CIRCLES = ("route", "store")
+"""Folders of the kernel whose files can be read one after the other, from the bottom up."""
+
 ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
 """What only a build with the feature `testing` has."""
 
@@ -65,6 +68,56 @@ def test_stages_do_not_use_one_another(stage: str) -> None:
         for used in re.findall(r"\bcrate::(\w+)", path.read_text())
         if used in others
     ]
+    assert not found
+
+
+def uses_of(folder: str) -> dict[str, set[str]]:
+    """Each file of a kernel folder, with those of its siblings that it names."""
+    files = {
+        path.stem: "\n".join(line for line in without_tests(path.read_text()) if is_code(line))
+        for path in under(f"kernel/src/{folder}", ".rs")
+        if path.stem != "mod" and not is_rust_test(path)
+    }
+    crate = folder.replace("/", "::")
+    return {
+        file: set(re.findall(rf"\b(?:super|crate::{crate})::(\w+)", text)) & files.keys() - {file}
+        for file, text in files.items()
+    }
+
+
+def circles(uses: dict[str, set[str]]) -> list[str]:
+    """What is left when files that use nothing that is left are taken away, again and again."""
+    left = dict(uses)
+    while free := [file for file, used in left.items() if not used & left.keys()]:
+        for file in free:
+            del left[file]
+    return sorted(left)
+
+
+@pytest.mark.parametrize("folder", FOLDERS_WITHOUT_CIRCLES)
+def test_files_of_a_folder_do_not_use_one_another_in_circles(folder: str) -> None:
+    uses = uses_of(folder)
+    assert any(uses.values()), f"the folder {folder} has moved; this test looks at nothing"
+    assert not circles(uses)
+
+
+def test_a_circle_is_found_wherever_it_lies() -> None:
+    uses = {"log": {"scan", "record"}, "scan": {"job"}, "job": {"log"}, "record": set[str]()}
+    assert circles(uses) == ["job", "log", "scan"]
+    assert not circles({**uses, "job": {"record"}})
+
+
+@pytest.mark.parametrize("folder", FOLDERS_WITHOUT_CIRCLES)
+def test_a_type_has_its_methods_in_its_own_file(folder: str) -> None:
+    found = []
+    for path in under(f"kernel/src/{folder}", ".rs"):
+        text = "\n".join(without_tests(path.read_text()))
+        methods_of = re.findall(r"^impl(?:<[^>]*>)? (\w+)(?:<[^>]*>)? \{", text, re.MULTILINE)
+        found += [
+            f"{name(path)}: {owner}"
+            for owner in methods_of
+            if not re.search(rf"\b(?:struct|enum) {owner}\b", text)
+        ]
     assert not found
 
 

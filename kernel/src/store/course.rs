@@ -7,11 +7,12 @@
 //! 1. The positions of a window are all there are in it of what the queue wants.
 //! 2. Merging goes on where it stopped: it ends, and no piece of it takes much more than its effort.
 
-use super::archive::{Archive, Indexed};
+use super::archive::Archive;
 use super::cache::Cache;
 use super::encoding::wide;
 use super::filters::Topics;
 use super::record::HEADER_BYTES;
+use super::segment::Indexed;
 use crate::error::Result;
 use crate::flow::Subscription;
 use crate::limits::WINDOW_MEMORY_BYTES_MAXIMUM;

@@ -14,8 +14,8 @@ use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
 use super::index::between;
-use super::log::Log;
 use super::record::{Kind, Record};
+use super::records::Records;
 use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue};
@@ -39,10 +39,13 @@ const FOUND_EFFORT: u64 = 2;
 /// What looking for a page of retained messages may cost.
 const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
-/// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
-pub(super) struct ScanMemory {
+/// What scans need besides what is asked of them.
+pub(super) struct Scanning {
+    /// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
     queues: Cache<Queue, QueueMemory>,
     windows: Windows,
+    /// The end of the log when it was opened: numbers of transient parties in records before it mean somebody else.
+    opened_at: Offset,
 }
 
 /// What one queue's subscriptions come to.
@@ -92,30 +95,35 @@ impl Allowance {
     }
 }
 
-impl Log {
+impl Scanning {
+    /// Of a log that ended at `opened_at` when it was opened.
+    pub(super) fn new(opened_at: Offset) -> Scanning {
+        Scanning { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default(), opened_at }
+    }
+
     /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
     /// reached what it had. The first one always gets on.
-    pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
-        let limit = self.durable_offset();
-        let until = self.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
+    pub(super) fn scan(&mut self, records: &mut Records, filters: &mut FilterMemory, scans: &mut [Scan]) -> Result<()> {
+        let limit = records.durable_offset();
+        let until = records.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
         for scan in scans {
             scan.found.clear();
             (scan.reached, scan.missing) = (scan.from, None);
-            self.look_up_owed(scan, until)?;
-            if scan.subscriptions.is_empty() && scan.records_maximum == 0 || self.archive.effort >= until {
+            self.look_up_owed(records, scan, until)?;
+            let Records { archive, derived, .. } = &mut *records;
+            if scan.subscriptions.is_empty() && scan.records_maximum == 0 || archive.effort >= until {
                 continue;
             }
-            let mut memory = self.memory.take(scan);
-            if memory.learn(&mut self.filters, &self.dictionary, (&mut self.archive.effort, until)) {
+            let mut memory = self.take(scan);
+            if memory.learn(filters, &derived.dictionary, (&mut archive.effort, until)) {
                 let mut allowance = Allowance::of(scan, until);
-                let windows = &mut self.memory.windows;
-                let parts = (&mut self.archive, &self.dictionary, windows);
+                let parts = (&mut *archive, &derived.dictionary, &mut self.windows);
                 let result = scan_queue(parts, &mut memory, scan, (limit, &mut allowance));
-                self.archive.effort = self.archive.effort.saturating_add(allowance.spent);
-                self.memory.give_back(scan.queue, memory);
+                archive.effort = archive.effort.saturating_add(allowance.spent);
+                self.give_back(scan.queue, memory);
                 result?;
             } else {
-                self.memory.give_back(scan.queue, memory);
+                self.give_back(scan.queue, memory);
             }
         }
         Ok(())
@@ -123,21 +131,22 @@ impl Log {
 
     /// Single records that a queue is owed, retained messages, wherever they are by now; the rest of them another time
     /// where the effort is used up.
-    fn look_up_owed(&mut self, scan: &mut Scan, until: u64) -> Result<()> {
+    fn look_up_owed(&self, records: &mut Records, scan: &mut Scan, until: u64) -> Result<()> {
         scan.found_owed.clear();
-        let durable = self.durable_offset();
+        let durable = records.durable_offset();
+        let Records { archive, derived, .. } = records;
         if let Some((filter, owed)) = &mut scan.retained {
-            if self.archive.effort >= until {
+            if archive.effort >= until {
                 scan.owed.clear();
                 return Ok(());
             }
-            let page = self.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
-            self.archive.effort = self.archive.effort.saturating_add(RETAINED_PAGE_EFFORT);
+            let page = derived.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
+            archive.effort = archive.effort.saturating_add(RETAINED_PAGE_EFFORT);
             (scan.owed, owed.from) = page;
         }
         let mut last: Option<(Offset, Location)> = None;
         for (place, offset) in scan.owed.clone().into_iter().enumerate() {
-            if self.archive.effort >= until {
+            if archive.effort >= until {
                 scan.owed.truncate(place);
                 if let Some((_, owed)) = &mut scan.retained {
                     owed.from = offset;
@@ -145,19 +154,34 @@ impl Log {
                 break;
             }
             let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
-            let location = if offset < durable { self.archive.find_message(offset, near)? } else { None };
+            let location = if offset < durable { archive.find_message(offset, near)? } else { None };
             let found = match location {
                 Some(location) => {
                     last = Some((offset, location));
-                    let record = self.archive.record_at(location)?;
-                    let record = record.filter(|record| gets(scan, record, &self.dictionary, self.opened_at));
-                    record.map(|record| found(&record, location, Terms::default(), scan, &self.dictionary))
+                    let record = archive.record_at(location)?;
+                    let record = record.filter(|record| gets(scan, record, &derived.dictionary, self.opened_at));
+                    record.map(|record| found(&record, location, Terms::default(), scan, &derived.dictionary))
                 }
                 None => None,
             };
             scan.found_owed.push(found);
         }
         Ok(())
+    }
+
+    fn take(&mut self, scan: &Scan) -> QueueMemory {
+        if let Some(memory) = self.queues.remove(&scan.queue) {
+            let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
+            if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
+                return memory;
+            }
+        }
+        QueueMemory::new(Arc::clone(&scan.subscriptions), scan.receive.clone())
+    }
+
+    fn give_back(&mut self, queue: Queue, memory: QueueMemory) {
+        let entries = memory.entries();
+        self.queues.put(queue, memory, entries);
     }
 }
 
@@ -169,23 +193,11 @@ fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Of
     !left_out && scan.receive.as_ref().is_none_or(|table| table.allows(dictionary.name(record.topic)))
 }
 
-impl Default for ScanMemory {
-    fn default() -> ScanMemory {
-        ScanMemory { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default() }
-    }
-}
-
-impl ScanMemory {
-    fn take(&mut self, scan: &Scan) -> QueueMemory {
-        if let Some(memory) = self.queues.remove(&scan.queue) {
-            let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
-            if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
-                return memory;
-            }
-        }
+impl QueueMemory {
+    fn new(subscriptions: Arc<[Subscription]>, receive: Option<Table>) -> QueueMemory {
         QueueMemory {
-            subscriptions: Arc::clone(&scan.subscriptions),
-            receive: scan.receive.clone(),
+            subscriptions,
+            receive,
             topics: None,
             learning: (Learning::default(), 0),
             terms: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
@@ -194,13 +206,6 @@ impl ScanMemory {
         }
     }
 
-    fn give_back(&mut self, queue: Queue, memory: QueueMemory) {
-        let entries = memory.entries();
-        self.queues.put(queue, memory, entries);
-    }
-}
-
-impl QueueMemory {
     fn entries(&self) -> usize {
         let known = self.terms.len().saturating_add(SCAN_MEMORY_OVERHEAD_ENTRIES);
         known.saturating_add(self.courses.positions())
