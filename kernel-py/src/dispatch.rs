@@ -9,6 +9,7 @@ use holdfast_kernel::dispatch::keys::Hold;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::mqtt::{exchange, reason_code};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -162,7 +163,7 @@ impl Dispatch {
     }
 
     fn admit(&mut self, arrivals: &Arrivals, end_position: u64) {
-        self.inner.admit(&arrivals.inner, LogPosition(end_position));
+        self.inner.admit(&arrivals.inner, LogPosition(end_position), exchange::next);
     }
 
     fn hold(&mut self, connection: u32, data: Vec<u8>, position: u64) {
@@ -246,7 +247,8 @@ impl Dispatch {
     }
 
     fn refused(&mut self) -> Vec<(u32, u8)> {
-        self.inner.take_refused().into_iter().map(|(connection, reason)| (connection.0, reason)).collect()
+        let refused = self.inner.take_refused().into_iter();
+        refused.map(|(connection, refusal)| (connection.0, reason_code::of(refusal))).collect()
     }
 
     fn at_fault(&mut self) -> Vec<u32> {

@@ -10,11 +10,11 @@ use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Publish, Stored, Subscription,
-    Terms,
+    Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Stored, Subscription, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::KEYS_WAITING_MAXIMUM;
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::selection::{key_slot, Key, Owners, Selection};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl World {
             self.keys.push(*key);
             arrivals.publishes.push(published(self.group, offset, *key, None));
         }
-        self.dispatch.admit(&arrivals, LogPosition(0));
+        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
@@ -67,7 +67,7 @@ impl World {
         self.now += 1;
         let (end, mut outgoing) = (self.keys.len() as u64, Outgoing::default());
         self.dispatch.settle(Offset(end), LogPosition(end), &mut outgoing);
-        outgoing.packets.clear();
+        outgoing.departures.clear();
         let mut sent: [Vec<u64>; 2] = Default::default();
         // Until nothing more can be done: a queue reads the log page by page.
         for _ in 0..100 {
@@ -79,8 +79,8 @@ impl World {
             }
             self.dispatch.feed(&mut scans);
             self.dispatch.allot(&mut outgoing, Timestamp(self.now));
-            for packet in outgoing.packets.drain(..) {
-                let Packet::Publish(delivery) = packet else { panic!("{packet:?}") };
+            for packet in outgoing.departures.drain(..) {
+                let Departure::Delivery(delivery) = packet else { panic!("{packet:?}") };
                 let (index, offset) = (delivery.connection.0 as usize - 1, u64::from(delivery.location.position));
                 self.has[index].push_back((delivery.packet_identifier, offset));
                 sent[index].push(offset);
@@ -97,12 +97,12 @@ impl World {
         let taken = self.has[member.0 as usize - 1].drain(..count);
         let acknowledgements = taken.map(|(packet_identifier, _)| Acknowledgement {
             connection: member,
-            kind: AcknowledgementKind::Puback,
+            step: Step::Acknowledged,
             packet_identifier,
-            reason_code: 0,
+            refusal: None,
         });
         let arrivals = Arrivals { acknowledgements: acknowledgements.collect(), ..Arrivals::default() };
-        self.dispatch.admit(&arrivals, LogPosition(0));
+        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
@@ -276,13 +276,13 @@ fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Ve
         let group = dispatch.open_group(group_of(party));
         dispatch.join(group, A, Terms { qos: 1, ..Terms::default() }).unwrap();
         let publishes = (number * 10..number * 10 + 10).map(|offset| published(group, offset, 0, expires_at)).collect();
-        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30));
+        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30), exchange::next);
     }
     for end in [10, 20] {
         let mut outgoing = Outgoing::default();
         dispatch.settle(Offset(end), LogPosition(end - 1), &mut outgoing);
         dispatch.allot(&mut outgoing, Timestamp(5));
-        let publishes = outgoing.packets.iter().filter(|packet| matches!(packet, Packet::Publish(_)));
+        let publishes = outgoing.departures.iter().filter(|packet| matches!(packet, Departure::Delivery(_)));
         counts.push(publishes.count());
     }
     (counts, dispatch)

@@ -14,9 +14,10 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{OwedFilter, State};
-use holdfast_kernel::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Messages, Outgoing, Packet};
+use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Messages, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::{OWED_PAGE_MAXIMUM, RETAINED_LOOKED_AT_MAXIMUM};
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::store::{Log, Options};
 use log_support::{arrivals, open, options, subscription, Stored};
 use proptest::prelude::*;
@@ -66,17 +67,17 @@ fn turn(dispatch: &mut Dispatch, log: &mut Log) -> Vec<String> {
     let mut outgoing = Outgoing::default();
     dispatch.allot(&mut outgoing, Timestamp(9));
     let (mut topics, mut acknowledgements) = (Vec::new(), Vec::new());
-    for packet in outgoing.packets {
-        let Packet::Publish(delivery) = packet else { continue };
+    for packet in outgoing.departures {
+        let Departure::Delivery(delivery) = packet else { continue };
         assert!(delivery.retain && !delivery.dup);
         let message = log.message(delivery.location, delivery.offset).unwrap().unwrap();
         topics.push(String::from_utf8(message.topic.to_vec()).unwrap());
         let (connection, packet_identifier) = (HERE, delivery.packet_identifier);
-        let kind = AcknowledgementKind::Puback;
-        acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
+        let step = Step::Acknowledged;
+        acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
     }
     remember(dispatch, log);
-    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
     remember(dispatch, log);
     topics
 }

@@ -205,8 +205,8 @@ ANSWERS = (
     Fault(
         "PUBACK does not wait for the disk",
         "kernel/src/dispatch/admission.rs",
-        "self.answer(publish, stored.durable_at, 0);",
-        "self.answer(publish, LogPosition(0), 0);",
+        "self.answer(publish, stored.durable_at, None);",
+        "self.answer(publish, LogPosition(0), None);",
         ("kernel/tests/dispatch_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(

@@ -2,34 +2,34 @@
 
 use super::cursor::Entry;
 use super::queue::Offered;
+use super::window::Stepped;
 use super::{emit, slot, Arrived, Dispatch};
+use crate::flow::exchange::{Follows, Next};
 use crate::flow::state::{Flight, Phase, Source};
 use crate::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Fate, Found, Notice, NoticeKind, Outgoing, Packet, Publish, Stored,
+    Acknowledgement, Arrivals, Departure, Fate, Found, Notice, NoticeKind, Outgoing, Publish, Refusal, Step, Stored,
 };
 use crate::ids::{Connection, KeySlot, LogPosition, Offset, Timestamp};
 
-/// MQTT 5 Not authorized: what a publisher is told of a message that it may not publish.
-const NOT_AUTHORIZED: u8 = 0x87;
-
 impl Dispatch {
     /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
-    /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that.
-    pub fn admit(&mut self, arrivals: &Arrivals, end: LogPosition) {
+    /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that. `next` is
+    /// the table of the protocol in which it all came.
+    pub fn admit(&mut self, arrivals: &Arrivals, end: LogPosition, next: Next) {
         for acknowledgement in &arrivals.acknowledgements {
-            self.acknowledge(acknowledgement);
+            self.acknowledge(acknowledgement, next);
         }
         for publish in &arrivals.publishes {
             match (publish.fate, publish.stored) {
                 (Fate::Accepted, Some(stored)) => self.accept(arrivals, publish, stored),
                 (Fate::Accepted, None) => {}
-                (Fate::Duplicate, _) => self.answer(publish, end, 0),
-                (Fate::Refused(reason_code), _) => {
-                    self.refused.insert(publish.connection, reason_code);
+                (Fate::Duplicate, _) => self.answer(publish, end, None),
+                (Fate::Refused(refusal), _) => {
+                    self.refused.insert(publish.connection, refusal);
                     self.counters.refused = self.counters.refused.wrapping_add(1);
-                    self.answer(publish, LogPosition(0), reason_code);
+                    self.answer(publish, LogPosition(0), Some(refusal));
                 }
-                (Fate::Denied, _) => self.answer(publish, LogPosition(0), NOT_AUTHORIZED),
+                (Fate::Denied, _) => self.answer(publish, LogPosition(0), Some(Refusal::NotAuthorized)),
             }
         }
     }
@@ -39,7 +39,7 @@ impl Dispatch {
         self.durable = self.durable.max(durable);
         while self.awaiting.front().is_some_and(|waiting| waiting.position <= position) {
             let Some(waiting) = self.awaiting.pop_front() else { break };
-            if let Packet::Acknowledgement(sent) = &waiting.packet {
+            if let Departure::Acknowledgement(sent) = &waiting.packet {
                 self.note_answer(waiting.serial, sent);
             }
             if self.is_current(&waiting.packet, waiting.serial) {
@@ -55,7 +55,7 @@ impl Dispatch {
 
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
-            self.answer(publish, stored.durable_at, 0);
+            self.answer(publish, stored.durable_at, None);
             if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(|one| one.terms.qos > 0)) {
                 let found = Found {
                     offset: stored.offset,
@@ -105,71 +105,61 @@ impl Dispatch {
         }
     }
 
-    /// PUBACK or PUBREC for a message of a publisher.
-    fn answer(&mut self, publish: &Publish, position: LogPosition, reason_code: u8) {
-        let kind = match publish.qos {
+    /// A publisher is told that its message was taken, or why it was not.
+    fn answer(&mut self, publish: &Publish, position: LogPosition, refusal: Option<Refusal>) {
+        let step = match publish.qos {
             0 => return,
-            1 => AcknowledgementKind::Puback,
-            _ => AcknowledgementKind::Pubrec,
+            1 => Step::Acknowledged,
+            _ => Step::Received,
         };
         let serial = self.serial_of(publish.connection);
         let acknowledgement = Acknowledgement {
             connection: publish.connection,
-            kind,
+            step,
             packet_identifier: publish.packet_identifier,
-            reason_code,
+            refusal,
         };
-        self.push_awaiting(position, serial, Packet::Acknowledgement(acknowledgement));
+        self.push_awaiting(position, serial, Departure::Acknowledgement(acknowledgement));
     }
 
-    fn acknowledge(&mut self, acknowledgement: &Acknowledgement) {
-        let Acknowledgement { connection, kind, packet_identifier, reason_code } = *acknowledgement;
-        if self.session(connection).is_some_and(|session| session.window.contradicts(packet_identifier, kind)) {
-            self.at_fault.insert(connection);
-            return;
-        }
-        let refused = (reason_code >= 0x80).then_some(NoticeKind::Refused);
-        match kind {
-            AcknowledgementKind::Puback => self.complete(connection, packet_identifier, refused),
-            AcknowledgementKind::Pubcomp => self.complete(connection, packet_identifier, None),
-            AcknowledgementKind::Pubrec if refused.is_some() => self.complete(connection, packet_identifier, refused),
-            AcknowledgementKind::Pubrec => self.receive(connection, packet_identifier),
-            AcknowledgementKind::Pubrel => {
-                self.change(connection, |changes| changes.released.push(packet_identifier));
-                self.follow(connection, AcknowledgementKind::Pubcomp, packet_identifier, reason_code);
+    /// The peer takes a step: what it says of a message that was sent to it, or of one of its own.
+    fn acknowledge(&mut self, acknowledgement: &Acknowledgement, next: Next) {
+        let Acknowledgement { connection, step, packet_identifier, refusal } = *acknowledgement;
+        let Some(session) = self.session_mut(connection) else { return };
+        let Stepped { follows, flight, was_given_up } = session.step(packet_identifier, step, refusal.is_some(), next);
+        match (follows, flight) {
+            (Follows::Done | Follows::Lost, Some(flight)) => {
+                let lost = (follows == Follows::Lost && !was_given_up).then_some(NoticeKind::Refused);
+                self.ended(connection, packet_identifier, &flight, lost);
             }
+            (Follows::Tell(answer, refusal), flight) => {
+                if step == Step::Released {
+                    self.change(connection, |changes| changes.released.push(packet_identifier));
+                }
+                if let Some(flight) = flight.filter(|flight| flight.phase == Phase::Sent) {
+                    // The receiver has the message: it is not sent again.
+                    self.finish_record(connection, &flight);
+                    self.change(connection, |changes| changes.received.push(packet_identifier));
+                }
+                self.follow(connection, answer, packet_identifier, refusal);
+            }
+            (Follows::Fault, _) => drop(self.at_fault.insert(connection)),
+            (Follows::Done | Follows::Lost | Follows::Nothing, _) => {}
         }
     }
 
-    /// PUBREC: the receiver has the message, so the record is done with; PUBREL goes out when that is durable.
-    fn receive(&mut self, connection: Connection, packet_identifier: u16) {
-        let Some(session) = self.session_mut(connection) else { return };
-        let Some(flight) = session.window.flight(packet_identifier) else {
-            // Packet Identifier not found; the exchange still has to end [MQTT-4.3.3-1].
-            self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0x92);
-            return;
-        };
-        session.window.receive(packet_identifier);
-        if flight.phase == Phase::Published {
-            self.finish_record(connection, &flight);
-            self.change(connection, |changes| changes.received.push(packet_identifier));
-        }
-        self.follow(connection, AcknowledgementKind::Pubrel, packet_identifier, 0);
-    }
-
-    /// The exchange of a packet identifier is over; `lost` says why, if the message did not reach its receiver.
-    fn complete(&mut self, connection: Connection, packet_identifier: u16, lost: Option<NoticeKind>) {
-        let Some(session) = self.session_mut(connection) else { return };
-        let Some((flight, was_given_up)) = session.end(packet_identifier) else { return };
-        let (queue, party) = (session.queue, session.loser(&flight));
+    /// The exchange about a message is over; `lost` says why, if the message did not reach its receiver.
+    fn ended(&mut self, connection: Connection, packet_identifier: u16, flight: &Flight, lost: Option<NoticeKind>) {
         self.counters.completed = self.counters.completed.wrapping_add(1);
         if flight.qos == 2 {
             self.change(connection, |changes| changes.completed.push(packet_identifier));
         }
-        if flight.phase == Phase::Published {
-            self.finish_record(connection, &flight);
+        if flight.phase == Phase::Sent {
+            self.finish_record(connection, flight);
         }
-        if let Some(kind) = lost.filter(|_| !was_given_up) {
+        let Some(session) = self.session(connection) else { return };
+        let (queue, party) = (session.queue, session.loser(flight));
+        if let Some(kind) = lost {
             let end = Offset(flight.offset.0.saturating_add(1));
             self.notices.add(Notice { party, kind, first: flight.offset, end, count: 1 });
         }
@@ -183,15 +173,16 @@ impl Dispatch {
             return self.finish_shared(flight, party);
         }
         let offset = flight.offset;
-        let Some(handle) = self.session(connection).map(|session| session.queue) else { return };
-        let Ok(queue) = self.queue_mut(handle) else { return };
+        let Some(session) = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut) else { return };
+        let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::as_mut);
+        let Some(queue) = queue else { return };
         if flight.source == Source::Retained {
             queue.resumed_owed.remove(&offset);
             self.change(connection, |changes| changes.owed_done.push(offset));
             return;
         }
         let was_known = queue.cursor.acknowledge(offset).is_some();
-        if queue.resumed.remove(&offset).is_some() {
+        if !queue.resumed.is_empty() && queue.resumed.remove(&offset).is_some() {
             // Acknowledged although it was not sent again: the record must not come back.
             queue.entries.retain(|entry| entry.offset != offset);
             if !was_known {
@@ -199,7 +190,10 @@ impl Dispatch {
                 queue.cursor.acknowledge_ahead(&entry);
             }
         }
-        self.change(connection, |_| {});
+        if !session.is_changed {
+            session.is_changed = true;
+            self.changed.push(connection);
+        }
     }
 
     /// Gives up what is in flight under an identifier, with a notice.
@@ -228,14 +222,16 @@ impl Dispatch {
 
     /// A message that encode could not send (too large for the client, or gone) is done with.
     pub fn refuse(&mut self, connection: Connection, packet_identifier: u16, kind: NoticeKind) {
-        self.complete(connection, packet_identifier, Some(kind));
+        let Some(session) = self.session_mut(connection) else { return };
+        let Some((flight, was_given_up)) = session.end(packet_identifier) else { return };
+        self.ended(connection, packet_identifier, &flight, (!was_given_up).then_some(kind));
     }
 
-    /// An acknowledgement that follows what this turn changes: it waits until that is durable.
-    fn follow(&mut self, connection: Connection, kind: AcknowledgementKind, packet_identifier: u16, reason_code: u8) {
+    /// A step that follows what this turn changes: it waits until that is durable.
+    fn follow(&mut self, connection: Connection, step: Step, packet_identifier: u16, refusal: Option<Refusal>) {
         let Some(session) = self.session(connection) else { return };
         let (serial, is_durable) = (session.serial, session.party.is_durable());
-        let packet = Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier, reason_code });
+        let packet = Departure::Acknowledgement(Acknowledgement { connection, step, packet_identifier, refusal });
         if is_durable {
             self.unpositioned.push((serial, packet));
         } else {
@@ -244,10 +240,10 @@ impl Dispatch {
     }
 
     fn note_answer(&mut self, serial: u32, sent: &Acknowledgement) {
-        let ends = match sent.kind {
-            AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp => true,
-            AcknowledgementKind::Pubrec => sent.reason_code >= 0x80,
-            AcknowledgementKind::Pubrel => false,
+        let ends = match sent.step {
+            Step::Acknowledged | Step::Completed => true,
+            Step::Received => sent.refusal.is_some(),
+            Step::Released => false,
         };
         if ends && self.serial_of(sent.connection) == serial {
             self.counters.answered = self.counters.answered.wrapping_add(1);
@@ -255,11 +251,11 @@ impl Dispatch {
         }
     }
 
-    fn is_current(&self, packet: &Packet, serial: u32) -> bool {
-        let connection = match packet {
-            Packet::Publish(delivery) => delivery.connection,
-            Packet::Acknowledgement(acknowledgement) => acknowledgement.connection,
-            Packet::Encoded(connection, _) => *connection,
+    fn is_current(&self, departure: &Departure, serial: u32) -> bool {
+        let connection = match departure {
+            Departure::Delivery(delivery) => delivery.connection,
+            Departure::Acknowledgement(acknowledgement) => acknowledgement.connection,
+            Departure::Encoded(connection, _) => *connection,
         };
         self.serial_of(connection) == serial
     }

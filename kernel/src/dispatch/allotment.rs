@@ -4,7 +4,7 @@ use super::cursor::Holder;
 use super::queue::{entry_of, Queue, Turn};
 use super::{emit, slot, Dispatch, Session};
 use crate::flow::state::{Flight, Owed, Phase, Source};
-use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet};
+use crate::flow::{Delivery, Departure, Found, Notice, NoticeKind, Outgoing};
 use crate::ids::{self, Offset, Timestamp};
 use crate::limits;
 
@@ -73,13 +73,13 @@ impl Dispatch {
             self.counters.deliveries = self.counters.deliveries.wrapping_add(1);
             self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(delivery.dup));
             if delivery.qos == 2 && !delivery.dup && session.party.is_durable() {
-                // The packet identifier has to be durable before PUBLISH leaves (docs/adr/0002-one-log.md).
+                // The packet identifier has to be durable before the message leaves (docs/adr/0002-one-log.md).
                 let source = if is_owed { Source::Retained } else { Source::Queue };
                 session.changes.sent.push((delivery.packet_identifier, found.offset, source));
                 changed = true;
-                self.unpositioned.push((session.serial, Packet::Publish(delivery)));
+                self.unpositioned.push((session.serial, Departure::Delivery(delivery)));
             } else {
-                emit(outgoing, Packet::Publish(delivery));
+                emit(outgoing, Departure::Delivery(delivery));
             }
         }
         if let Some(pack) = session.pack.as_mut().filter(|_| !queue.has_entries() && !queue.reads_on()) {
@@ -156,7 +156,7 @@ fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, 
         return Allotted::Expired;
     }
     let qos = found.qos.min(owed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Retained };
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source: Source::Retained };
     let Some(packet_identifier) = identifier(session, again, flight) else { return Allotted::NoRoom };
     Allotted::Sent(Delivery {
         connection: queue.connection,
@@ -184,7 +184,7 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         return Allotted::Expired;
     }
     let qos = again.map_or(found.qos.min(found.terms.qos), |resumed| resumed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Queue };
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source: Source::Queue };
     let Some(packet_identifier) = identifier(session, again.map(|resumed| resumed.packet_identifier), flight) else {
         return Allotted::NoRoom;
     };
@@ -193,7 +193,9 @@ fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Tim
         Some(pack) => pack.give(found.offset, now),
         None => {}
     }
-    queue.resumed.remove(&found.offset);
+    if again.is_some() {
+        queue.resumed.remove(&found.offset);
+    }
     queue.cursor.deliver(entry_of(found), Holder(queue.connection.0));
     Allotted::Sent(Delivery {
         connection: queue.connection,

@@ -7,7 +7,7 @@
 //! 1. A message of a group is in flight to at most one member.
 //! 2. What has come back goes out before what is new, in offset order.
 //! 3. At QoS 2 sending is the hand-over: from then on the message is that member's session's and nobody else's
-//!    [MQTT-4.8.2-4] [MQTT-4.8.2-5]. Both sides of it are durable before PUBLISH leaves.
+//!    [MQTT-4.8.2-4] [MQTT-4.8.2-5]. Both sides of it are durable before it leaves.
 //! 4. Of a member's window a group takes at most an even part, so that one that stalls does not stall the others.
 
 use super::cursor::Holder;
@@ -18,7 +18,7 @@ use super::queue::{entry_of, Queue, Turn};
 use super::{emit, no_session, put, slot, Dispatch, Session};
 use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Phase, Source, State};
-use crate::flow::{Arrivals, Delivery, Found, Notice, NoticeKind, Outgoing, Packet, Publish, Scan, Terms};
+use crate::flow::{Arrivals, Delivery, Departure, Found, Notice, NoticeKind, Outgoing, Publish, Scan, Terms};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
 use crate::selection::Selection;
@@ -177,7 +177,7 @@ impl Dispatch {
         if session.party.is_durable() {
             return;
         }
-        for (_, flight) in session.window.flights().filter(|(_, flight)| flight.phase == Phase::Published) {
+        for (_, flight) in session.window.flights().filter(|(_, flight)| flight.phase == Phase::Sent) {
             if let (Source::Group(party), 2) = (flight.source, flight.qos) {
                 let end = Offset(flight.offset.0.saturating_add(1));
                 let kind = NoticeKind::SessionEnded;
@@ -332,19 +332,19 @@ impl Dispatch {
     ) {
         self.counters.deliveries = self.counters.deliveries.wrapping_add(1);
         if delivery.qos == 1 {
-            return emit(outgoing, Packet::Publish(delivery));
+            return emit(outgoing, Departure::Delivery(delivery));
         }
         if let Ok(queue) = self.queue_mut(handle) {
             queue.cursor.acknowledge(offset);
         }
         self.change_group(handle);
         if delivery.qos == 0 {
-            return emit(outgoing, Packet::Publish(delivery));
+            return emit(outgoing, Departure::Delivery(delivery));
         }
         let sent = (delivery.packet_identifier, offset, Source::Group(party));
         self.change(delivery.connection, |changes| changes.sent.push(sent));
         let serial = self.serial_of(delivery.connection);
-        self.unpositioned.push((serial, Packet::Publish(delivery)));
+        self.unpositioned.push((serial, Departure::Delivery(delivery)));
     }
 
     /// The group's next message, or one that waits, will not be delivered.
@@ -410,8 +410,7 @@ impl Session {
         let mut packet_identifier = 0;
         if qos > 0 {
             let source = Source::Group(membership.party);
-            packet_identifier =
-                self.window.send(Flight { offset: found.offset, qos, phase: Phase::Published, source })?;
+            packet_identifier = self.window.send(Flight { offset: found.offset, qos, phase: Phase::Sent, source })?;
             membership.in_flight = membership.in_flight.saturating_add(1);
             if let Some(pack) = &mut membership.pack {
                 pack.give(found.offset, now);

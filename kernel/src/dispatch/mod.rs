@@ -6,9 +6,10 @@
 //! Invariants:
 //! 1. A cursor's mark never moves backwards.
 //! 2. Messages outstanding to a session never exceed its Receive Maximum [MQTT-3.3.4-9].
-//! 3. Nothing is sent at QoS 1 or 2 that is not durable; PUBACK, PUBREC and PUBCOMP leave after what they
-//!    acknowledge is durable (docs/adr/0002-one-log.md).
-//! 4. A QoS 2 message is sent after its packet identifier is durable, PUBREL after its PUBREC is.
+//! 3. Nothing is sent at QoS 1 or 2 that is not durable; publishers are told that their messages were
+//!    taken after that is durable (docs/adr/0002-one-log.md).
+//! 4. A QoS 2 message is sent after its packet identifier is durable, and released after it is durable that it was
+//!    received.
 //!
 //! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.
 
@@ -26,7 +27,7 @@ pub mod window;
 
 use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
-use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
+use crate::flow::{Acknowledgement, Departure, Notice, Outgoing, Refusal, Scan, Step, Subscription, Target};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
 use crate::limits;
 use crate::topic::table::Tables;
@@ -49,14 +50,14 @@ pub struct Dispatch {
     arrived_total: u64,
     settled_total: u64,
     awaiting: VecDeque<Awaiting>,
-    unpositioned: Vec<(u32, Packet)>,
+    unpositioned: Vec<(u32, Departure)>,
     changed: Vec<Connection>,
     changed_groups: Vec<ids::Queue>,
     ready: VecDeque<ids::Queue>,
     /// Whose turn it is to ask the log first, among those that are ready.
     first_scan: usize,
     answered: BTreeMap<Connection, u32>,
-    refused: BTreeMap<Connection, u8>,
+    refused: BTreeMap<Connection, Refusal>,
     at_fault: BTreeSet<Connection>,
     notices: Notices,
     tables: Tables,
@@ -74,7 +75,7 @@ pub struct Counters {
     pub redeliveries: u64,
     /// Deliveries that were acknowledged to the end.
     pub completed: u64,
-    /// PUBACKs and PUBRECs that publishers were sent.
+    /// Messages of QoS 1 and 2 that publishers were told the end of.
     pub answered: u64,
     /// Messages of any QoS that the log did not take.
     pub refused: u64,
@@ -114,7 +115,7 @@ struct Arrived {
 struct Awaiting {
     position: LogPosition,
     serial: u32,
-    packet: Packet,
+    packet: Departure,
 }
 
 /// How a session is attached.
@@ -137,8 +138,9 @@ pub struct Attachment {
 }
 
 impl Dispatch {
-    /// The session is on `connection` from now on; returns its queue. What was in flight is sent again first: PUBREL at
-    /// once, PUBLISH with DUP as the log gives the records again, in their order [MQTT-4.4.0-1].
+    /// The session is on `connection` from now on; returns its queue. What was in flight goes on first: what was
+    /// received is released at once, the rest is sent again as the log gives the records again, in their order
+    /// [MQTT-4.4.0-1].
     pub fn attach(&mut self, connection: Connection, attachment: Attachment) -> Result<ids::Queue> {
         let index = slot(connection.0);
         if self.sessions.get(index).is_some_and(Option::is_some) {
@@ -155,7 +157,7 @@ impl Dispatch {
         self.serial = self.serial.wrapping_add(1);
         for (identifier, flight) in &state.flights {
             if flight.phase == Phase::Received {
-                self.await_now(connection, AcknowledgementKind::Pubrel, *identifier, 0);
+                self.await_now(connection, Step::Released, *identifier);
             }
         }
         put(&mut self.queues, slot(handle.0), queue);
@@ -248,7 +250,7 @@ impl Dispatch {
     /// `data` goes out once the log is durable up to `position`.
     pub fn hold(&mut self, connection: Connection, data: Vec<u8>, position: LogPosition) {
         let serial = self.serial_of(connection);
-        self.push_awaiting(position, serial, Packet::Encoded(connection, data));
+        self.push_awaiting(position, serial, Departure::Encoded(connection, data));
     }
 
     /// The queues that need the log, and what they ask of it.
@@ -317,8 +319,8 @@ impl Dispatch {
         std::mem::take(&mut self.answered)
     }
 
-    /// Connections whose messages the log refused since the last call, with the reason code.
-    pub fn take_refused(&mut self) -> BTreeMap<Connection, u8> {
+    /// Connections whose messages the log refused since the last call, and why.
+    pub fn take_refused(&mut self) -> BTreeMap<Connection, Refusal> {
         std::mem::take(&mut self.refused)
     }
 
@@ -447,21 +449,15 @@ impl Dispatch {
         }
     }
 
-    fn push_awaiting(&mut self, position: LogPosition, serial: u32, packet: Packet) {
+    fn push_awaiting(&mut self, position: LogPosition, serial: u32, packet: Departure) {
         let after = self.awaiting.back().map_or(position, |last| last.position.max(position));
         self.awaiting.push_back(Awaiting { position: after, serial, packet });
     }
 
-    fn await_now(
-        &mut self,
-        connection: Connection,
-        kind: AcknowledgementKind,
-        packet_identifier: u16,
-        reason_code: u8,
-    ) {
+    fn await_now(&mut self, connection: Connection, step: Step, packet_identifier: u16) {
         let serial = self.serial;
-        let acknowledgement = Acknowledgement { connection, kind, packet_identifier, reason_code };
-        self.push_awaiting(LogPosition(0), serial, Packet::Acknowledgement(acknowledgement));
+        let acknowledgement = Acknowledgement { connection, step, packet_identifier, refusal: None };
+        self.push_awaiting(LogPosition(0), serial, Departure::Acknowledgement(acknowledgement));
     }
 
     fn session(&self, connection: Connection) -> Option<&Session> {
@@ -493,9 +489,7 @@ fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16
     let keeps = |flight: &Flight| flight.qos == 2 || !matches!(flight.source, Source::Group(_));
     let flights: BTreeMap<u16, Flight> = session.window.flights().filter(|(_, flight)| keeps(flight)).collect();
     let mut owed: Vec<Owed> = Vec::new();
-    for flight in
-        flights.values().filter(|flight| flight.source == Source::Retained && flight.phase == Phase::Published)
-    {
+    for flight in flights.values().filter(|flight| flight.source == Source::Retained && flight.phase == Phase::Sent) {
         owed.push(Owed { offset: flight.offset, qos: flight.qos, identifier: None });
     }
     owed.extend(queue.owed_entries.iter().map(|(_, owed)| owed.clone()).filter(|owed| owed.qos > 0));
@@ -532,6 +526,6 @@ fn no_session(connection: Connection) -> Error {
 }
 
 /// Gives `outgoing` what may go now.
-fn emit(outgoing: &mut Outgoing, packet: Packet) {
-    outgoing.packets.push(packet);
+fn emit(outgoing: &mut Outgoing, packet: Departure) {
+    outgoing.departures.push(packet);
 }

@@ -12,11 +12,12 @@
 //!
 //! Flow: allotment gives, admission finishes, the caller asks now and then what is overdue.
 
-use super::window::Window;
+use super::window::{Stepped, Window};
 use super::{no_session, slot, Dispatch, Session};
 use crate::error::Result;
+use crate::flow::exchange::{Follows, Next, State};
 use crate::flow::state::{Flight, Phase, Source};
-use crate::flow::{Acknowledgement, AcknowledgementKind, Packet};
+use crate::flow::{Acknowledgement, Departure, Step};
 use crate::ids::{Connection, LogPosition, Offset, Party, Timestamp};
 use crate::ranges::RangeSet;
 
@@ -163,7 +164,7 @@ impl Dispatch {
     }
 
     /// A pack's time begins again. With `resend` what is pending of it goes out once more under its packet identifiers
-    /// and in its order, PUBLISH with DUP, or PUBREL where PUBREC came; and nothing is added to it.
+    /// and in its order, or are released once more where they were received; and nothing is added to it.
     pub fn retry_pack(&mut self, connection: Connection, group: Party, resend: bool, now: Timestamp) -> Result<()> {
         let source = source_of(group);
         let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut);
@@ -177,15 +178,15 @@ impl Dispatch {
         pack.close();
         let (handle, serial, pending) = (session.queue, session.serial, session.pending_of(source));
         let (published, received): (Vec<_>, Vec<_>) =
-            pending.into_iter().partition(|(_, flight)| flight.phase == Phase::Published);
+            pending.into_iter().partition(|(_, flight)| flight.phase == Phase::Sent);
         for (packet_identifier, _) in &published {
             session.window.send_later(*packet_identifier);
         }
         self.queue_mut(handle)?.send_again(&published);
         for (packet_identifier, _) in received {
-            let kind = AcknowledgementKind::Pubrel;
-            let packet = Acknowledgement { connection, kind, packet_identifier, reason_code: 0 };
-            self.push_awaiting(LogPosition(0), serial, Packet::Acknowledgement(packet));
+            let step = Step::Released;
+            let told = Acknowledgement { connection, step, packet_identifier, refusal: None };
+            self.push_awaiting(LogPosition(0), serial, Departure::Acknowledgement(told));
         }
         self.make_ready(handle);
         Ok(())
@@ -200,11 +201,11 @@ impl Dispatch {
         let (handle, flights) = (session.queue, session.pending_of(source));
         let mut given_up = RangeSet::default();
         for (packet_identifier, flight) in flights {
-            let is_published = flight.phase == Phase::Published;
+            let is_published = flight.phase == Phase::Sent;
             let Some(session) = self.session_mut(connection) else { break };
             session.window.give_up(packet_identifier);
             if !is_published {
-                // The receiver has the message; PUBREL and PUBCOMP may still follow.
+                // The receiver has the message; the exchange may still go on to its end.
                 continue;
             }
             if !keeps_identifiers {
@@ -231,10 +232,30 @@ impl Dispatch {
 }
 
 impl Session {
-    /// The exchange of a packet identifier is over; returns it, and whether it was given up before.
+    /// The receiver takes a step in the exchange of a packet identifier.
     #[inline]
+    pub(super) fn step(&mut self, packet_identifier: u16, step: Step, is_refused: bool, next: Next) -> Stepped {
+        if step == Step::Released {
+            // It is about a message from the receiver, of which nothing is in flight to it.
+            let (_, follows) = next(State::Free, step, is_refused);
+            return Stepped { follows, flight: None, was_given_up: false };
+        }
+        let stepped = self.window.step(packet_identifier, step, is_refused, next);
+        if let (Follows::Done | Follows::Lost, Some(flight)) = (stepped.follows, &stepped.flight) {
+            self.note_end(flight, stepped.was_given_up);
+        }
+        stepped
+    }
+
+    /// The exchange of a packet identifier ends from this side; returns it, and whether it was given up before.
     pub(super) fn end(&mut self, packet_identifier: u16) -> Option<(Flight, bool)> {
         let (flight, was_given_up) = self.window.complete(packet_identifier)?;
+        self.note_end(&flight, was_given_up);
+        Some((flight, was_given_up))
+    }
+
+    #[inline]
+    fn note_end(&mut self, flight: &Flight, was_given_up: bool) {
         let pack = match flight.source {
             Source::Queue => self.pack.as_mut(),
             Source::Retained => None,
@@ -246,7 +267,6 @@ impl Session {
         if let Some(pack) = pack.filter(|_| !was_given_up) {
             pack.finish();
         }
-        Some((flight, was_given_up))
     }
 
     /// True if its own queue may give it something new.
@@ -290,10 +310,10 @@ fn source_of(group: Party) -> Source {
 }
 
 /// True if the packet is part of an exchange of this source.
-fn belongs(packet: &Packet, window: &Window, source: Source) -> bool {
+fn belongs(packet: &Departure, window: &Window, source: Source) -> bool {
     let packet_identifier = match packet {
-        Packet::Publish(delivery) => delivery.packet_identifier,
-        Packet::Acknowledgement(sent) if sent.kind == AcknowledgementKind::Pubrel => sent.packet_identifier,
+        Departure::Delivery(delivery) => delivery.packet_identifier,
+        Departure::Acknowledgement(sent) if sent.step == Step::Released => sent.packet_identifier,
         _ => return false,
     };
     window.flight(packet_identifier).is_some_and(|flight| flight.source == source)

@@ -100,7 +100,7 @@ impl Queue {
         end: Offset,
         entries_maximum: usize,
     ) -> Queue {
-        let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Published);
+        let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Sent);
         Queue {
             party,
             owner: party,

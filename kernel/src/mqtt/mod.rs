@@ -14,6 +14,7 @@
 pub mod alias;
 pub mod decode;
 pub mod encode;
+pub mod exchange;
 pub mod fault;
 pub mod frame;
 pub mod inbox;

@@ -2,7 +2,6 @@
 
 use super::property::Properties;
 use super::Version;
-use crate::flow::AcknowledgementKind;
 
 /// The kind of a control packet (MQTT 5 section 2.1.2).
 #[allow(missing_docs)]
@@ -75,6 +74,16 @@ impl Kind {
             _ => 0,
         }
     }
+}
+
+/// Which acknowledgement a packet is.
+#[allow(missing_docs)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcknowledgementKind {
+    Puback,
+    Pubrec,
+    Pubrel,
+    Pubcomp,
 }
 
 impl From<AcknowledgementKind> for Kind {

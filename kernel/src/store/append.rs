@@ -17,15 +17,12 @@ use super::retained::Retained;
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::flow::state::REMOVED;
-use crate::flow::{Arrivals, Fate, Publish, Stored};
+use crate::flow::{Arrivals, Fate, Publish, Refusal, Stored};
 use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::{
     CHUNK_BYTES, CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, SEGMENT_TOPICS_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM,
 };
 use std::sync::Arc;
-
-/// MQTT 5 Quota exceeded: what a publisher is told while there is no room.
-const QUOTA_EXCEEDED: u8 = 0x97;
 
 /// How long a full disk is not asked again whether it still is.
 const SPACE_RECHECK_US: u64 = 1_000_000;
@@ -48,7 +45,9 @@ impl Log {
         let mut result = Ok(());
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
             match self.append_publish(publish, arrivals, now) {
-                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => publish.fate = Fate::Refused(QUOTA_EXCEEDED),
+                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
+                    publish.fate = Fate::Refused(Refusal::NoRoom)
+                }
                 other => result = result.and(other),
             }
         }
@@ -63,7 +62,7 @@ impl Log {
             return Ok(());
         }
         if !self.has_room(now) {
-            publish.fate = Fate::Refused(QUOTA_EXCEEDED);
+            publish.fate = Fate::Refused(Refusal::NoRoom);
             return Ok(());
         }
         let topic = match self.dictionary.find(name) {

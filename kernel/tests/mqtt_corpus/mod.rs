@@ -84,10 +84,10 @@ pub fn packets(version: Version, role: Role) -> Vec<Packet> {
     for kind in [Kind::Puback, Kind::Pubrec, Kind::Pubrel, Kind::Pubcomp] {
         let properties = properties(kind);
         let kind = match kind {
-            Kind::Puback => holdfast_kernel::flow::AcknowledgementKind::Puback,
-            Kind::Pubrec => holdfast_kernel::flow::AcknowledgementKind::Pubrec,
-            Kind::Pubrel => holdfast_kernel::flow::AcknowledgementKind::Pubrel,
-            _ => holdfast_kernel::flow::AcknowledgementKind::Pubcomp,
+            Kind::Puback => holdfast_kernel::mqtt::packet::AcknowledgementKind::Puback,
+            Kind::Pubrec => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubrec,
+            Kind::Pubrel => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubrel,
+            _ => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubcomp,
         };
         let bare = Properties::default();
         packets.push(Packet::Acknowledgement(Acknowledgement {
@@ -248,7 +248,7 @@ impl Recorder {
             self.found[publish.connection.0 as usize].push(text);
         }
         for packet in &self.arrivals.acknowledgements {
-            let text = format!("{:?} {} {}", packet.kind, packet.packet_identifier, packet.reason_code);
+            let text = format!("{:?} {} {:?}", packet.step, packet.packet_identifier, packet.refusal);
             self.found[packet.connection.0 as usize].push(text);
         }
         for connection in &self.arrivals.pings {
