@@ -1,7 +1,7 @@
 //! The exchanges of QoS 1 and 2 as one table, as seen by the sender of a message (MQTT 5 section 4.3).
 //!
 //! Owns: what may come next in an exchange, and what follows from it. Never: knows a message, or remembers how far an
-//! exchange is; whoever keeps what is in flight asks for each step.
+//! exchange is; whoever keeps what is in flight asks for each step. `docs/exchanges.md` is drawn from this file.
 
 use super::packet::AcknowledgementKind;
 use crate::flow::exchange::Follows::{self, Done, Fault, Lost, Nothing, Tell};
