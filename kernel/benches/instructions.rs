@@ -105,7 +105,7 @@ impl Stages {
                 entries_maximum: 0,
                 pack_maximum: 0,
             };
-            let queue = self.dispatch.attach(connection, attachment).unwrap();
+            let (_, queue) = self.dispatch.attach(connection, attachment).unwrap();
             if connection == subscriber {
                 let (qos, no_local, retain_as_published, identifier) = (1, false, false, None);
                 let subscription =

@@ -31,7 +31,7 @@ fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usiz
         entries_maximum,
         pack_maximum: 0,
     };
-    dispatch.attach(SUBSCRIBER, attachment).unwrap()
+    dispatch.attach(SUBSCRIBER, attachment).unwrap().1
 }
 
 fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
@@ -109,7 +109,7 @@ fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
     for (_, value) in dispatch.take_progress() {
         remembered.apply(&value).unwrap();
     }
-    let left = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    let left = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     for state in [remembered, left] {
         assert_eq!((state.mark, state.acknowledged.iter().collect::<Vec<_>>()), (Offset(0), vec![(2, 3)]));
     }
@@ -157,11 +157,37 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
     let mut own = published(queue, 0, None);
     own.connection = SUBSCRIBER;
     admit(&mut dispatch, vec![own]);
-    dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     attach(&mut dispatch, State::new(Offset(1)), 1, 0);
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(1), LogPosition(1), &mut outgoing);
     assert!(outgoing.departures.is_empty());
+}
+
+#[test]
+fn a_receiver_is_known_by_its_own_handle_and_not_by_its_connections() {
+    let mut dispatch = Dispatch::default();
+    let attachment = |party| Attachment {
+        party: Party(party),
+        state: State::default(),
+        subscriptions: Arc::from([]),
+        receive_maximum: 10,
+        end: Offset(0),
+        entries_maximum: 0,
+        pack_maximum: 0,
+    };
+    let (first, _) = dispatch.attach(Connection(70), attachment(1)).unwrap();
+    let (second, _) = dispatch.attach(Connection(7), attachment(2)).unwrap();
+    assert_eq!(
+        (dispatch.connection_of(first), dispatch.connection_of(second)),
+        (Some(Connection(70)), Some(Connection(7)))
+    );
+    assert!(dispatch.attach(Connection(70), attachment(3)).is_err());
+    dispatch.detach(first, std::iter::empty()).unwrap();
+    let (third, _) = dispatch.attach(Connection(8), attachment(3)).unwrap();
+    assert_eq!(third, first, "a handle is used again");
+    assert_eq!((dispatch.receiver_on(Connection(70)), dispatch.receiver_on(Connection(8))), (None, Some(third)));
+    assert_eq!(dispatch.receiver_on(Connection(7)), Some(second));
 }
 
 #[test]
@@ -187,7 +213,7 @@ fn only_what_the_exchange_awaits_is_an_answer_to_it() {
                 let is_awaited = awaited.contains(&step);
                 assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{step:?} {flight:?}");
                 assert!(dispatch.take_at_fault().is_empty());
-                let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+                let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
                 assert_eq!(
                     state.flights.get(&9) == Some(&flight),
                     !is_awaited || flight.phase == Phase::Received && step == Received && refusal.is_none()
@@ -252,7 +278,7 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
         [(true, 3), (false, 10)]
     );
     acknowledge(&mut dispatch, Step::Acknowledged, sent[1].packet_identifier);
-    let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(state.owed.iter().map(|owed| owed.offset).collect::<Vec<_>>(), [Offset(3)]);
     let queue = attach(&mut dispatch, state, 11, 0);
     feed(&mut dispatch);
@@ -260,7 +286,7 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     assert_eq!((again.len(), again[0].dup, again[0].packet_identifier), (1, true, sent[0].packet_identifier));
     acknowledge(&mut dispatch, Step::Acknowledged, again[0].packet_identifier);
     assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
-    assert!(dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap().owed.is_empty());
+    assert!(dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap().owed.is_empty());
 }
 
 #[test]

@@ -68,7 +68,7 @@ enum Record {
 }
 
 struct World {
-    selection: fn(&[Connection]) -> Selection,
+    selection: fn(&[Connection]) -> Selection<Connection>,
     dispatch: Dispatch,
     log: Vec<Record>,
     durable: usize,
@@ -87,7 +87,7 @@ struct World {
 }
 
 impl World {
-    fn new(selection: fn(&[Connection]) -> Selection, pack_maximum: usize) -> World {
+    fn new(selection: fn(&[Connection]) -> Selection<Connection>, pack_maximum: usize) -> World {
         let mut dispatch = Dispatch::default();
         attach_publisher(&mut dispatch);
         let mut world = World {
@@ -187,7 +187,7 @@ impl World {
             self.group = Some(self.dispatch.open_group(attachment));
         }
         let terms = Terms { qos: MEMBERS[index].1, ..Terms::default() };
-        self.dispatch.join(self.group.unwrap(), connection(index), terms).unwrap();
+        self.dispatch.join(self.group.unwrap(), self.dispatch.receiver_on(connection(index)).unwrap(), terms).unwrap();
         self.select();
     }
 
@@ -196,7 +196,9 @@ impl World {
         let members = (0..3).filter(|index| self.members[*index].attached && self.members[*index].subscribed);
         let members: Vec<Connection> = members.map(connection).collect();
         if let Some(group) = self.group {
-            self.dispatch.select(group, (self.selection)(&members)).unwrap();
+            self.dispatch
+                .select(group, (self.selection)(&members).among(|owner| self.dispatch.receiver_on(owner)))
+                .unwrap();
         }
     }
 
@@ -204,7 +206,8 @@ impl World {
         if !std::mem::take(&mut self.members[index].attached) {
             return;
         }
-        let state = self.dispatch.detach(connection(index), std::iter::empty()).unwrap();
+        let state =
+            self.dispatch.detach(self.dispatch.receiver_on(connection(index)).unwrap(), std::iter::empty()).unwrap();
         let party = MEMBERS[index].0;
         if party.is_durable() {
             self.write(party, &state);
@@ -234,7 +237,9 @@ impl World {
     fn unsubscribe(&mut self, index: usize) {
         self.members[index].subscribed = false;
         if let Some(group) = self.group {
-            self.dispatch.leave(group, connection(index));
+            if let Some(receiver) = self.dispatch.receiver_on(connection(index)) {
+                self.dispatch.leave(group, receiver);
+            }
         }
         self.select();
         self.rest();
@@ -250,7 +255,10 @@ impl World {
     fn crash(&mut self, torn: u8) {
         let transient = MEMBERS.iter().position(|(party, _)| !party.is_durable()).unwrap();
         if self.members[transient].attached {
-            let state = self.dispatch.state(connection(transient), std::iter::empty()).unwrap();
+            let state = self
+                .dispatch
+                .state(self.dispatch.receiver_on(connection(transient)).unwrap(), std::iter::empty())
+                .unwrap();
             self.excused.extend(state.handed_over().map(|(offset, _)| offset.0));
             self.members[transient].subscribed = false;
         }
@@ -438,7 +446,9 @@ impl World {
 
     fn retry(&mut self, index: usize) {
         if self.is_overdue(index) {
-            self.dispatch.retry_pack(connection(index), GROUP, true, Timestamp(1)).unwrap();
+            self.dispatch
+                .retry_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, true, Timestamp(1))
+                .unwrap();
             let member = &mut self.members[index];
             let is_received = |identifier: &u16| !member.has.contains_key(identifier);
             member.again = member.pending.keys().filter(|identifier| !is_received(identifier)).copied().collect();
@@ -450,7 +460,10 @@ impl World {
         if !self.is_overdue(index) {
             return;
         }
-        let given_up = self.dispatch.give_up_pack(connection(index), GROUP, keeps_identifiers).unwrap();
+        let given_up = self
+            .dispatch
+            .give_up_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, keeps_identifiers)
+            .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         let member = &mut self.members[index];
         assert!(offsets.iter().all(|offset| member.pending.values().any(|pending| pending == offset)));
@@ -471,7 +484,10 @@ impl World {
         }
         member.commit();
         self.excused.extend(offsets);
-        assert!(self.dispatch.pack(connection(index), GROUP).is_none_or(|pack| pack.content().is_none()));
+        assert!(self
+            .dispatch
+            .pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP)
+            .is_none_or(|pack| pack.content().is_none()));
     }
 
     fn run(&mut self, step: &Act) {

@@ -160,7 +160,7 @@ impl World {
         if !self.attached {
             return;
         }
-        let state = self.dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+        let state = self.dispatch.detach(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
         self.log.push(Record::Full(State::decode(&bytes).unwrap()));
@@ -236,7 +236,7 @@ impl World {
         if !self.is_overdue() {
             return;
         }
-        self.dispatch.retry_pack(SUBSCRIBER, Party(0), true, Timestamp(1)).unwrap();
+        self.dispatch.retry_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), true, Timestamp(1)).unwrap();
         let again = self.pack.pending.keys().copied().collect::<BTreeSet<_>>();
         self.client.again = again.difference(&self.pack.received).copied().collect();
     }
@@ -245,7 +245,10 @@ impl World {
         if !self.is_overdue() {
             return;
         }
-        let given_up = self.dispatch.give_up_pack(SUBSCRIBER, Party(0), keeps_identifiers).unwrap();
+        let given_up = self
+            .dispatch
+            .give_up_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), keeps_identifiers)
+            .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         assert_eq!(offsets, self.pack.published(), "what is given up is what nobody has said to have");
         self.given_up.extend(offsets);
@@ -256,7 +259,10 @@ impl World {
             self.client.open.retain(|identifier| !pending.contains_key(identifier) || received.contains(identifier));
         }
         self.pack.commit();
-        assert_eq!(self.dispatch.pack(SUBSCRIBER, Party(0)).unwrap().content(), None);
+        assert_eq!(
+            self.dispatch.pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0)).unwrap().content(),
+            None
+        );
     }
 
     /// True if something is pending, and none of it waits for the disk.
@@ -266,7 +272,12 @@ impl World {
             assert_eq!((found.connection, found.group), (SUBSCRIBER, Party(0)));
             assert_eq!(found.pending, self.pack.pending.len());
             assert!(found.first.0 <= *self.pack.pending.values().min().unwrap());
-            let (first, taken) = self.dispatch.pack(SUBSCRIBER, Party(0)).unwrap().content().unwrap();
+            let (first, taken) = self
+                .dispatch
+                .pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0))
+                .unwrap()
+                .content()
+                .unwrap();
             assert!(first == found.first && taken >= found.pending);
         }
         !overdue.is_empty()

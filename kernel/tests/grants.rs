@@ -142,7 +142,7 @@ fn attached(dispatch: &mut Dispatch, log: &Log, state: State, receive_maximum: u
     let (party, end, entries_maximum, pack_maximum) = (Party(7), log.end_offset(), 0, 0);
     let subscriptions = Arc::from(subscriptions);
     let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum };
-    dispatch.attach(HERE, attachment).unwrap()
+    dispatch.attach(HERE, attachment).unwrap().1
 }
 
 /// Takes so many turns and acknowledges everything; returns the offsets in the order in which they were sent.

@@ -328,7 +328,7 @@ fn a_write_has_at_most_so_many_messages_and_what_is_left_leaves_with_the_turn() 
 }
 
 /// What each of two members of a group has been given of so many messages of QoS 0, with this much waiting for OLD.
-fn shared(selection: Selection, waits: usize, count: usize) -> [u64; 2] {
+fn shared(selection: Selection<Connection>, waits: usize, count: usize) -> [u64; 2] {
     let mut boxes = outboxes(1_000);
     let member = |connection| Member { connection, terms: Terms::default(), given: 0 };
     boxes.write(OLD, &vec![0; waits]);

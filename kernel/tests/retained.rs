@@ -51,7 +51,7 @@ fn attach(dispatch: &mut Dispatch, log: &Log, party: Party, state: State, filter
     let subscriptions = Arc::from(subscriptions);
     let attachment =
         Attachment { party, state, subscriptions, receive_maximum: 500, end, entries_maximum: 0, pack_maximum: 0 };
-    dispatch.attach(HERE, attachment).unwrap()
+    dispatch.attach(HERE, attachment).unwrap().1
 }
 
 fn owed(log: &Log, qos: u8) -> OwedFilter {
@@ -143,7 +143,7 @@ fn a_session_that_leaves_keeps_what_it_is_owed_above_qos_0() {
     let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["t/+", "#"]);
     dispatch.owe(queue, b"t/+".to_vec(), owed(&log, 2)).unwrap();
     dispatch.owe(queue, b"#".to_vec(), owed(&log, 0)).unwrap();
-    let state = dispatch.detach(HERE, std::iter::empty()).unwrap();
+    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     let mut bytes = Vec::new();
     state.encode(&mut bytes);
     assert_eq!(State::decode(&bytes).unwrap(), state);
@@ -206,7 +206,7 @@ fn overlapping_filters_are_held_as_filters() {
         dispatch.owe(queue, filter.as_bytes().to_vec(), owed(&log, 1)).unwrap();
     }
     turn(&mut dispatch, &mut log);
-    let state = dispatch.detach(HERE, std::iter::empty()).unwrap();
+    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     assert_eq!((state.owed.len(), state.owed_filters.len()), (OWED_PAGE_MAXIMUM - 500, filters.len()));
 }
 

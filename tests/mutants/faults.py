@@ -191,7 +191,7 @@ ANSWERS = (
     Fault(
         "a publisher's PUBREL is answered without a record of it",
         "kernel/src/dispatch/admission.rs",
-        "self.change(connection, |changes| changes.released.push(packet_identifier));",
+        "self.receivers.change(handle, |changes| changes.released.push(packet_identifier));",
         "",
         (RELEASED,),
     ),

@@ -167,7 +167,7 @@ impl Outboxes {
     }
 
     /// Messages of QoS 0 for this queue, a group's, go to these members, chosen so.
-    pub fn share(&mut self, queue: Queue, party: Party, selection: Selection, members: Vec<Member>) {
+    pub fn share(&mut self, queue: Queue, party: Party, selection: Selection<Connection>, members: Vec<Member>) {
         self.sharing.set(queue, party, selection, members);
     }
 

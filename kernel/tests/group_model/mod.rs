@@ -60,19 +60,19 @@ impl Member {
     }
 }
 
-pub fn turns(_: &[Connection]) -> Selection {
+pub fn turns(_: &[Connection]) -> Selection<Connection> {
     Selection::Turns
 }
 
-pub fn least_loaded(_: &[Connection]) -> Selection {
+pub fn least_loaded(_: &[Connection]) -> Selection<Connection> {
     Selection::LeastLoaded
 }
 
-pub fn stay(_: &[Connection]) -> Selection {
+pub fn stay(_: &[Connection]) -> Selection<Connection> {
     Selection::Stay
 }
 
-pub fn by_key(members: &[Connection]) -> Selection {
+pub fn by_key(members: &[Connection]) -> Selection<Connection> {
     let slots = (0..u32::from(KEYS)).zip(members.iter().cycle());
     let ranges = slots.map(|(slot, member)| (slot, slot + 1, *member)).collect();
     Selection::ByKey(Key::Publisher, Arc::new(Owners::new(ranges).unwrap()))
