@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
@@ -84,6 +85,26 @@ def test_stages_do_not_use_one_another(stage: str) -> None:
         if used in others
     ]
     assert not found
+
+
+@pytest.mark.parametrize("folder", ["mqtt", "dispatch", "route"])
+def test_files_of_a_folder_use_one_another_in_one_direction(folder: str) -> None:
+    files = {path.stem: path for path in under(f"kernel/src/{folder}", ".rs")}
+    del files["mod"]
+    uses = {
+        file: set(_siblings("\n".join(without_tests(path.read_text())))) & set(files) - {file}
+        for file, path in files.items()
+    }
+    while leaves := [file for file in uses if not uses[file] & set(uses)]:
+        for file in leaves:
+            del uses[file]
+    assert not uses, "these use one another in a circle, or use such"
+
+
+def _siblings(source: str) -> Iterator[str]:
+    for group, single in re.findall(r"\bsuper::(?:\{([^}]*)\}|(\w+))", source):
+        yield single or ""
+        yield from re.findall(r"\w+", group)
 
 
 def is_code(line: str) -> bool:

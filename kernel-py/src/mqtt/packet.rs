@@ -5,9 +5,10 @@ use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::fault::Fault;
 use holdfast_kernel::mqtt::frame::Frame;
+use holdfast_kernel::mqtt::kind::{AcknowledgementKind, Kind};
 use holdfast_kernel::mqtt::packet::{
-    Acknowledgement, AcknowledgementKind, Answers, Connack, Connect, Kind, Packet as Decoded, Publish, Reason,
-    Subscribe, SubscriptionRequest, Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet as Decoded, Publish, Reason, Subscribe, SubscriptionRequest,
+    Unsubscribe, Will,
 };
 use holdfast_kernel::mqtt::property::{Place, Properties};
 use holdfast_kernel::mqtt::{Role, Version};

@@ -23,6 +23,7 @@ pub mod keys;
 pub mod members;
 mod notices;
 pub mod pack;
+pub mod packs;
 pub mod queue;
 mod queues;
 mod receiver;

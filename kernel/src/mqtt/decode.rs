@@ -5,9 +5,10 @@
 
 use super::fault::Fault;
 use super::frame::Frame;
+use super::kind::{AcknowledgementKind, Kind};
 use super::packet::{
-    Acknowledgement, AcknowledgementKind, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe,
-    SubscriptionRequest, Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, SubscriptionRequest, Unsubscribe,
+    Will,
 };
 use super::property::{Place, Properties};
 use super::publish::Layout;

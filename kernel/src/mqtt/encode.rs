@@ -5,9 +5,8 @@
 use super::decode::decode;
 use super::fault::Fault;
 use super::frame::Frame;
-use super::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe, Unsubscribe,
-};
+use super::kind::Kind;
+use super::packet::{Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, Unsubscribe};
 use super::property::{put_binary, put_variable, Properties};
 use super::publish::{Writing, WritingProperties};
 use super::{reason_code, Role, Version};

@@ -3,7 +3,7 @@
 //! Owns: what may come next in an exchange, and what follows from it. Never: knows a message, or remembers how far an
 //! exchange is; whoever keeps what is in flight asks for each step. `docs/exchanges.md` is drawn from this file.
 
-use super::packet::AcknowledgementKind;
+use super::kind::AcknowledgementKind;
 use crate::flow::exchange::Follows::{self, Done, Fault, Lost, Nothing, Tell};
 use crate::flow::exchange::State::{self, Free, Unacknowledged, Uncompleted, Unreceived};
 use crate::flow::Refusal::NotInFlight;

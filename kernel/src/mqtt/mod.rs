@@ -18,6 +18,7 @@ pub mod exchange;
 pub mod fault;
 pub mod frame;
 pub mod inbox;
+pub mod kind;
 pub mod outbox;
 pub mod packet;
 mod pieces;

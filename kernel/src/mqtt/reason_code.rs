@@ -1,6 +1,6 @@
 //! Reason codes (MQTT 5 section 2.4), where they may stand, and the return codes of older versions.
 
-use super::packet::Kind;
+use super::kind::Kind;
 use crate::flow::Refusal;
 
 #[allow(missing_docs)]

@@ -10,7 +10,8 @@
 use super::decode::decode;
 use super::fault::Fault;
 use super::frame::Frame;
-use super::packet::{Kind, Packet};
+use super::kind::Kind;
+use super::packet::Packet;
 use super::publish::{gathered, Layout};
 use super::rate::{Allowance, Rate};
 use super::reader::NOT_MINIMAL;

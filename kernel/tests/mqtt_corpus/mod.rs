@@ -7,9 +7,10 @@ use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
+use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe, SubscriptionRequest,
-    Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, SubscriptionRequest, Unsubscribe,
+    Will,
 };
 use holdfast_kernel::mqtt::property::{Form, Place, Properties, Value, Walk, PROPERTIES};
 use holdfast_kernel::mqtt::receiver::Receiver;
@@ -84,10 +85,10 @@ pub fn packets(version: Version, role: Role) -> Vec<Packet> {
     for kind in [Kind::Puback, Kind::Pubrec, Kind::Pubrel, Kind::Pubcomp] {
         let properties = properties(kind);
         let kind = match kind {
-            Kind::Puback => holdfast_kernel::mqtt::packet::AcknowledgementKind::Puback,
-            Kind::Pubrec => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubrec,
-            Kind::Pubrel => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubrel,
-            _ => holdfast_kernel::mqtt::packet::AcknowledgementKind::Pubcomp,
+            Kind::Puback => holdfast_kernel::mqtt::kind::AcknowledgementKind::Puback,
+            Kind::Pubrec => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubrec,
+            Kind::Pubrel => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubrel,
+            _ => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubcomp,
         };
         let bare = Properties::default();
         packets.push(Packet::Acknowledgement(Acknowledgement {
