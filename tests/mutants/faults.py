@@ -191,7 +191,7 @@ ANSWERS = (
     Fault(
         "a publisher's PUBREL is answered without a record of it",
         "kernel/src/dispatch/admission.rs",
-        "self.change(connection, |changes| changes.released.push(packet_identifier));",
+        "self.receivers.change(handle, |changes| changes.released.push(packet_identifier));",
         "",
         (RELEASED,),
     ),
@@ -205,8 +205,8 @@ ANSWERS = (
     Fault(
         "PUBACK does not wait for the disk",
         "kernel/src/dispatch/admission.rs",
-        "self.answer(publish, stored.durable_at, 0);",
-        "self.answer(publish, LogPosition(0), 0);",
+        "self.answer(publish, stored.durable_at, None);",
+        "self.answer(publish, LogPosition(0), None);",
         ("kernel/tests/dispatch_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(

@@ -19,12 +19,9 @@ use super::record::{Kind, Record};
 use super::space::Space;
 use crate::error::{Error, Result};
 use crate::flow::state::REMOVED;
-use crate::flow::{Arrivals, Fate, Message, Publish, Stored};
+use crate::flow::{Arrivals, Fate, Message, Publish, Refusal, Stored};
 use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::{CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM};
-
-/// MQTT 5 Quota exceeded: what a publisher is told while there is no room.
-const QUOTA_EXCEEDED: u8 = 0x97;
 
 /// All records.
 pub(super) struct Records {
@@ -106,7 +103,9 @@ impl Records {
         let mut result = Ok(());
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
             match self.append_publish(publish, arrivals, now) {
-                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => publish.fate = Fate::Refused(QUOTA_EXCEEDED),
+                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
+                    publish.fate = Fate::Refused(Refusal::NoRoom)
+                }
                 other => result = result.and(other),
             }
         }
@@ -121,7 +120,7 @@ impl Records {
             return Ok(());
         }
         if !self.has_room(now) {
-            publish.fate = Fate::Refused(QUOTA_EXCEEDED);
+            publish.fate = Fate::Refused(Refusal::NoRoom);
             return Ok(());
         }
         let topic = match self.derived.dictionary.find(name) {
