@@ -61,7 +61,7 @@ def assemble(config: Config, world: World) -> Server:
     wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
     parties = Parties(records)
     queue_names = QueueNames(config)
-    redrives = Redrives(kernel, records, losses, parties)
+    redrives = Redrives(config, kernel, records, losses, parties)
     groups = Groups(config, kernel, records, losses, parties, queue_names, redrives)
     sessions = Sessions(
         config, kernel, records, losses, wills, parties, groups, queue_names, redrives

@@ -8,15 +8,15 @@ cost more than looking at all of them; a second is the unit of every interval in
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
-from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import loss_of
 from holdfast.broker.mqtt.expiry import ExpirySchedule
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.queue_retention import Keeps
 from holdfast.broker.store.retention import Outcome, Retention
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
@@ -52,7 +52,7 @@ class Sweep:
         kernel_log = stages.kernel.log
         self._beside = Beside(world, schedule.soon)
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
-        self._queues = KeptQueues(config, stages)
+        self._queues = KeptQueues(stages)
         self._retention = Retention(
             config,
             kernel_log,
@@ -83,7 +83,6 @@ class Sweep:
 
     def reconfigure(self, config: Config) -> None:
         """Clears away, writes checkpoints and retains by this from now on."""
-        self._queues.config = config
         self._expiry.reconfigure(config, self._now_us())
         self._retention.reconfigure(config)
         self._checkpoints.reconfigure(config)
@@ -183,14 +182,13 @@ class Sweep:
 class KeptQueues:
     """The queues whose messages outlive their segments, as retention asks about them."""
 
-    def __init__(self, config: Config, stages: Stages) -> None:
+    def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self.config = config
 
-    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+    def shared(self) -> Iterator[Keeps]:
         """Those of groups, and of re-drives."""
-        yield from self._stages.groups.cursors(now_us)
-        yield from self._stages.redrives.cursors(self.config.queue_messages_maximum)
+        yield from self._stages.groups.kept()
+        yield from self._stages.redrives.kept()
 
     def mark(self, party: int) -> int | None:
         """Of an attached queue, whoever takes from it."""

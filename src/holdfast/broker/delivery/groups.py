@@ -26,7 +26,6 @@ from holdfast.broker.delivery.group_limits import (
     PreparedGroup,
     cut_group,
     group_at_rest,
-    group_kept_from,
 )
 from holdfast.broker.delivery.losses import Losses, loss_of
 from holdfast.broker.delivery.owners import Member
@@ -38,7 +37,7 @@ from holdfast.broker.delivery.selection import PART_SLOTS, Strategy, plan_owners
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES
+from holdfast.broker.store.queue_retention import Keeps, KeptFrom, QueueSpan
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     SharedGroup,
@@ -50,6 +49,7 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
+from holdfast.core.quota import Quota, quota_of
 from holdfast.core.share_name import parse_shared
 from holdfast.core.subscription import Subscription, shared_of
 from holdfast.core.units import SECOND_US
@@ -101,6 +101,7 @@ class Groups:
         self._names = names
         self._redrives = redrives
         self._log = kernel.log
+        self._kept = KeptFrom(kernel.log)
         self._routes = kernel.routes
         self._dispatch = kernel.dispatch
         self._outboxes = kernel.outboxes
@@ -193,7 +194,8 @@ class Groups:
         group = self._groups.get(name)
         if group is None or group.queue is not None:
             return
-        prepared = yield from cut_group(self._log, self._config, group.record, now_us)
+        record = group.record
+        prepared = yield from cut_group(self._log, self._kept, record, self.quota(record), now_us)
         if group.queue is None:
             group.prepared = prepared
 
@@ -297,27 +299,21 @@ class Groups:
             self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
             self._keyed = list(self._by_key.values())
 
-    def cursors(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
+    def kept(self) -> Iterator[Keeps]:
         """What retention has to keep for groups. It asks in pieces: those that have ended since are
         left out."""
         for name in list(self._groups):
             group = self._groups.get(name)
             if group is not None:
-                yield self._cursor(group, now_us)
+                record = group.record
+                mark, reads = self._mark(group), record.reads
+                created_at_offset = min(item.from_offset for item in reads)
+                span = QueueSpan(record.party, reads, created_at_offset)
+                yield Keeps(span, mark, self.quota(record))
 
-    def _cursor(self, group: _Group, now_us: int) -> Pieces[dict[str, Any]]:
-        keep_from, maximum, mark = 0, self._config.queue_messages_maximum, self._mark(group)
-        if group.record.queue_name is not None:
-            asked = (self._log, Inquiry(self._log), self._config, group.record)
-            keep_from = yield from group_kept_from(*asked, now_us)
-            maximum = UNLIMITED_MESSAGES
-        return {
-            "party": group.record.party,
-            "mark": mark,
-            "subscriptions": [item.table() for item in group.record.reads],
-            "keep_from": keep_from,
-            "messages_maximum": maximum,
-        }
+    def quota(self, record: SharedGroup) -> Quota:
+        """What the queue of a group may have."""
+        return quota_of(self._config, "group", named=record.queue_name is not None)
 
     def names(self) -> list[str]:
         """All groups by name."""
@@ -457,12 +453,14 @@ class Groups:
         record, prepared = group.record, group.prepared
         group.prepared = None
         if prepared is None or prepared.before != group_at_rest(self._log, record):
-            prepared = at_once(cut_group(self._log, self._config, record, now_us))
+            quota = self.quota(record)
+            prepared = at_once(cut_group(self._log, self._kept, record, quota, now_us))
         queue = prepared.queue
-        if prepared.lost is not None:
-            (reason, cut), who = prepared.lost, (record.name, record.party)
+        for reason, cut in prepared.lost:
+            who = (record.name, record.party)
             self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-            put_cut(self._records, self._losses, record.party, queue, now_us)
+        if prepared.lost:
+            put_cut(self._records, self._losses, queue, now_us)
         if queue.subscriptions != record.reads:
             self._put(group, replace(record, reads=queue.subscriptions), now_us)
         group.queue = self._dispatch.open_group(

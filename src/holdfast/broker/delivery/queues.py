@@ -1,9 +1,9 @@
 """Queues at rest: where they begin to read, and what is cut off when there is too much or it has
 become too old.
 
-Owns: the limits of a queue at rest, applied when its session comes back. Never: lists messages; a
-queue is implied by subscriptions and a mark, and its length is counted from the log's index, in
-pieces.
+Owns: how a queue at rest is cut to its quota, when somebody comes back to it. Never: lists
+messages; a queue is implied by subscriptions and a mark, and its length is counted from the log's
+index, in pieces.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,10 @@ from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.owners import QueueOwner
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
+from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import party_key
-from holdfast.core.config import Config
+from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription
-from holdfast.core.units import SECOND_US
 from holdfast.kernel import Log, RangeSet, describe_state, new_state, state_mark, state_skip
 
 
@@ -27,6 +26,9 @@ from holdfast.kernel import Log, RangeSet, describe_state, new_state, state_mark
 class QueueAtRest:
     """What an absent session left behind, and so what it has to get."""
 
+    party: int
+    created_at_offset: int
+    """Where it begins to read as long as it has no delivery state."""
     state: bytes
     """The kernel's delivery state; empty for a session that has none."""
     mark: int
@@ -35,6 +37,10 @@ class QueueAtRest:
     def tables(self) -> list[dict[str, Any]]:
         """Its subscriptions as the kernel takes them."""
         return [item.table() for item in self.subscriptions]
+
+    def span(self) -> QueueSpan:
+        """What it is made of."""
+        return QueueSpan(self.party, self.subscriptions, self.created_at_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,8 @@ class Prepared:
     """What it lost by that, with the reasons."""
 
 
-_Kept = tuple[QueueAtRest, tuple[tuple[str, Cut], ...]]
-"""A queue within its limits, and what it lost by them, with the reasons."""
+Within = tuple[QueueAtRest, tuple[tuple[str, Cut], ...]]
+"""A queue within its quota, and what it lost by that, with the reasons."""
 
 
 def queue_at_rest(
@@ -76,126 +82,68 @@ def queue_at_rest(
     """The queue of a session that is not attached."""
     state = log.delivery_state(owner.party) or b""
     mark = state_mark(state) if state else owner.created_at_offset
-    return QueueAtRest(state, mark, subscriptions)
+    return QueueAtRest(owner.party, owner.created_at_offset, state, mark, subscriptions)
 
 
-class OldestKept:
-    """Where the log begins to be young enough for queues at rest. It is looked up once in a second:
-    a fleet that comes back would ask thousands of times."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._known = (0, 0)
-        """A second, and the offset that was found in it."""
-
-    def offset(self, ttl_s: int, now_us: int) -> int:
-        """The offset of the oldest message that an absent session may still get; 0: of any age."""
-        if ttl_s == 0:
-            return 0
-        second = max(now_us // SECOND_US - ttl_s, 0)
-        if self._known[0] != second:
-            self._known = second, self._log.offset_at(second * SECOND_US)
-        return self._known[1]
-
-
-def cut_named(
-    log: Log,
-    inquiry: Inquiry,
-    config: Config,
-    owner: QueueOwner,
-    queue: QueueAtRest,
-    *,
-    now_us: int,
-) -> Pieces[_Kept]:
-    """What a queue with a name has waiting, within the age and the bytes that it keeps."""
-    named = NamedQueue(owner.party, queue.subscriptions, owner.created_at_offset)
-    properties = config.application_queue_properties
-    oldest = yield from kept_from(log, inquiry, named, properties, now_us)
-    queue, gone = yield from cut_to_age(inquiry, owner.party, queue, oldest=oldest)
-    return queue, (() if gone is None else (("retention", gone),))
-
-
-def cut_device(
-    log: Log,
-    inquiry: Inquiry,
-    config: Config,
-    owner: QueueOwner,
-    queue: QueueAtRest,
-    *,
-    oldest: int,
-    now_us: int,
-) -> Pieces[_Kept]:
-    """What a device has waiting, within the age and the number that it may have; what lies below
-    the offset `oldest` is too old."""
-    party = owner.party
-    queue, stale = yield from cut_to_age(inquiry, party, queue, oldest=oldest)
-    queue, beyond = yield from cut_to_limit(
-        *(inquiry, party, queue),
-        maximum=config.queue_messages_maximum,
-        keep=config.queue_keep,
-        end=log.durable_offset(),
-        now_us=now_us,
-    )
-    lost = (("ttl", stale), ("overflow", beyond))
-    return queue, tuple((reason, cut) for reason, cut in lost if cut is not None)
+def cut_to_quota(
+    kept: KeptFrom, inquiry: Inquiry, queue: QueueAtRest, quota: Quota, *, end: int, now_us: int
+) -> Pieces[Within]:
+    """What a queue has waiting before the offset `end`, within its quota."""
+    oldest = yield from kept.offset(inquiry, queue.span(), quota, now_us)
+    young, aged = yield from cut_to_age(inquiry, queue, oldest=oldest)
+    found, beyond = yield from cut_to_limit(inquiry, young, quota, end=end, now_us=now_us)
+    lost = ((quota.age_reason, aged), ("overflow", beyond))
+    return found, tuple((reason, cut) for reason, cut in lost if cut is not None)
 
 
 def cut_to_age(
-    inquiry: Inquiry, party: int, queue: QueueAtRest, *, oldest: int
+    inquiry: Inquiry, queue: QueueAtRest, *, oldest: int
 ) -> Pieces[tuple[QueueAtRest, Cut | None]]:
     """The queue without messages below the offset `oldest`, and what it lost by that."""
     if oldest <= queue.mark or not queue.subscriptions:
         return queue, None
-    lost = yield from waiting(inquiry, party, queue, oldest)
+    lost = yield from waiting(inquiry, queue, oldest)
     if not lost.count:
         return queue, None
     return _skipped(queue, oldest), Cut(lost.ranges(queue.mark, oldest), lost.count)
 
 
 def cut_to_limit(
-    inquiry: Inquiry,
-    party: int,
-    queue: QueueAtRest,
-    *,
-    maximum: int,
-    keep: Literal["newest", "oldest"],
-    end: int,
-    now_us: int,
+    inquiry: Inquiry, queue: QueueAtRest, quota: Quota, *, end: int, now_us: int
 ) -> Pieces[tuple[QueueAtRest, Cut | None]]:
-    """The queue with at most `maximum` messages before the offset `end` that have not expired, and
-    what it lost. What is acknowledged above the mark is done already and counts for nothing; what
-    is in flight stays."""
-    tables = queue.tables()
-    # The whole range is counted in one question; most queues are within their limit by that.
-    count = yield from inquiry.count(tables, party, queue.mark, end)
-    if count <= maximum:
+    """The queue with at most as many messages before the offset `end` that have not expired as it
+    may have, and what it lost. What is acknowledged above the mark is done already and counts for
+    nothing; what is in flight stays."""
+    if quota.messages is None:
         return queue, None
-    found = yield from waiting(inquiry, party, queue, end, unexpired_at_us=now_us)
+    # The whole range is counted in one question; most queues are within their limit by that.
+    count = yield from inquiry.count(queue.tables(), queue.party, queue.mark, end)
+    if count <= quota.messages:
+        return queue, None
+    found = yield from waiting(inquiry, queue, end, unexpired_at_us=now_us)
     flights = own_flights(queue.state)
-    room = max(maximum - len(flights), 0)
+    room = max(quota.messages - len(flights), 0)
     excess = found.count - room
     if excess <= 0:
         return queue, None
-    if keep == "newest":
+    if quota.keep == "newest":
         first = yield from found.offset_of(inquiry, excess)
-        lost = yield from waiting(inquiry, party, queue, first)
+        lost = yield from waiting(inquiry, queue, first)
         return _skipped(queue, first), Cut(lost.ranges(queue.mark, first), lost.count)
     first = yield from found.offset_of(inquiry, room)
     first = max(first, max(flights, default=-1) + 1)
-    lost = yield from waiting(inquiry, party, queue, end, begin=first)
+    lost = yield from waiting(inquiry, queue, end, begin=first)
     kept = tuple(_except(queue.subscriptions, first, end))
     return replace(queue, subscriptions=kept), Cut(lost.ranges(first, end), lost.count)
 
 
-def put_cut(
-    records: ControlRecords, losses: Losses, party: int, kept: QueueAtRest, now_us: int
-) -> None:
+def put_cut(records: ControlRecords, losses: Losses, kept: QueueAtRest, now_us: int) -> None:
     """What was cut is on record as lost and then as done, before anybody can hear of the queue: a
     crash does not count it again. Where the loss has to wait for its row, so does this: counted
     twice is better than never."""
     if losses.write_ahead(now_us):
         state = kept.state or new_state(kept.mark)
-        records.put_delivery_state(party_key(party), state, now_us)
+        records.put_delivery_state(party_key(kept.party), state, now_us)
 
 
 def left_behind(
@@ -203,12 +151,12 @@ def left_behind(
 ) -> Pieces[Cut | None]:
     """What is lost with a session that ends: all that its queue has, in flight or not. What came
     after its time was over was never for it."""
-    party, end = owner.party, log.durable_offset()
+    end = log.durable_offset()
     if owner.expires_at_us is not None:
         end = min(end, log.offset_at(owner.expires_at_us))
     if not queue.subscriptions or queue.mark >= end:
         return None
-    found = yield from waiting(inquiry, party, queue, end)
+    found = yield from waiting(inquiry, queue, end)
     sent = [(offset, offset + 1) for offset in own_flights(queue.state, "published")]
     count = found.count + len(sent)
     return Cut([*found.ranges(queue.mark, end), *sent], count) if count else None
@@ -254,13 +202,7 @@ class Waiting:
 
 
 def waiting(
-    inquiry: Inquiry,
-    party: int,
-    queue: QueueAtRest,
-    end: int,
-    *,
-    begin: int = 0,
-    unexpired_at_us: int = 0,
+    inquiry: Inquiry, queue: QueueAtRest, end: int, *, begin: int = 0, unexpired_at_us: int = 0
 ) -> Pieces[Waiting]:
     """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
     without what is acknowledged, and what is in flight. With a time, without what has expired by
@@ -268,10 +210,10 @@ def waiting(
     tables, counts = queue.tables(), []
     for start, stop in _done(queue.state).gaps(max(queue.mark, begin), end):
         count = yield from inquiry.count(
-            tables, party, start, stop, unexpired_at_us=unexpired_at_us
+            tables, queue.party, start, stop, unexpired_at_us=unexpired_at_us
         )
         counts.append((start, stop, count))
-    return Waiting(party, tables, end, unexpired_at_us, tuple(counts))
+    return Waiting(queue.party, tables, end, unexpired_at_us, tuple(counts))
 
 
 def own_flights(state: bytes, phase: Literal["published", "received"] | None = None) -> list[int]:
@@ -292,9 +234,9 @@ def _done(state: bytes) -> RangeSet:
 def _skipped(queue: QueueAtRest, mark: int) -> QueueAtRest:
     """The queue without what waits below this offset."""
     if not queue.state:
-        return QueueAtRest(b"", mark, queue.subscriptions)
+        return replace(queue, mark=mark)
     state = state_skip(queue.state, mark)
-    return QueueAtRest(state, state_mark(state), queue.subscriptions)
+    return replace(queue, state=state, mark=state_mark(state))
 
 
 def _except(subscriptions: Iterable[Subscription], first: int, end: int) -> Iterable[Subscription]:

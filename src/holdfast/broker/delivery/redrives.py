@@ -16,7 +16,7 @@ Flow: admin -> here; sessions and groups tell who takes.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import Losses
@@ -24,6 +24,7 @@ from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import Keeps, QueueSpan
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Redrive,
@@ -32,6 +33,8 @@ from holdfast.broker.store.tables import (
     parse_redrive,
     party_key,
 )
+from holdfast.core.config import Config
+from holdfast.core.quota import quota_of
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import RangeSet, new_state, state_mark
 
@@ -86,7 +89,12 @@ class Redrives:
     """All re-drives that are not over."""
 
     def __init__(
-        self, kernel: KernelStages, records: ControlRecords, losses: Losses, parties: Parties
+        self,
+        config: Config,
+        kernel: KernelStages,
+        records: ControlRecords,
+        losses: Losses,
+        parties: Parties,
     ) -> None:
         self._log = kernel.log
         self._dispatch = kernel.dispatch
@@ -94,6 +102,11 @@ class Redrives:
         self._losses = losses
         self._parties = parties
         self._by_target: dict[int, list[_Open]] = {}
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Keeps as much of them from now on."""
+        self._config = config
 
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
@@ -179,20 +192,12 @@ class Redrives:
         queues = (it.queue for it in self._all() if it.record.party == party)
         return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
 
-    def cursors(self, messages_maximum: int) -> Iterator[Pieces[dict[str, Any]]]:
+    def kept(self) -> Iterator[Keeps]:
         """What retention has to keep for them."""
+        quota = quota_of(self._config, "redrive", named=False)
         for redrive in list(self._all()):
-            yield self._cursor(redrive, messages_maximum)
-
-    def _cursor(self, redrive: _Open, messages_maximum: int) -> Pieces[dict[str, Any]]:
-        yield from ()
-        return {
-            "party": redrive.record.party,
-            "mark": self._mark(redrive),
-            "subscriptions": [item.table() for item in redrive.record.reads],
-            "keep_from": 0,
-            "messages_maximum": messages_maximum,
-        }
+            record = redrive.record
+            yield Keeps(QueueSpan(record.party, record.reads, 0), self._mark(redrive), quota)
 
     def _all(self) -> Iterator[_Open]:
         for redrives in self._by_target.values():

@@ -63,12 +63,6 @@ class Session:
         identifier can be no name: it is queued for as for a DEVICE client (S0.13)."""
         return self.application and self.queue_name is None
 
-    @property
-    def bounded(self) -> bool:
-        """True if what waits for it is limited in number and age, as it is for every client without
-        a queue of its own."""
-        return self.queue_name is None
-
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""
         return self.expires_at_us is not None and self.expires_at_us <= now_us

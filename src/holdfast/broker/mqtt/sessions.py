@@ -28,10 +28,8 @@ from holdfast.broker.delivery.queue_names import Owner, QueueNames
 from holdfast.broker.delivery.queues import (
     Cut,
     Left,
-    OldestKept,
     Prepared,
-    cut_device,
-    cut_named,
+    cut_to_quota,
     left_behind,
     put_cut,
     queue_at_rest,
@@ -47,6 +45,7 @@ from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import KeptFrom
 from holdfast.broker.store.tables import (
     DELIVERY_STATE_REMOVED,
     Table,
@@ -56,6 +55,7 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
+from holdfast.core.quota import quota_of
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
 from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
@@ -100,7 +100,7 @@ class Sessions:
         self._groups = groups
         self._names = names
         self._redrives = redrives
-        self._oldest = OldestKept(kernel.log)
+        self._kept = KeptFrom(kernel.log)
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None
@@ -217,15 +217,11 @@ class Sessions:
         before = queue = queue_at_rest(self._log, session, own)
         lost: tuple[tuple[str, Cut], ...] = ()
         if is_durable(session):
-            inquiry, config = Inquiry(self._log), self._config
-            if session.bounded:
-                oldest = self._oldest.offset(config.queue_ttl_s, now_us)
-                cutting = cut_device(
-                    self._log, inquiry, config, session, queue, oldest=oldest, now_us=now_us
-                )
-            else:
-                cutting = cut_named(self._log, inquiry, config, session, queue, now_us=now_us)
-            queue, lost = yield from cutting
+            quota = quota_of(self._config, "client", named=session.queue_name is not None)
+            inquiry, end = Inquiry(self._log), self._log.durable_offset()
+            queue, lost = yield from cut_to_quota(
+                self._kept, inquiry, before, quota, end=end, now_us=now_us
+            )
         for item in shared_of(attached.subscriptions):
             yield from self._groups.prepare(item.topic_filter, now_us)
         return Prepared(attached.subscriptions, before, queue, lost)
@@ -243,7 +239,7 @@ class Sessions:
         for reason, cut in prepared.lost:
             self._lose(session, reason, cut, now_us)
         if queue is not prepared.before:
-            put_cut(self._records, self._losses, session.party, queue, now_us)
+            put_cut(self._records, self._losses, queue, now_us)
         if queue.subscriptions != own:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(

@@ -5,7 +5,6 @@ Never: holds up the loop; what takes long is counted in pieces.
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.queues import (
-    OldestKept,
     QueueAtRest,
     own_flights,
     queue_at_rest,
@@ -15,6 +14,8 @@ from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import KeptFrom
+from holdfast.core.quota import quota_of
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.kernel import describe_state
 
@@ -25,15 +26,16 @@ class QueueLengths:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._log = server.stages.kernel.log
-        self._oldest = OldestKept(self._log)
+        self._kept = KeptFrom(self._log)
 
     def attached(self, inquiry: Inquiry, attached: Attached) -> Pieces[tuple[int, int, int]]:
         """Messages from the mark on, those of them in flight, and the mark."""
         assert attached.queue is not None
         dispatch = self._server.stages.kernel.dispatch
         mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
-        queue = QueueAtRest(b"", mark, own_of(attached.subscriptions))
-        count = yield from self._count(inquiry, attached.session.party, queue)
+        session, own = attached.session, own_of(attached.subscriptions)
+        queue = QueueAtRest(session.party, session.created_at_offset, b"", mark, own)
+        count = yield from self._count(inquiry, queue)
         return count, in_flight, mark
 
     def at_rest(
@@ -45,17 +47,16 @@ class QueueLengths:
         now_us = self._server.now_us()
         if session.expired(now_us):
             return 0, 0, queue.mark
-        oldest = 0
-        if session.bounded:
-            oldest = self._oldest.offset(self._server.config.queue_ttl_s, now_us)
-        count = yield from self._count(inquiry, session.party, queue, oldest)
+        oldest, config = 0, self._server.config
+        quota = quota_of(config, "client", named=session.queue_name is not None)
+        if not quota.step_bytes:
+            oldest = self._kept.by_age(quota, now_us)
+        count = yield from self._count(inquiry, queue, oldest)
         return count + len(own_flights(queue.state)), in_flight, queue.mark
 
-    def _count(
-        self, inquiry: Inquiry, party: int, queue: QueueAtRest, oldest: int = 0
-    ) -> Pieces[int]:
+    def _count(self, inquiry: Inquiry, queue: QueueAtRest, oldest: int = 0) -> Pieces[int]:
         found = yield from waiting(
-            *(inquiry, party, queue, self._log.durable_offset()),
+            *(inquiry, queue, self._log.durable_offset()),
             begin=oldest,
             unexpired_at_us=self._server.now_us(),
         )

@@ -27,12 +27,13 @@ from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
+from holdfast.broker.store.queue_retention import Keeps, KeptFrom, QueueSpan
 from holdfast.broker.store.tables import parse_own_tables, parse_subscriptions
 from holdfast.broker.store.view import QueueRow
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
-from holdfast.core.subscription import own_of
+from holdfast.core.quota import Quota, quota_of
+from holdfast.core.subscription import Subscription, own_of
 from holdfast.kernel import DiskError, Log
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ THIN_SHARE: Final = 20
 """And not before this many times as long has passed as the last look took."""
 NOTHING: Final = 2**64 - 1
 """From here on messages are kept for a session that has expired and is still to be cleared away."""
+EVERYTHING: Final = 2**64 - 1
+"""Messages that a queue without a limit keeps."""
 PAGE: Final = 100
 """Sessions or groups in one piece: each costs some 10 us to read and ask."""
 GATHERED_BYTES_MAXIMUM: Final = 4_194_304
@@ -59,9 +62,8 @@ clients publish."""
 class Queues(Protocol):
     """What a run asks of whoever holds the queues."""
 
-    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
-        """The cursors of all queues that are no session's own; what each keeps may have to be
-        counted."""
+    def shared(self) -> Iterator[Keeps]:
+        """All queues that are no session's own."""
 
     def mark(self, party: int) -> int | None:
         """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
@@ -125,6 +127,7 @@ class Retention:
         self._commits = commits
         self._beside = beside
         self._now_us = now_us
+        self._kept = KeptFrom(kernel_log)
         self._age_at_us = now_us() + AGE_PERIOD_US
         self._size_at_us = now_us() + SIZE_PERIOD_US
         self._thin_at_us = 0
@@ -191,19 +194,15 @@ class Retention:
         known = self._log.durable_position()
         yield lambda: self._records.has_all_before(known)
         view = self._records.refresh()
-        shared = queues.shared(self._now_us())
+        shared = queues.shared()
         while page := list(islice(shared, PAGE)):
-            asked = []
-            for cursor in page:
-                asked.append(_Asked((yield from cursor)))
+            asked = yield from self._asked(page)
             yield from self._visit(queues, asked)
             yield None
-        ttl_us = self._config.queue_ttl_s * 1_000_000
-        oldest = self._log.offset_at(max(self._now_us() - ttl_us, 0)) if ttl_us else 0
         after = b""
         while rows := view.queues(after, PAGE):
             after = rows[-1].key
-            asked = yield from self._behind(queues, rows, oldest)
+            asked = yield from self._behind(queues, rows)
             yield from self._visit(queues, asked)
             yield None
         while not self._log.find_piece(PIECE_EFFORT):
@@ -291,9 +290,18 @@ class Retention:
         self._commits.wake()
         yield lambda: self._log.durable_position() >= end
 
-    def _behind(self, queues: Queues, rows: list[QueueRow], oldest: int) -> Pieces[list[_Asked]]:
-        """The cursors of those that have not seen all of what goes. What devices that are away have
-        from before `oldest` is too old for them."""
+    def _asked(self, page: list[Keeps]) -> Pieces[list[_Asked]]:
+        """The cursors of these queues."""
+        asked, inquiry, now_us = list[_Asked](), Inquiry(self._log), self._now_us()
+        for queue in page:
+            span, tables = queue.span, [item.table() for item in queue.span.subscriptions]
+            keep_from = yield from self._kept.offset(inquiry, span, queue.quota, now_us)
+            asked.append(_Asked(_cursor(span.party, queue.mark, tables, keep_from, queue.quota)))
+        return asked
+
+    def _behind(self, queues: Queues, rows: list[QueueRow]) -> Pieces[list[_Asked]]:
+        """The cursors of those that have not seen all of what goes. What waits for a device that
+        is there does not become too old."""
         now_us, end = self._now_us(), self._log.whole_from()
         at_rest = self._log.marks([row.party for row in rows])
         asked, inquiry = list[_Asked](), Inquiry(self._log)
@@ -301,29 +309,37 @@ class Retention:
             attached = queues.mark(row.party)
             mark = resting if attached is None else attached
             mark = row.created_at_offset if mark is None else mark
-            subscriptions = parse_own_tables(row.subscriptions) if mark < end else []
-            if not subscriptions:
+            tables = parse_own_tables(row.subscriptions) if mark < end else []
+            if not tables:
                 continue
-            keep_from, maximum = 0, self._config.queue_messages_maximum
-            if row.queue_name is not None:
-                keep_from = yield from self._kept_from(row, inquiry, now_us)
-                maximum = UNLIMITED_MESSAGES
+            named = row.queue_name is not None
+            quota, keep_from = quota_of(self._config, "client", named=named), 0
+            if named:
+                span = QueueSpan(row.party, _own(row), row.created_at_offset)
+                keep_from = yield from self._kept.offset(inquiry, span, quota, now_us)
             elif attached is None:
-                keep_from = oldest
+                keep_from = self._kept.by_age(quota, now_us)
             has_ended = row.expires_at_us is not None and row.expires_at_us <= now_us
-            cursor = {
-                "party": row.party,
-                "mark": mark,
-                "subscriptions": subscriptions,
-                "keep_from": NOTHING if has_ended else keep_from,
-                "messages_maximum": maximum,
-            }
-            aged_until = oldest if row.queue_name is None and attached is None else 0
+            aged_until = 0 if named else keep_from
+            keep_from = NOTHING if has_ended else keep_from
+            cursor = _cursor(row.party, mark, tables, keep_from, quota)
             asked.append(_Asked(cursor, row.key.decode(), aged_until, has_ended))
         return asked
 
-    def _kept_from(self, row: QueueRow, inquiry: Inquiry, now_us: int) -> Pieces[int]:
-        subscriptions = own_of(parse_subscriptions(row.subscriptions.encode()))
-        named = NamedQueue(row.party, subscriptions, row.created_at_offset)
-        properties = self._config.application_queue_properties
-        return (yield from kept_from(self._log, inquiry, named, properties, now_us))
+
+def _own(row: QueueRow) -> tuple[Subscription, ...]:
+    return own_of(parse_subscriptions(row.subscriptions.encode()))
+
+
+def _cursor(
+    party: int, mark: int, tables: list[dict[str, Any]], keep_from: int, quota: Quota
+) -> dict[str, Any]:
+    """A queue as the log takes it."""
+    carried = quota.carried_messages
+    return {
+        "party": party,
+        "mark": mark,
+        "subscriptions": tables,
+        "keep_from": keep_from,
+        "messages_maximum": EVERYTHING if carried is None else carried,
+    }

@@ -19,9 +19,10 @@ from holdfast.broker.delivery.queues import queue_at_rest
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
+from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import Table, parse_subscriptions
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
+from holdfast.core.quota import quota_of
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import describe_state, topic_matches
 
@@ -96,6 +97,7 @@ class QueueViews:
         self._sessions, self._groups = stages.sessions, stages.groups
         self._names = stages.queue_names
         self._consumers = Consumers(server)
+        self._kept = KeptFrom(self._log)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
         """The queue of this name, if it belongs to a client or is shared."""
@@ -152,8 +154,8 @@ class QueueViews:
             waiting=waiting,
             in_flight=in_flight,
         )
-        named = NamedQueue(session.party, subscriptions, session.created_at_offset)
-        begin_offset = yield from self._begin(named, [reader], inquiry)
+        span = QueueSpan(session.party, subscriptions, session.created_at_offset)
+        begin_offset = yield from self._begin(span, [reader], inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="application",
@@ -187,7 +189,7 @@ class QueueViews:
                 in_flight=told["in_flight"],
             )
             readers.append(reader)
-        begin_offset = yield from self._begin(NamedQueue(0, (whole,), created_at), readers, inquiry)
+        begin_offset = yield from self._begin(QueueSpan(0, (whole,), created_at), readers, inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="shared",
@@ -199,13 +201,12 @@ class QueueViews:
             readers=tuple(readers),
         )
 
-    def _begin(self, named: NamedQueue, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
+    def _begin(self, span: QueueSpan, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
         """Where it begins: what waits for a client that is connected is still there for it."""
-        properties = self._server.config.application_queue_properties
-        now_us = self._server.now_us()
-        begin = yield from kept_from(self._log, inquiry, named, properties, now_us)
+        quota, now_us = quota_of(self._server.config, "client", named=True), self._server.now_us()
+        begin = yield from self._kept.offset(inquiry, span, quota, now_us)
         reached = (reader.committed_offset for reader in readers if reader.consumers)
-        return max(min([begin, *reached]), named.created_at_offset)
+        return max(min([begin, *reached]), span.created_at_offset)
 
     def _client_on(self, connection: int) -> str:
         attached = self._sessions.of(connection)
