@@ -187,18 +187,11 @@ class KeptQueues:
 
     def shared(self) -> Iterator[Keeps]:
         """Those of groups, and of re-drives."""
-        yield from self._stages.groups.kept()
-        yield from self._stages.redrives.kept()
+        return self._stages.queues.kept()
 
     def mark(self, party: int) -> int | None:
         """Of an attached queue, whoever takes from it."""
-        stages = self._stages
-        mark = stages.sessions.attached_mark(party)
-        if mark is None:
-            mark = stages.groups.attached_mark(party)
-        if mark is None and party in stages.losses.stand_ins:
-            mark = stages.redrives.attached_mark(party)
-        return mark
+        return self._stages.queues.attached_mark(party)
 
     def is_there(self, client: str, party: int) -> bool:
         """As records have it."""
@@ -206,7 +199,7 @@ class KeptQueues:
         if client:
             session = stages.sessions.on_record(client)
             return session is not None and session.party == party
-        return bool(stages.groups.name_of(party)) or party in stages.losses.stand_ins
+        return stages.queues.is_shared(party)
 
     def has_room(self) -> bool:
         """As the ledger has it."""

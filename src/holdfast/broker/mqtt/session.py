@@ -10,7 +10,9 @@ Invariants:
 
 from dataclasses import dataclass, replace
 
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.client_type import ClientType
+from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
 from holdfast.protocols.mqtt.packets import Will
 
@@ -66,6 +68,18 @@ class Session:
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""
         return self.expires_at_us is not None and self.expires_at_us <= now_us
+
+
+def own_queue(session: Session, reads: tuple[Subscription, ...]) -> QueueRecord:
+    """The session's own queue, which reads this."""
+    return QueueRecord(
+        party=session.party,
+        kind="client",
+        owner=session.client_identifier,
+        created_at_offset=session.created_at_offset,
+        reads=reads,
+        queue_name=session.queue_name,
+    )
 
 
 def rest(session: Session, *, will_due_at_us: int | None, now_us: int) -> Session:

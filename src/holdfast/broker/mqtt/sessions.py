@@ -22,40 +22,28 @@ from typing import Final
 from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.groups import Groups
-from holdfast.broker.delivery.losses import Losses, loss_of
 from holdfast.broker.delivery.parties import BROKER_PARTY, Parties
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
-from holdfast.broker.delivery.queues import (
-    Cut,
-    Left,
-    Prepared,
-    cut_to_quota,
-    left_behind,
-    put_cut,
-    queue_at_rest,
-)
+from holdfast.broker.delivery.queues import Left, Prepared, Queues
 from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
-from holdfast.broker.mqtt.session import Session, rest
+from holdfast.broker.mqtt.session import Session, own_queue, rest
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.will_records import SWEEP_WILLS_MAXIMUM, WillRecords, due_will
 from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import KeptFrom
 from holdfast.broker.store.tables import (
-    DELIVERY_STATE_REMOVED,
+    QueueRecord,
     Table,
     format_subscriptions,
     parse_subscriptions,
-    party_key,
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
-from holdfast.core.quota import quota_of
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
 from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
@@ -78,9 +66,9 @@ class Sessions:
         config: Config,
         kernel: KernelStages,
         records: ControlRecords,
-        losses: Losses,
         wills: Wills,
         parties: Parties,
+        queues: Queues,
         groups: Groups,
         names: QueueNames,
         redrives: Redrives,
@@ -90,17 +78,16 @@ class Sessions:
         self._inbox = kernel.inbox
         self._dispatch = kernel.dispatch
         self._subscriptions = Subscriptions(kernel)
-        self._losses = losses
         self._wills = wills
         self._will_records = WillRecords(records, wills)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
         self._parties = parties
+        self._queues = queues
         self._groups = groups
         self._names = names
         self._redrives = redrives
-        self._kept = KeptFrom(kernel.log)
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None
@@ -148,12 +135,6 @@ class Sessions:
             return attached.session.client_identifier
         known = self._groups.name_of(party) or self._records.refresh().client_of(party)
         return known or self._name_ahead(party)
-
-    def attached_mark(self, party: int) -> int | None:
-        """Below which offset an attached session has acknowledged all; `None` for one at rest."""
-        attached = self._by_party.get(party)
-        queue = None if attached is None else attached.queue
-        return None if queue is None else self._dispatch.mark(queue)
 
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
@@ -213,40 +194,25 @@ class Sessions:
 
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
         """Finds out what its queues have to lose before it gets the rest; changes nothing."""
-        session, own = attached.session, own_of(attached.subscriptions)
-        before = queue = queue_at_rest(self._log, session, own)
-        lost: tuple[tuple[str, Cut], ...] = ()
-        if is_durable(session):
-            quota = quota_of(self._config, "client", named=session.queue_name is not None)
-            inquiry, end = Inquiry(self._log), self._log.durable_offset()
-            queue, lost = yield from cut_to_quota(
-                self._kept, inquiry, before, quota, end=end, now_us=now_us
-            )
+        prepared = yield from self._queues.prepare(_own(attached), now_us)
         for item in shared_of(attached.subscriptions):
             yield from self._groups.prepare(item.topic_filter, now_us)
-        return Prepared(attached.subscriptions, before, queue, lost)
+        return prepared
 
     def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
         opening = attached.opening
-        if prepared.subscriptions != attached.subscriptions:
-            # Somebody else has changed them since.
-            prepared = at_once(self.prepare(attached, now_us))
-        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
-        queue = prepared.queue
-        for reason, cut in prepared.lost:
-            self._lose(session, reason, cut, now_us)
-        if queue is not prepared.before:
-            put_cut(self._records, self._losses, queue, now_us)
-        if queue.subscriptions != own:
+        record, shared = _own(attached), shared_of(attached.subscriptions)
+        queue = self._queues.cut(record, session.client_identifier, prepared, now_us)
+        if queue.subscriptions != record.reads:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
             attached.connection,
             party=session.party,
             state=queue.state,
-            subscriptions=[item.table() for item in queue.subscriptions],
+            subscriptions=queue.tables(),
             receive_maximum=opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
@@ -256,6 +222,7 @@ class Sessions:
             ),
             sent_before=session.sent_before_offset,
         )
+        self._queues.attach(session.party, attached.queue)
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
         )
@@ -305,10 +272,11 @@ class Sessions:
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
             state = self._dispatch.detach(attached.connection, not_released)
+            self._queues.detach(session.party)
             self._groups.detach(attached.connection, now_us)
             self._redrives.detach(attached.connection, now_us)
             if is_durable(session):
-                self._records.put_delivery_state(party_key(session.party), state, now_us)
+                self._queues.rest(session.party, state, now_us)
         if waits_for_restart(session.will, session.expiry_s, ending):
             # Its record goes on saying that it is connected, and `recover` does the rest.
             return
@@ -335,14 +303,15 @@ class Sessions:
         if left is None or left.party != session.party:
             left = at_once(self.left(session))
         if left.cut is not None:
-            self._lose(session, "session_ended", left.cut, now_us)
+            who = (session.client_identifier, session.party)
+            self._queues.lose(*who, "session_ended", left.cut, now_us)
         self._groups.lose_handed(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
         key = session.client_identifier.encode()
         if self._records.get(Table.SUBSCRIPTIONS, key):
             self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
-        self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
+        self._queues.end(session.party, now_us)
         if self._records.get(Table.SESSIONS, key):
             self._recorded -= 1
             self._records.put(Table.SESSIONS, key, b"", now_us)
@@ -400,11 +369,9 @@ class Sessions:
 
     def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
         """What is lost if a session at rest ends."""
-        own = own_of(self._subscriptions_of(session))
-        queue = queue_at_rest(self._log, session, own)
+        queue = own_queue(session, own_of(self._subscriptions_of(session)))
         asking = inquiry or Inquiry(self._log)
-        cut = yield from left_behind(self._log, asking, session, queue)
-        return Left(session.party, cut)
+        return (yield from self._queues.left(queue, session.expires_at_us, asking))
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -587,6 +554,6 @@ class Sessions:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
 
-    def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
-        who = (session.client_identifier, session.party)
-        self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+
+def _own(attached: Attached) -> QueueRecord:
+    return own_queue(attached.session, own_of(attached.subscriptions))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.delivery.queues import queue_at_rest
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.delivery.queue_at_rest import queue_at_rest
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import parse_session
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
@@ -80,8 +80,9 @@ class Forecast:
         now_us: int,
     ) -> Pieces[Ahead]:
         """What is ahead of a session at rest."""
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
-        quota = quota_of(self._config(), "client", named=session.queue_name is not None)
+        record = own_queue(session, own_of(subscriptions))
+        queue = queue_at_rest(self._log, record)
+        quota = quota_of(self._config(), record.kind, named=record.named)
         span = (queue.tables(), session.party, queue.mark)
         return self.of_queue(inquiry, *span, quota, now_us)
 

@@ -4,18 +4,17 @@ Never: holds up the loop; what takes long is counted in pieces.
 """
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.delivery.queues import (
+from holdfast.broker.delivery.queue_at_rest import (
     QueueAtRest,
     own_flights,
     queue_at_rest,
     waiting,
 )
 from holdfast.broker.mqtt.attached import Attached
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom
-from holdfast.core.quota import quota_of
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.kernel import describe_state
 
@@ -42,13 +41,13 @@ class QueueLengths:
         self, inquiry: Inquiry, session: Session, subscriptions: tuple[Subscription, ...]
     ) -> Pieces[tuple[int, int, int]]:
         """The same of a session that is away: what it would get if it came back now."""
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
+        record = own_queue(session, own_of(subscriptions))
+        queue = queue_at_rest(self._log, record)
         in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
         now_us = self._server.now_us()
         if session.expired(now_us):
             return 0, 0, queue.mark
-        oldest, config = 0, self._server.config
-        quota = quota_of(config, "client", named=session.queue_name is not None)
+        oldest, quota = 0, self._server.stages.queues.quota(record)
         if not quota.step_bytes:
             oldest = self._kept.by_age(quota, now_us)
         count = yield from self._count(inquiry, queue, oldest)

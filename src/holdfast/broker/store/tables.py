@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+from holdfast.core.quota import QueueKind
 from holdfast.core.share_name import ShareName, is_shared, parse_shared
 from holdfast.core.subscription import IN_FORCE, Subscription
 
@@ -34,13 +35,13 @@ class Table(IntEnum):
     RULES = 6
     """User name, `everyone` or `anonymous` to the list of its `access.credential.Rule`."""
     GROUPS = 7
-    """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
+    """Name of a group (`$share/<share name>/<topic filter>`) to `QueueRecord`."""
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
     Will: until that is in the log as a message. `WILL_OF_CONNECTED` and the time of its CONNECT
     stand in place of that time where a session that ends with its connection has a Will."""
     REDRIVES = 9
-    """Party of the re-drive (u32, little-endian) to `Redrive`."""
+    """Party of the re-drive (u32, little-endian) to `QueueRecord`."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -77,40 +78,44 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redrive:
-    """A loss that is delivered again, until that is done."""
+class QueueRecord:
+    """A queue of any kind, its delivery state and who takes from it apart."""
 
-    loss: int
-    """The number of its row in the ledger."""
     party: int
-    """The number of its own queue."""
-    target: int
-    """Whom it stands in for: the party of a session or a group."""
+    """The number under which the log knows it."""
+    kind: QueueKind
+    owner: str
+    """Its client's identifier, the name of its group, or the number of the loss that it drives
+    again."""
+    created_at_offset: int
+    """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
-    """What it delivers, on the terms of each; from the first offset to the last."""
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedGroup:
-    """A group of a shared subscription, its members and delivery state apart."""
-
-    name: str
-    party: int
-    reads: tuple[Subscription, ...]
-    """What its queue matches: one filter, without the offsets that were cut off."""
-    ends_at_us: int | None = None
-    """When it ends if nobody subscribes to it again; `None` while somebody does."""
+    """What it gets, on the terms of each, without the offsets that were cut off."""
     queue_name: str | None = None
-    """The name of its queue, from the first APPLICATION client that subscribes to it until it
-    ends."""
+    """Its own name, if it has one: a client's that is an APPLICATION, and a group's from the first
+    of those that subscribes to it until it ends."""
+    ends_at_us: int | None = None
+    """When a group ends if nobody subscribes to it again; `None` while somebody does."""
+    target: int = 0
+    """Whom a re-drive stands in for: the party of a session or a group."""
+    end_offset: int = 0
+    """Where a re-drive ends."""
+
+    @property
+    def named(self) -> bool:
+        """True if it has a name of its own."""
+        return self.queue_name is not None
 
     @property
     def parts(self) -> ShareName:
-        """Its name in parts."""
-        parts = parse_shared(self.name)
+        """The name of its group in parts."""
+        parts = parse_shared(self.owner)
         assert parts is not None, "planning lets no other pass"
         return parts
+
+    def tables(self) -> list[dict[str, Any]]:
+        """What it reads as the kernel takes it."""
+        return [item.table() for item in self.reads]
 
 
 def party_key(party: int) -> bytes:
@@ -139,16 +144,31 @@ def parse_own_tables(value: str) -> list[dict[str, Any]]:
     return own
 
 
-def format_group(group: SharedGroup) -> bytes:
+def format_group(group: QueueRecord) -> bytes:
     """The value of a row in GROUPS."""
-    return format_value(asdict(group))
+    return format_value(
+        {
+            "name": group.owner,
+            "party": group.party,
+            "reads": [asdict(item) for item in group.reads],
+            "ends_at_us": group.ends_at_us,
+            "queue_name": group.queue_name,
+        }
+    )
 
 
-def parse_group(value: bytes) -> SharedGroup:
+def parse_group(value: bytes) -> QueueRecord:
     """The inverse of `format_group`."""
     fields = parse_value(value)
-    return SharedGroup(
-        **{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])}
+    reads = tuple(Subscription(**item) for item in fields["reads"])
+    return QueueRecord(
+        party=fields["party"],
+        kind="group",
+        owner=fields["name"],
+        created_at_offset=min(item.from_offset for item in reads),
+        reads=reads,
+        queue_name=fields.get("queue_name"),
+        ends_at_us=fields.get("ends_at_us"),
     )
 
 
@@ -164,15 +184,32 @@ def parse_loss(value: bytes) -> Loss:
     return Loss(**{**fields, "ranges": ranges})
 
 
-def format_redrive(redrive: Redrive) -> bytes:
+def format_redrive(redrive: QueueRecord) -> bytes:
     """The value of a row in REDRIVES."""
-    return format_value(asdict(redrive))
+    return format_value(
+        {
+            "loss": int(redrive.owner),
+            "party": redrive.party,
+            "target": redrive.target,
+            "reads": [asdict(item) for item in redrive.reads],
+            "end_offset": redrive.end_offset,
+        }
+    )
 
 
-def parse_redrive(value: bytes) -> Redrive:
+def parse_redrive(value: bytes) -> QueueRecord:
     """The inverse of `format_redrive`."""
     fields = parse_value(value)
-    return Redrive(**{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])})
+    reads = tuple(Subscription(**item) for item in fields["reads"])
+    return QueueRecord(
+        party=fields["party"],
+        kind="redrive",
+        owner=str(fields["loss"]),
+        created_at_offset=min(item.from_offset for item in reads),
+        reads=reads,
+        target=fields["target"],
+        end_offset=fields["end_offset"],
+    )
 
 
 def format_value(value: object) -> bytes:

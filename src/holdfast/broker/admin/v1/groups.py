@@ -92,6 +92,7 @@ class GroupsView:
         self._watch = watch
         self._sessions = server.stages.sessions
         self._groups = server.stages.groups
+        self._queues = server.stages.queues
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -166,7 +167,7 @@ class GroupsView:
         ahead = yield from self._forecast.of_queue(
             *(inquiry, [item.table() for item in record.reads]),
             *(record.party, seen["mark"]),
-            UNLIMITED if seen["members"] else self._groups.quota(record),
+            UNLIMITED if seen["members"] else self._queues.quota(record),
             self._now_us(),
         )
         return {"oldest_at_us": ahead.oldest_at_us, "first_loss_in_s": ahead.first_loss_in_s}

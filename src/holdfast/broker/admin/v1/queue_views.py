@@ -15,8 +15,7 @@ from typing import Any, Literal
 from holdfast.broker.admin.v1.consumers import Consumers
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.queue_names import Owner
-from holdfast.broker.delivery.queues import queue_at_rest
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
@@ -95,6 +94,7 @@ class QueueViews:
         stages = server.stages
         self._log, self._dispatch = stages.kernel.log, stages.kernel.dispatch
         self._sessions, self._groups = stages.sessions, stages.groups
+        self._queues = stages.queues
         self._names = stages.queue_names
         self._consumers = Consumers(server)
         self._kept = KeptFrom(self._log)
@@ -142,7 +142,7 @@ class QueueViews:
             committed = self._consumers.committed_offset(attached)
             in_flight = self._dispatch.in_flight(attached.queue)
         else:
-            rest = queue_at_rest(self._log, session, own)
+            rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = len(describe_state(rest.state)["in_flight"]) if rest.state else 0
         tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
@@ -179,8 +179,8 @@ class QueueViews:
         whole = replace(reads[0], from_offset=created_at, until_offset=IN_FORCE)
         readers = []
         for record in records:
-            told = self._groups.describe(record.name, self._client_on)
-            queued = yield from self._groups.queued(record.name, inquiry)
+            told = self._groups.describe(record.owner, self._client_on)
+            queued = yield from self._groups.queued(record.owner, inquiry)
             reader = Reader(
                 consumer_group=consumer_group(record.parts.share_name, queue_name),
                 consumers=tuple(told["members"]),
