@@ -10,7 +10,7 @@ from holdfast.broker.delivery import losses as losses_module
 from holdfast.broker.observe.queue_length import QueueLengths
 from holdfast.broker.store import questions
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import Loss, Table, parse_loss, parse_subscriptions
+from holdfast.broker.store.tables import Loss, parse_loss
 from tests.conformance import packets
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.peer import Peer
@@ -61,8 +61,7 @@ class Device:
         server = self._broker.server()
         session = server.stages.sessions.on_record(self._client)
         assert session is not None
-        value = server.records.get(Table.SUBSCRIPTIONS, self._client.encode())
-        subscriptions = parse_subscriptions(value)
+        subscriptions = server.stages.sessions.subscriptions(session)
         inquiry = Inquiry(server.stages.kernel.log)
         counting = QueueLengths(server).at_rest(inquiry, session, subscriptions)
         messages, _, _ = at_once(counting)

@@ -63,7 +63,7 @@ def assemble(config: Config, world: World) -> Server:
     parties = Parties(records)
     queue_names = QueueNames(config)
     queues = Queues(config, kernel, records, losses)
-    redrives = Redrives(kernel, records, losses, parties, queues)
+    redrives = Redrives(kernel, losses, parties, queues)
     groups = Groups(config, kernel, records, losses, parties, queue_names, queues, redrives)
     sessions = Sessions(
         config, kernel, records, wills, parties, queues, groups, queue_names, redrives
@@ -101,10 +101,12 @@ def assemble(config: Config, world: World) -> Server:
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
-    groups.recover(world.now_us())
-    redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
+    shared = queues.recover(world.now_us())
+    groups.recover(shared, world.now_us())
+    redrives.recover(shared, lambda party: bool(sessions.name_of(party)), world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
+    stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)
     stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, counts)
 

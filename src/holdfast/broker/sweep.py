@@ -7,7 +7,7 @@ cost more than looking at all of them; a second is the unit of every interval in
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.delivery.losses import loss_of
@@ -16,7 +16,6 @@ from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.queue_retention import Keeps
 from holdfast.broker.store.retention import Outcome, Retention
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
@@ -185,32 +184,28 @@ class KeptQueues:
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
 
-    def shared(self) -> Iterator[Keeps]:
-        """Those of groups, and of re-drives."""
-        return self._stages.queues.kept()
+    def are_listed(self) -> bool:
+        """Once former records have been written anew."""
+        return self._stages.sessions.are_renewed()
 
     def mark(self, party: int) -> int | None:
         """Of an attached queue, whoever takes from it."""
         return self._stages.queues.attached_mark(party)
 
-    def is_there(self, client: str, party: int) -> bool:
+    def is_there(self, party: int) -> bool:
         """As records have it."""
-        stages = self._stages
-        if client:
-            session = stages.sessions.on_record(client)
-            return session is not None and session.party == party
-        return stages.queues.is_shared(party)
+        return self._stages.queues.is_there(party)
 
     def has_room(self) -> bool:
         """As the ledger has it."""
         return self._stages.losses.has_room()
 
     def lose(
-        self, client: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
+        self, owner: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
     ) -> None:
         """Into the ledger; a re-drive's loss is that of whom it stands in for."""
-        losses = self._stages.losses
-        first, end, count = lost
-        party = losses.stand_ins.get(party, party)
-        client = client or self._stages.sessions.name_of(party)
-        losses.record(loss_of(client, party, reason, [(first, end)], count, now_us), now_us)
+        losses, (first, end, count) = self._stages.losses, lost
+        target = losses.stand_ins.get(party)
+        if target is not None:
+            owner, party = self._stages.sessions.name_of(target), target
+        losses.record(loss_of(owner, party, reason, [(first, end)], count, now_us), now_us)

@@ -118,7 +118,8 @@ def test_a_group_without_subscribers_is_kept_as_long_as_is_configured(
         await broker.leave(member)
         broker.later(waits_s)
         assert len(broker.groups) == left
-        assert len(list(broker.server._stages.queues.kept())) == left
+        await settled(broker.world)
+        assert len(broker.server.records.catch_up().shared_queues()) == left
 
     run(story)
 

@@ -33,13 +33,7 @@ from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import (
-    QueueRecord,
-    Table,
-    format_group,
-    parse_group,
-    parse_subscriptions,
-)
+from holdfast.broker.store.tables import QueueRecord, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.core.share_name import parse_shared
@@ -106,7 +100,8 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._by_party: dict[int, _Group] = {}
         self._by_connection: dict[int, list[_Group]] = {}
-        self._subscriptions = 0
+        self._memberships: Counter[int] = Counter()
+        """How many groups each party subscribes to."""
         self._emptied: dict[str, None] = {}
         """Groups that are open without a member, or end some time; those first that no sweep has
         looked at for longest."""
@@ -141,7 +136,11 @@ class Groups:
 
     def subscriptions(self) -> int:
         """How many sessions subscribe to groups, each once for each of its groups."""
-        return self._subscriptions
+        return self._memberships.total()
+
+    def is_member(self, party: int) -> bool:
+        """True if the session subscribes to a group."""
+        return party in self._memberships
 
     def name_of(self, party: int) -> str:
         """The name of a group's party; empty if it is none."""
@@ -191,8 +190,7 @@ class Groups:
             group = self._groups.get(name)
             if group is None:
                 continue
-            self._subscriptions -= party in group.subscribers
-            group.subscribers.discard(party)
+            self._forget(group, party)
             if connection is not None and group.queue.leave(connection):
                 self._redrives.leave(group.record.party, connection)
                 self._by_connection[connection].remove(group)
@@ -235,13 +233,16 @@ class Groups:
         group = self._by_party.get(party)
         return None if group is None else Target(party, group.record.reads, {**group.queue.takers})
 
-    def recover(self, now_us: int) -> None:
-        """Finds the groups on record and the sessions that subscribe to them."""
-        view = self._records.refresh()
-        for value in view.groups():
-            record = self._add(parse_group(value)).record
+    def recover(self, queues: Iterable[QueueRecord], now_us: int) -> None:
+        """Finds the groups among these queues on record, and the sessions that subscribe to
+        them."""
+        for record in queues:
+            if record.kind != "group":
+                continue
+            self._add(record)
             if record.queue_name is not None:
                 self._names.take(record.queue_name, Owner("shared", record.parts.topic_filter))
+        view = self._records.refresh()
         for party, subscriptions_value in list(view.sharing_sessions()):
             for subscription in shared_of(parse_subscriptions(subscriptions_value)):
                 self._subscribed(subscription, party, now_us)
@@ -356,10 +357,18 @@ class Groups:
         if group is None:
             group = self._create(subscription, now_us)
         elif group.record.ends_at_us is not None:
-            self._put(group, replace(group.record, ends_at_us=None), now_us)
-        self._subscriptions += party not in group.subscribers
-        group.subscribers.add(party)
+            group.queue.put(replace(group.record, ends_at_us=None), now_us)
+        if party not in group.subscribers:
+            self._memberships[party] += 1
+            group.subscribers.add(party)
         return group
+
+    def _forget(self, group: _Group, party: int) -> None:
+        if party in group.subscribers:
+            group.subscribers.discard(party)
+            self._memberships[party] -= 1
+            if not self._memberships[party]:
+                del self._memberships[party]
 
     def _create(self, subscription: Subscription, now_us: int) -> _Group:
         parts = parse_shared(subscription.topic_filter)
@@ -381,7 +390,7 @@ class Groups:
             reads=(reads,),
         )
         group = self._add(record)
-        self._put(group, record, now_us)
+        group.queue.put(record, now_us)
         self._queues.begin(party, subscription.from_offset, [], now_us)
         return group
 
@@ -394,7 +403,7 @@ class Groups:
                 "shared queue of APPLICATION clients without a name", extra={"fields": fields}
             )
         else:
-            self._put(group, replace(group.record, queue_name=name), now_us)
+            group.queue.put(replace(group.record, queue_name=name), now_us)
 
     def _add(self, record: QueueRecord) -> _Group:
         queue = SharedQueue(record, self._queues, self._kernel)
@@ -415,7 +424,7 @@ class Groups:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
         queue = group.queue.within_quota(now_us)
         if queue.subscriptions != group.record.reads:
-            self._put(group, replace(group.record, reads=queue.subscriptions), now_us)
+            group.queue.put(replace(group.record, reads=queue.subscriptions), now_us)
         attached = group.queue.open(queue, queue.party, self._log.end_offset())
         for item in queue.subscriptions:
             if item.in_force:
@@ -467,7 +476,7 @@ class Groups:
             if ends_at_us <= now_us:
                 self._end(group, now_us)
                 return
-            self._put(group, replace(group.record, ends_at_us=ends_at_us), now_us)
+            group.queue.put(replace(group.record, ends_at_us=ends_at_us), now_us)
         self._emptied[group.name] = None
         self._rest(group, now_us)
 
@@ -483,7 +492,6 @@ class Groups:
         self._names.release(record.queue_name)
         self._redrives.end(record.party, now_us)
         group.queue.end(now_us)
-        self._records.put(Table.GROUPS, record.owner.encode(), b"", now_us)
 
     def _unroute(self, group: _Group) -> None:
         """Nothing comes to it any more, if it is attached."""
@@ -491,10 +499,6 @@ class Groups:
         if queue is not None:
             self._routes.remove(queue)
             self._outboxes.share(queue, group.record.party, group.strategy.compile([]), [])
-
-    def _put(self, group: _Group, record: QueueRecord, now_us: int) -> None:
-        group.queue.change(record)
-        self._records.put(Table.GROUPS, record.owner.encode(), format_group(record), now_us)
 
     def _described(self, group: _Group, client_of: Callable[[int], str]) -> dict[str, Any]:
         parts = group.record.parts

@@ -1,7 +1,7 @@
 """Queues: what is true of each, whoever takes from it.
 
-Owns: which queues are attached; of each its mark, its quota and what it loses by that, its backlog,
-what retention keeps for it, its rest and its end. Never: knows who takes: a client's own queue is
+Owns: their records; which queues are attached; of each its mark, its quota and what it loses by
+that, its backlog, its rest and its end. Never: knows who takes: a client's own queue is
 attached by its session (mqtt.sessions), what several take from is a `SharedQueue` (groups,
 redrives).
 
@@ -13,8 +13,8 @@ Invariants:
    counted twice is better than never.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.losses import Losses, loss_of
@@ -28,12 +28,25 @@ from holdfast.broker.delivery.queue_at_rest import (
 )
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.former_tables import parse_group, parse_redrive
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import Keeps, KeptFrom, QueueSpan
-from holdfast.broker.store.tables import DELIVERY_STATE_REMOVED, QueueRecord, party_key
+from holdfast.broker.store.queue_retention import KeptFrom
+from holdfast.broker.store.tables import (
+    DELIVERY_STATE_REMOVED,
+    QueueRecord,
+    Table,
+    format_queue,
+    parse_queue,
+    party_key,
+)
 from holdfast.core.config import Config
 from holdfast.core.quota import UNLIMITED, Quota, quota_of
 from holdfast.kernel import TRANSIENT_PARTY, new_state
+
+FORMER: Final = ((Table.GROUPS, parse_group), (Table.REDRIVES, parse_redrive))
+"""Tables in which former versions had shared queues, and how to read them."""
+FORMER_ROWS: Final = 1_000
+"""So many of those are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,6 @@ class Queues:
         self._kept = KeptFrom(kernel.log)
         self._attached: dict[int, int] = {}
         """The kernel's queue, by party."""
-        self._shared: dict[int, QueueRecord] = {}
-        """What several take from, by party, attached or at rest."""
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -95,22 +106,38 @@ class Queues:
         """A queue that is not attached."""
         return queue_at_rest(self._log, record)
 
-    def share(self, record: QueueRecord) -> None:
-        """Several may take from this queue, which has this record from now on."""
-        self._shared[record.party] = record
+    def recover(self, now_us: int) -> list[QueueRecord]:
+        """The shared queues on record. Rows of former versions are put where they belong."""
+        view = self._records.refresh()
+        found = {queue.party: queue for queue in map(parse_queue, view.shared_queues())}
+        for table, parse in FORMER:
+            after = b""
+            while rows := view.rows(table, after, FORMER_ROWS):
+                after, _ = rows[-1]
+                for key, value in rows:
+                    queue = parse(value)
+                    if queue.party not in found:
+                        found[queue.party] = queue
+                        self.put(queue, now_us)
+                    self._records.put(table, key, b"", now_us)
+        return list(found.values())
 
-    def is_shared(self, party: int) -> bool:
-        """True of a queue that several may take from."""
-        return party in self._shared
+    def record(self, party: int) -> QueueRecord | None:
+        """The queue of a party; none of one that has gone, or is a session's and reads nothing."""
+        value = self._records.get(Table.QUEUES, party_key(party))
+        return parse_queue(value) if value else None
 
-    def kept(self) -> Iterator[Keeps]:
-        """What retention has to keep for shared queues. It asks in pieces: those that have ended
-        since are left out."""
-        for party in list(self._shared):
-            record = self._shared.get(party)
-            if record is not None:
-                span = QueueSpan(party, record.reads, record.created_at_offset)
-                yield Keeps(span, self.mark(record), self.quota(record))
+    def is_there(self, party: int) -> bool:
+        """False if the queue of a party has gone."""
+        return bool(self._records.get(Table.QUEUES, party_key(party)))
+
+    def put(self, record: QueueRecord, now_us: int) -> int:
+        """The queue has this record from now on; returns the log position at which that is
+        durable."""
+        if not record.reads and not self.is_there(record.party):
+            return self._log.end_position()
+        value = format_queue(record) if record.reads else b""
+        return self._records.put(Table.QUEUES, party_key(record.party), value, now_us)
 
     def begin(self, party: int, mark: int, done: list[tuple[int, int]], now_us: int) -> None:
         """A new queue reads from `mark` on, without what is done."""
@@ -131,7 +158,7 @@ class Queues:
     ) -> QueueAtRest:
         """The queue within its quota, for somebody who comes back; what it loses by that is the
         owner's loss. What was prepared is taken if the queue is still what it was then."""
-        if prepared is None or prepared.before != self.at_rest(record):
+        if prepared is None or not self._is_as_before(record, prepared.before):
             prepared = at_once(self.prepare(record, now_us))
         for reason, cut in prepared.lost:
             self.lose(owner, record.party, reason, cut, now_us)
@@ -179,8 +206,10 @@ class Queues:
         """Removes what a queue has, attached or at rest."""
         if party in self._attached:
             self.close(party)
-        self._shared.pop(party, None)
-        self._records.put_delivery_state(party_key(party), DELIVERY_STATE_REMOVED, now_us)
+        key = party_key(party)
+        self._records.put_delivery_state(key, DELIVERY_STATE_REMOVED, now_us)
+        if self.is_there(party):
+            self._records.put(Table.QUEUES, key, b"", now_us)
 
     def left(
         self, record: QueueRecord, expires_at_us: int | None, inquiry: Inquiry
@@ -201,3 +230,7 @@ class Queues:
         from_offset, returned = self._dispatch.backlog(queue)
         span = (record.tables(), record.party, from_offset, end)
         return returned + (yield from inquiry.count(*span))
+
+    def _is_as_before(self, record: QueueRecord, before: QueueAtRest) -> bool:
+        state = self._log.delivery_state(record.party) or b""
+        return state == before.state and record.reads == before.subscriptions

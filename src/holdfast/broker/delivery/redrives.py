@@ -1,7 +1,7 @@
 """Losses that are driven again: what was given up is delivered as new to those who lost it.
 
 Owns: a shared queue for each re-drive, beside the queue of the session or group that it stands in
-for, and its control record. Never: decides whether a loss may be driven again, or by whom.
+for. Never: decides whether a loss may be driven again, or by whom.
 
 Invariants:
 1. A re-drive gives each of its messages at most once to whoever takes from it, on the terms of the
@@ -24,15 +24,8 @@ from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
-from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import (
-    QueueRecord,
-    Table,
-    format_redrive,
-    parse_redrive,
-    party_key,
-)
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import RangeSet
 
@@ -79,17 +72,11 @@ class Redrives:
     """All re-drives that are not over."""
 
     def __init__(
-        self,
-        kernel: KernelStages,
-        records: ControlRecords,
-        losses: Losses,
-        parties: Parties,
-        queues: Queues,
+        self, kernel: KernelStages, losses: Losses, parties: Parties, queues: Queues
     ) -> None:
         self._kernel = kernel
         self._log = kernel.log
         self._dispatch = kernel.dispatch
-        self._records = records
         self._losses = losses
         self._parties = parties
         self._queues = queues
@@ -151,15 +138,16 @@ class Redrives:
         for redrive in self._by_target.pop(target, ()):
             self._remove(redrive, now_us)
 
-    def recover(self, is_known: Callable[[int], bool], now_us: int) -> None:
-        """Finds those on record; `is_known` tells whether there still is a session or group."""
-        after = b""
-        while rows := self._records.refresh().rows(Table.REDRIVES, after, REDRIVES_MAXIMUM):
-            for key, value in rows:
-                redrive = self._add(parse_redrive(value))
-                if not is_known(redrive.record.target):
-                    self.end(redrive.record.target, now_us)
-                after = key
+    def recover(
+        self, queues: Iterable[QueueRecord], is_known: Callable[[int], bool], now_us: int
+    ) -> None:
+        """Finds the re-drives among these queues on record; `is_known` tells whether there still is
+        a session or group."""
+        for record in queues:
+            if record.kind == "redrive":
+                self._add(record)
+                if not is_known(record.target):
+                    self.end(record.target, now_us)
 
     def sweep(self, now_us: int) -> None:
         """Ends those of which everything is acknowledged."""
@@ -187,8 +175,7 @@ class Redrives:
             end_offset=end,
         )
         self._queues.begin(record.party, begin, RangeSet(ranges).gaps(begin, end), now_us)
-        key = party_key(record.party)
-        self._records.put(Table.REDRIVES, key, format_redrive(record), now_us)
+        self._queues.put(record, now_us)
         redrive = self._add(record)
         for connection, terms in target.takers.items():
             self._join(redrive, connection, terms)
@@ -225,7 +212,6 @@ class Redrives:
     def _remove(self, redrive: SharedQueue, now_us: int) -> None:
         self._losses.stand_ins.pop(redrive.party, None)
         redrive.end(now_us)
-        self._records.put(Table.REDRIVES, party_key(redrive.party), b"", now_us)
 
 
 def _is_over(redrive: SharedQueue) -> bool:

@@ -25,17 +25,16 @@ class SharedQueue:
         """Who takes from it on which terms, by connection."""
         self._prepared: Prepared | None = None
         """What it comes to when it is opened, if somebody who comes back has had it counted."""
-        queues.share(record)
 
     @property
     def party(self) -> int:
         """The number under which the log knows it."""
         return self.record.party
 
-    def change(self, record: QueueRecord) -> None:
+    def put(self, record: QueueRecord, now_us: int) -> None:
         """It has this record from now on."""
         self.record = record
-        self._queues.share(record)
+        self._queues.put(record, now_us)
 
     def prepare(self, now_us: int) -> Pieces[None]:
         """Somebody who takes from it is about to be attached: what it has to lose is found out, if

@@ -30,6 +30,7 @@ from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
 from holdfast.broker.mqtt.session import Session, own_queue, rest
+from holdfast.broker.mqtt.subscription_records import SubscriptionRecords
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.will_records import SWEEP_WILLS_MAXIMUM, WillRecords, due_will
 from holdfast.broker.mqtt.wills import DueWill, Wills
@@ -39,8 +40,6 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
     QueueRecord,
     Table,
-    format_subscriptions,
-    parse_subscriptions,
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
@@ -80,6 +79,7 @@ class Sessions:
         self._subscriptions = Subscriptions(kernel)
         self._wills = wills
         self._will_records = WillRecords(records, wills)
+        self._subscribed = SubscriptionRecords(records, queues, groups)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
@@ -177,8 +177,11 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, identity, now_us)
+            self._subscribed.renew(session, now_us)
         session = self._named(session)
-        subscriptions = () if known is None else self._subscriptions_of(session)
+        subscriptions = () if known is None else self._subscribed.of(session)
+        if known is not None and session.queue_name != known.queue_name:
+            self._queues.put(own_queue(session, own_of(subscriptions)), now_us)
         attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
@@ -242,12 +245,10 @@ class Sessions:
             subscriptions = without_past(subscriptions, mark)
             self._subscriptions.read_by(attached.queue, own_of(subscriptions))
             self._regroup(attached, subscriptions, now_us)
-        attached.subscriptions = subscriptions
+        before, attached.subscriptions = attached.subscriptions, subscriptions
         if not durable:
             return None
-        key = attached.session.client_identifier.encode()
-        value = format_subscriptions(subscriptions)
-        return self._records.put(Table.SUBSCRIPTIONS, key, value, now_us)
+        return self._subscribed.put(attached.session, subscriptions, before, now_us)
 
     def keep_for(self, attached: Attached, expiry_s: int | None) -> None:
         """DISCONNECT asked for another Session Expiry Interval."""
@@ -299,19 +300,18 @@ class Sessions:
         counted."""
         self._will_records.owe_apart(session, now_us)
         self._names.release(session.queue_name)
-        subscriptions = self._subscriptions_of(session)
+        subscriptions = self._subscribed.of(session)
         if left is None or left.party != session.party:
             left = at_once(self.left(session))
         if left.cut is not None:
             who = (session.client_identifier, session.party)
             self._queues.lose(*who, "session_ended", left.cut, now_us)
         self._groups.lose_handed(session, now_us)
+        self._subscribed.end(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
-        key = session.client_identifier.encode()
-        if self._records.get(Table.SUBSCRIPTIONS, key):
-            self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
         self._queues.end(session.party, now_us)
+        key = session.client_identifier.encode()
         if self._records.get(Table.SESSIONS, key):
             self._recorded -= 1
             self._records.put(Table.SESSIONS, key, b"", now_us)
@@ -342,6 +342,18 @@ class Sessions:
         yield from self._will_records.owe_left(self._will_number_of, self._party_of, clock_us)
         return count
 
+    def renew_records(self, clock_us: Callable[[], int]) -> Pieces[None]:
+        """What former versions have on record is written anew, in pieces."""
+        yield from self._subscribed.renew_all(self._on_record, clock_us)
+
+    def are_renewed(self) -> bool:
+        """True once that is done."""
+        return self._subscribed.are_renewed
+
+    def subscriptions(self, session: Session) -> tuple[Subscription, ...]:
+        """What a session on record subscribes to."""
+        return self._subscribed.of(session)
+
     def sweep(self, now_us: int) -> None:
         """Wills that are due: those of sessions that have expired among them."""
         self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
@@ -369,7 +381,7 @@ class Sessions:
 
     def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
         """What is lost if a session at rest ends."""
-        queue = own_queue(session, own_of(self._subscriptions_of(session)))
+        queue = own_queue(session, own_of(self._subscribed.of(session)))
         asking = inquiry or Inquiry(self._log)
         return (yield from self._queues.left(queue, session.expires_at_us, asking))
 
@@ -399,7 +411,7 @@ class Sessions:
         session = self._known(client_identifier)
         if session is None:
             return None
-        return Target(session.party, own_of(self._subscriptions_of(session)), {})
+        return Target(session.party, own_of(self._subscribed.of(session)), {})
 
     def all_attached(self) -> list[Attached]:
         """Every attached session."""
@@ -477,10 +489,6 @@ class Sessions:
             return None
         value = self._records.get(Table.SESSIONS, client.encode())
         return session_records.parse_session(value) if value else None
-
-    def _subscriptions_of(self, session: Session) -> tuple[Subscription, ...]:
-        key = session.client_identifier.encode()
-        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
 
     def _new_session(self, opening: Opening, identity: Identity, now_us: int) -> Session:
         durable = opening.expiry_s != 0

@@ -19,7 +19,7 @@ from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import parse_session
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
-from holdfast.broker.store.tables import Table, parse_subscriptions
+from holdfast.broker.store.tables import Table, parse_queue, party_key
 from holdfast.core.config import Config
 from holdfast.core.quota import Quota, quota_of
 from holdfast.core.subscription import Subscription, own_of
@@ -130,11 +130,11 @@ class Forecast:
         waiting, soonest = 0, NEVER_S
         while True:
             rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
-            for key, value in rows:
+            for _, value in rows:
                 yield from self._slowly(inquiry.rest(SESSION_EFFORT))
                 session = parse_session(value)
                 if not session.connected and not session.expired(self._now_us):
-                    ahead = yield from self._slowly(self._ahead(inquiry, key, session))
+                    ahead = yield from self._slowly(self._ahead(inquiry, session))
                     self._see(session, ahead)
                     waiting += ahead.messages
                     if ahead.first_loss_in_s is not None:
@@ -143,9 +143,10 @@ class Forecast:
                 return waiting, None if soonest == NEVER_S else soonest
             after = rows[-1][0]
 
-    def _ahead(self, inquiry: Inquiry, key: bytes, session: Session) -> Pieces[Ahead]:
-        subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
-        return self.of_session(inquiry, session, subscriptions, self._now_us)
+    def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
+        value = self._records.get(Table.QUEUES, party_key(session.party))
+        reads = parse_queue(value).reads if value else ()
+        return self.of_session(inquiry, session, reads, self._now_us)
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
         """The same pieces, each in a second of its own."""

@@ -27,15 +27,6 @@ class QueueSpan:
     created_at_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Keeps:
-    """A queue as retention asks about it."""
-
-    span: QueueSpan
-    mark: int
-    quota: Quota
-
-
 class KeptFrom:
     """Finds the first offset that a queue keeps."""
 

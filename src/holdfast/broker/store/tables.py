@@ -8,12 +8,12 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.quota import QueueKind
-from holdfast.core.share_name import ShareName, is_shared, parse_shared
+from holdfast.core.share_name import ShareName, parse_shared
 from holdfast.core.subscription import IN_FORCE, Subscription
 
 
@@ -25,7 +25,8 @@ class Table(IntEnum):
     SESSIONS = 1
     """Client identifier to `mqtt.session.Session`."""
     SUBSCRIPTIONS = 2
-    """Client identifier to the list of its subscriptions, past ones that still matter included."""
+    """Client identifier to the groups that its session shares, as subscriptions. Former versions
+    had all of its subscriptions here."""
     LOSSES = 3
     """Running number (u64, big-endian) to `Loss`."""
     COUNTERS = 4
@@ -35,13 +36,16 @@ class Table(IntEnum):
     RULES = 6
     """User name, `everyone` or `anonymous` to the list of its `access.credential.Rule`."""
     GROUPS = 7
-    """Name of a group (`$share/<share name>/<topic filter>`) to `QueueRecord`."""
+    """Name of a group to its queue; of former versions, read alone (`former_tables`)."""
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
     Will: until that is in the log as a message. `WILL_OF_CONNECTED` and the time of its CONNECT
     stand in place of that time where a session that ends with its connection has a Will."""
     REDRIVES = 9
-    """Party of the re-drive (u32, little-endian) to `QueueRecord`."""
+    """Party of a re-drive (u32, little-endian) to its queue; of former versions, read alone."""
+    QUEUES = 10
+    """Party (u32, little-endian) to `QueueRecord`. A session's queue has no row while it reads
+    nothing."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -118,14 +122,23 @@ class QueueRecord:
         return [item.table() for item in self.reads]
 
 
+_QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}
+_SUBSCRIPTION_NAMES: Final = {field.name: MISSING for field in fields(Subscription)}
+
+
 def party_key(party: int) -> bytes:
-    """The key of a party in the kernel's own table."""
+    """The key of a party in QUEUES, and in the kernel's own table."""
     return party.to_bytes(4, "little")
+
+
+def key_party(key: bytes) -> int:
+    """The inverse of `party_key`."""
+    return int.from_bytes(key, "little")
 
 
 def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
     """The value of a row in SUBSCRIPTIONS; no subscriptions are no row."""
-    return format_value([asdict(item) for item in subscriptions]) if subscriptions else b""
+    return format_value(_rows(subscriptions)) if subscriptions else b""
 
 
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
@@ -133,43 +146,39 @@ def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     return tuple(Subscription(**item) for item in parse_value(value)) if value else ()
 
 
-def parse_own_tables(value: str) -> list[dict[str, Any]]:
-    """The subscriptions by which a session's own queue is read, as the kernel takes them: fast,
-    for whoever reads those of all sessions."""
-    items: list[dict[str, Any]] = json.loads(value)
-    own = [item for item in items if not is_shared(item["topic_filter"])]
-    for item in own:
+def parse_queue_fields(value: str) -> dict[str, Any]:
+    """The fields of a queue's record with what it reads as the kernel takes it: fast, for whoever
+    reads those of all sessions."""
+    fields: dict[str, Any] = json.loads(value)
+    for item in fields["reads"]:
         item["topic_filter"] = item["topic_filter"].encode()
         item.setdefault("until_offset", IN_FORCE)
-    return own
+    return fields
 
 
-def format_group(group: QueueRecord) -> bytes:
-    """The value of a row in GROUPS."""
-    return format_value(
-        {
-            "name": group.owner,
-            "party": group.party,
-            "reads": [asdict(item) for item in group.reads],
-            "ends_at_us": group.ends_at_us,
-            "queue_name": group.queue_name,
-        }
-    )
+def format_queue(queue: QueueRecord) -> bytes:
+    """The value of a row in QUEUES. Its kind comes first, by which the view tells them apart; what
+    it does not have is left out."""
+    values = {"kind": queue.kind} | _values(queue, _QUEUE_DEFAULTS)
+    return format_value(values | {"reads": _rows(queue.reads)})
 
 
-def parse_group(value: bytes) -> QueueRecord:
-    """The inverse of `format_group`."""
-    fields = parse_value(value)
-    reads = tuple(Subscription(**item) for item in fields["reads"])
-    return QueueRecord(
-        party=fields["party"],
-        kind="group",
-        owner=fields["name"],
-        created_at_offset=min(item.from_offset for item in reads),
-        reads=reads,
-        queue_name=fields.get("queue_name"),
-        ends_at_us=fields.get("ends_at_us"),
-    )
+def parse_queue(value: bytes) -> QueueRecord:
+    """The inverse of `format_queue`."""
+    values = parse_value(value)
+    reads = tuple(Subscription(**item) for item in values["reads"])
+    return QueueRecord(**{**values, "reads": reads})
+
+
+def _rows(subscriptions: tuple[Subscription, ...]) -> list[dict[str, Any]]:
+    return [_values(item, _SUBSCRIPTION_NAMES) for item in subscriptions]
+
+
+def _values(record: object, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record that are not what they are by default."""
+    # This is done for each SUBSCRIBE, and `asdict` would copy what nobody changes.
+    found = ((name, getattr(record, name)) for name in defaults)
+    return {name: value for name, value in found if value != defaults[name]}
 
 
 def format_loss(loss: Loss) -> bytes:
@@ -182,34 +191,6 @@ def parse_loss(value: bytes) -> Loss:
     fields = parse_value(value)
     ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
     return Loss(**{**fields, "ranges": ranges})
-
-
-def format_redrive(redrive: QueueRecord) -> bytes:
-    """The value of a row in REDRIVES."""
-    return format_value(
-        {
-            "loss": int(redrive.owner),
-            "party": redrive.party,
-            "target": redrive.target,
-            "reads": [asdict(item) for item in redrive.reads],
-            "end_offset": redrive.end_offset,
-        }
-    )
-
-
-def parse_redrive(value: bytes) -> QueueRecord:
-    """The inverse of `format_redrive`."""
-    fields = parse_value(value)
-    reads = tuple(Subscription(**item) for item in fields["reads"])
-    return QueueRecord(
-        party=fields["party"],
-        kind="redrive",
-        owner=str(fields["loss"]),
-        created_at_offset=min(item.from_offset for item in reads),
-        reads=reads,
-        target=fields["target"],
-        end_offset=fields["end_offset"],
-    )
 
 
 def format_value(value: object) -> bytes:

@@ -19,7 +19,6 @@ from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
-from holdfast.broker.store.tables import Table, parse_subscriptions
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
 from holdfast.core.quota import quota_of
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
@@ -132,8 +131,7 @@ class QueueViews:
         client_identifier = session.client_identifier
         attached = self._sessions.attached(client_identifier)
         if attached is None:
-            value = self._records.get(Table.SUBSCRIPTIONS, client_identifier.encode())
-            own = own_of(parse_subscriptions(value))
+            own = own_of(self._sessions.subscriptions(session))
         else:
             own = own_of(attached.subscriptions)
         subscriptions = tuple(item for item in own if item.qos > 0)
