@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.delivery.queues import queue_at_rest
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.delivery.queue_at_rest import queue_at_rest
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import parse_session
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
-from holdfast.broker.store.tables import Table, parse_subscriptions
+from holdfast.broker.store.tables import Table, parse_queue, party_key
 from holdfast.core.config import Config
+from holdfast.core.quota import Quota, quota_of
 from holdfast.core.subscription import Subscription, own_of
-from holdfast.core.units import SECOND_US
+from holdfast.core.units import CENTURY_S, SECOND_US
 from holdfast.kernel import Log
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ SLICE_SESSIONS: Final = 20
 """Sessions that are fetched at once; each takes four or five questions to the log's index."""
 ALARM_S: Final = 3_600
 """Who has to do something about a queue needs as long as that to notice and to do it."""
-NEVER_S: Final = 2**63
+NEVER_S: Final = CENTURY_S
+"""What is further away is not in sight."""
 ALARMS_MAXIMUM: Final = 1_000
 """Sessions whose alarm is remembered, so that it is told once; beyond it none is told."""
 
@@ -77,11 +79,12 @@ class Forecast:
         subscriptions: tuple[Subscription, ...],
         now_us: int,
     ) -> Pieces[Ahead]:
-        """What is ahead of a session at rest. A queue with a name is bounded by bytes and age of
-        its own, and has no loss in sight here."""
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
-        span = (queue.tables(), session.party, queue.mark, now_us)
-        return self.of_queue(inquiry, *span, bounded=session.bounded)
+        """What is ahead of a session at rest."""
+        record = own_queue(session, own_of(subscriptions))
+        queue = queue_at_rest(self._log, record)
+        quota = quota_of(self._config(), record.kind, named=record.named)
+        span = (queue.tables(), session.party, queue.mark)
+        return self.of_queue(inquiry, *span, quota, now_us)
 
     def of_queue(
         self,
@@ -89,12 +92,11 @@ class Forecast:
         tables: Tables,
         party: int,
         mark: int,
+        quota: Quota,
         now_us: int,
-        *,
-        bounded: bool = True,
-        ages: bool = True,
     ) -> Pieces[Ahead]:
-        """The same of any queue at rest; `ages`: its messages are removed when they are old."""
+        """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
+        here."""
         end = self._log.durable_offset()
         queue = (tables, party)
         messages = yield from inquiry.count(*queue, mark, end)
@@ -102,19 +104,18 @@ class Forecast:
             return Ahead(0, None, None)
         first = yield from inquiry.first(*queue, mark, end)
         oldest_at_us = self._log.stored_at(first)
-        if not bounded:
-            return Ahead(messages, oldest_at_us, None)
-        config = self._config()
-        room = max(config.queue_messages_maximum - messages, 0)
-        since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
-        arrived = yield from inquiry.count(*queue, since, end)
         found = []
-        if not room or arrived:
-            found.append(room * RATE_S // arrived if room else 0)
-        if ages and config.queue_ttl_s and oldest_at_us is not None:
-            left_us = oldest_at_us + config.queue_ttl_s * SECOND_US - now_us
+        if quota.messages is not None:
+            room = max(quota.messages - messages, 0)
+            since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
+            arrived = yield from inquiry.count(*queue, since, end)
+            if not room or arrived:
+                found.append(room * RATE_S // arrived if room else 0)
+        if quota.age_us is not None and not quota.step_bytes and oldest_at_us is not None:
+            left_us = oldest_at_us + quota.age_us - now_us
             found.append(max(left_us, 0) // SECOND_US)
-        return Ahead(messages, oldest_at_us, min(found, default=None))
+        in_sight = (seconds for seconds in found if seconds < NEVER_S)
+        return Ahead(messages, oldest_at_us, min(in_sight, default=None))
 
     def look(self, now_us: int) -> None:
         """A second has passed: the round goes on, and begins anew where it is over."""
@@ -129,11 +130,11 @@ class Forecast:
         waiting, soonest = 0, NEVER_S
         while True:
             rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
-            for key, value in rows:
+            for _, value in rows:
                 yield from self._slowly(inquiry.rest(SESSION_EFFORT))
                 session = parse_session(value)
                 if not session.connected and not session.expired(self._now_us):
-                    ahead = yield from self._slowly(self._ahead(inquiry, key, session))
+                    ahead = yield from self._slowly(self._ahead(inquiry, session))
                     self._see(session, ahead)
                     waiting += ahead.messages
                     if ahead.first_loss_in_s is not None:
@@ -142,9 +143,10 @@ class Forecast:
                 return waiting, None if soonest == NEVER_S else soonest
             after = rows[-1][0]
 
-    def _ahead(self, inquiry: Inquiry, key: bytes, session: Session) -> Pieces[Ahead]:
-        subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
-        return self.of_session(inquiry, session, subscriptions, self._now_us)
+    def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
+        value = self._records.get(Table.QUEUES, party_key(session.party))
+        reads = parse_queue(value).reads if value else ()
+        return self.of_session(inquiry, session, reads, self._now_us)
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
         """The same pieces, each in a second of its own."""

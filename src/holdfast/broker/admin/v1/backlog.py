@@ -30,8 +30,8 @@ from holdfast.broker.store.tables import parse_subscriptions
 
 LONGEST_MAXIMUM: Final = 20
 _AT_REST: Final = (
-    "SELECT sessions.value, coalesce(subscriptions.value, '')"
-    " FROM sessions LEFT JOIN subscriptions USING (key)"
+    "SELECT sessions.value, coalesce(json_extract(queues.value, '$.reads'), '')"
+    " FROM sessions LEFT JOIN queues ON queues.key = sessions.party"
     " WHERE NOT sessions.connected AND coalesce(sessions.expires_at_us > ?, TRUE)"
     " AND sessions.key > ? ORDER BY sessions.key LIMIT ?"
 )

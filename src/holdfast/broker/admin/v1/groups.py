@@ -20,6 +20,7 @@ from holdfast.broker.observe.watch import Watch
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
 from holdfast.core.queue_names import consumer_group
+from holdfast.core.quota import UNLIMITED
 
 ROW = row_of(
     group="string",
@@ -91,6 +92,7 @@ class GroupsView:
         self._watch = watch
         self._sessions = server.stages.sessions
         self._groups = server.stages.groups
+        self._queues = server.stages.queues
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -164,9 +166,9 @@ class GroupsView:
         assert record is not None, "nobody has removed it since its name was taken"
         ahead = yield from self._forecast.of_queue(
             *(inquiry, [item.table() for item in record.reads]),
-            *(record.party, seen["mark"], self._now_us()),
-            bounded=not seen["members"],
-            ages=False,
+            *(record.party, seen["mark"]),
+            UNLIMITED if seen["members"] else self._queues.quota(record),
+            self._now_us(),
         )
         return {"oldest_at_us": ahead.oldest_at_us, "first_loss_in_s": ahead.first_loss_in_s}
 

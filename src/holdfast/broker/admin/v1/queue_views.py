@@ -15,13 +15,12 @@ from typing import Any, Literal
 from holdfast.broker.admin.v1.consumers import Consumers
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.queue_names import Owner
-from holdfast.broker.delivery.queues import queue_at_rest
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
-from holdfast.broker.store.tables import Table, parse_subscriptions
+from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
+from holdfast.core.quota import quota_of
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import describe_state, topic_matches
 
@@ -94,8 +93,10 @@ class QueueViews:
         stages = server.stages
         self._log, self._dispatch = stages.kernel.log, stages.kernel.dispatch
         self._sessions, self._groups = stages.sessions, stages.groups
+        self._queues = stages.queues
         self._names = stages.queue_names
         self._consumers = Consumers(server)
+        self._kept = KeptFrom(self._log)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
         """The queue of this name, if it belongs to a client or is shared."""
@@ -130,8 +131,7 @@ class QueueViews:
         client_identifier = session.client_identifier
         attached = self._sessions.attached(client_identifier)
         if attached is None:
-            value = self._records.get(Table.SUBSCRIPTIONS, client_identifier.encode())
-            own = own_of(parse_subscriptions(value))
+            own = own_of(self._sessions.subscriptions(session))
         else:
             own = own_of(attached.subscriptions)
         subscriptions = tuple(item for item in own if item.qos > 0)
@@ -140,7 +140,7 @@ class QueueViews:
             committed = self._consumers.committed_offset(attached)
             in_flight = self._dispatch.in_flight(attached.queue)
         else:
-            rest = queue_at_rest(self._log, session, own)
+            rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = len(describe_state(rest.state)["in_flight"]) if rest.state else 0
         tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
@@ -152,8 +152,8 @@ class QueueViews:
             waiting=waiting,
             in_flight=in_flight,
         )
-        named = NamedQueue(session.party, subscriptions, session.created_at_offset)
-        begin_offset = yield from self._begin(named, [reader], inquiry)
+        span = QueueSpan(session.party, subscriptions, session.created_at_offset)
+        begin_offset = yield from self._begin(span, [reader], inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="application",
@@ -177,8 +177,8 @@ class QueueViews:
         whole = replace(reads[0], from_offset=created_at, until_offset=IN_FORCE)
         readers = []
         for record in records:
-            told = self._groups.describe(record.name, self._client_on)
-            queued = yield from self._groups.queued(record.name, inquiry)
+            told = self._groups.describe(record.owner, self._client_on)
+            queued = yield from self._groups.queued(record.owner, inquiry)
             reader = Reader(
                 consumer_group=consumer_group(record.parts.share_name, queue_name),
                 consumers=tuple(told["members"]),
@@ -187,7 +187,7 @@ class QueueViews:
                 in_flight=told["in_flight"],
             )
             readers.append(reader)
-        begin_offset = yield from self._begin(NamedQueue(0, (whole,), created_at), readers, inquiry)
+        begin_offset = yield from self._begin(QueueSpan(0, (whole,), created_at), readers, inquiry)
         return QueueView(
             queue_name=queue_name,
             kind="shared",
@@ -199,13 +199,12 @@ class QueueViews:
             readers=tuple(readers),
         )
 
-    def _begin(self, named: NamedQueue, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
+    def _begin(self, span: QueueSpan, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
         """Where it begins: what waits for a client that is connected is still there for it."""
-        properties = self._server.config.application_queue_properties
-        now_us = self._server.now_us()
-        begin = yield from kept_from(self._log, inquiry, named, properties, now_us)
+        quota, now_us = quota_of(self._server.config, "client", named=True), self._server.now_us()
+        begin = yield from self._kept.offset(inquiry, span, quota, now_us)
         reached = (reader.committed_offset for reader in readers if reader.consumers)
-        return max(min([begin, *reached]), named.created_at_offset)
+        return max(min([begin, *reached]), span.created_at_offset)
 
     def _client_on(self, connection: int) -> str:
         attached = self._sessions.of(connection)

@@ -30,7 +30,6 @@ from holdfast.broker.observe.queue_length import QueueLengths
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import Table, parse_subscriptions
 from holdfast.core.subscription import Subscription
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
@@ -289,8 +288,7 @@ class SessionsView:
     ) -> tuple[Subscription, ...]:
         if attached is not None:
             return attached.subscriptions
-        key = session.client_identifier.encode()
-        return parse_subscriptions(self._server.records.get(Table.SUBSCRIPTIONS, key))
+        return self._sessions.subscriptions(session)
 
     def _state(self, session: Session, attached: Attached | None) -> str:
         if attached is not None:
