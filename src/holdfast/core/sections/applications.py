@@ -20,7 +20,7 @@ class ApplicationsSection:
         texts(_is_pattern, "a client identifier, in which * stands for anything"),
         (),
         """Clients without a credential that are APPLICATION clients by their client identifier: *
-        stands for anything. Who has a credential is what that says.""",
+        stands for anything. A client with a credential has the type that its credential names.""",
         reloadable=True,
     )
     application_user_names: tuple[str, ...] = setting(
