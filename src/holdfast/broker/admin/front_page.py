@@ -93,8 +93,7 @@ def operation(
         summary="A page for people: what this is, whether it is well, and where the rest is.",
         run=run,
         answers={
-            200: Answered("The page; with figures for who may ask for them.", {"type": "string"},
-                          HTML),
+            200: Answered("The page; with figures for who may ask for them.", str, HTML),
             404: Answered("For who does not name text/html as what is accepted."),
         },
         audience=Audience.EVERYBODY,

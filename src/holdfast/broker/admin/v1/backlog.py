@@ -8,16 +8,17 @@ Invariant: a request is counted in pieces, and requests wait for one another.
 
 import asyncio
 import heapq
-from typing import Any, Final
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
 
 from holdfast.broker.admin.http.operation import (
     AFTER,
     LIMIT,
     Answered,
     Asked,
+    Next,
     Operation,
-    Schema,
-    row_of,
 )
 from holdfast.broker.admin.v1.view_reader import ViewReader
 from holdfast.broker.chores import Pieces
@@ -35,37 +36,38 @@ _AT_REST: Final = (
     " WHERE NOT sessions.connected AND coalesce(sessions.expires_at_us > ?, TRUE)"
     " AND sessions.key > ? ORDER BY sessions.key LIMIT ?"
 )
-ANSWER: Final[Schema] = {
-    "type": "object",
-    "required": ["sessions", "behind", "messages", "first_loss_in_s", "longest", "next"],
-    "properties": {
-        "sessions": {"type": "integer", "description": "Sessions at rest that were looked at."},
-        "behind": {"type": "integer", "description": "Those with messages waiting."},
-        "messages": {
-            "type": "integer",
-            "description": "Messages that have not expired; queue.messages_maximum, which is"
-            " applied when a session comes back, is not subtracted.",
-        },
-        "first_loss_in_s": {
-            "type": ["integer", "null"],
-            "description": "When the first of these messages will be lost, to the limit of a queue"
-            " or to its age, at the rate of the last minute; null while that is not in sight.",
-        },
-        "longest": {
-            "type": "array",
-            "items": row_of(
-                client_identifier="string",
-                messages="integer",
-                oldest_at_us=("integer", "null"),
-                first_loss_in_s=("integer", "null"),
-            ),
-        },
-        "next": {
-            "type": ["string", "null"],
-            "description": "`after` for the sessions that follow; null at the end.",
-        },
-    },
-}
+
+
+class Behind(Struct, kw_only=True):
+    """A session at rest with messages waiting."""
+
+    client_identifier: str
+    messages: int
+    oldest_at_us: int | None
+    first_loss_in_s: int | None
+
+
+class BacklogPage(Struct, kw_only=True):
+    """Totals of some sessions, and the longest."""
+
+    sessions: Annotated[int, Meta(description="Sessions at rest that were looked at.")]
+    behind: Annotated[int, Meta(description="Those with messages waiting.")]
+    messages: Annotated[
+        int,
+        Meta(
+            description="Messages that have not expired; queue.messages_maximum, which is applied"
+            " when a session comes back, is not subtracted."
+        ),
+    ]
+    first_loss_in_s: Annotated[
+        int | None,
+        Meta(
+            description="When the first of these messages will be lost, to the limit of a queue or"
+            " to its age, at the rate of the last minute; null while that is not in sight."
+        ),
+    ]
+    longest: list[Behind]
+    next: Next
 
 
 class Backlog:
@@ -90,11 +92,11 @@ class Backlog:
                 summary="Messages that wait for sessions at rest, `limit` sessions at a time.",
                 run=self.count,
                 parameters=(LIMIT, AFTER),
-                answers={200: Answered("Totals of these sessions, and the longest.", ANSWER)},
+                answers={200: Answered("Totals of these sessions, and the longest.", BacklogPage)},
             )
         ]
 
-    async def count(self, asked: Asked) -> dict[str, Any]:
+    async def count(self, asked: Asked) -> BacklogPage:
         """Totals over a page of sessions."""
         limit = asked.query["limit"]
         async with self._one_at_a_time:
@@ -102,24 +104,23 @@ class Backlog:
             rows = await self._view.rows(_AT_REST, self._now_us(), after, limit)
             last, found = await self._chores.outcome(self._counted(rows))
         losses = [it.first_loss_in_s for *_, it in found if it.first_loss_in_s is not None]
-        return {
-            "sessions": len(rows),
-            "behind": len(found),
-            "messages": sum(messages for messages, *_ in found),
-            "first_loss_in_s": min(losses, default=None),
-            "longest": [
-                {
-                    "client_identifier": client_identifier,
-                    "messages": messages,
-                    "oldest_at_us": ahead.oldest_at_us,
-                    "first_loss_in_s": ahead.first_loss_in_s,
-                }
-                for messages, client_identifier, ahead in heapq.nlargest(
-                    LONGEST_MAXIMUM, found, key=lambda row: row[:2]
+        longest = heapq.nlargest(LONGEST_MAXIMUM, found, key=lambda row: row[:2])
+        return BacklogPage(
+            sessions=len(rows),
+            behind=len(found),
+            messages=sum(messages for messages, *_ in found),
+            first_loss_in_s=min(losses, default=None),
+            longest=[
+                Behind(
+                    client_identifier=client_identifier,
+                    messages=messages,
+                    oldest_at_us=ahead.oldest_at_us,
+                    first_loss_in_s=ahead.first_loss_in_s,
                 )
+                for messages, client_identifier, ahead in longest
             ],
-            "next": last if len(rows) == limit else None,
-        }
+            next=last if len(rows) == limit else None,
+        )
 
     def _counted(
         self, rows: list[tuple[str, str]]

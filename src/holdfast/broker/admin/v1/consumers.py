@@ -4,24 +4,28 @@ of its shared subscriptions (acceptance S0.15, S0.73, S0.88).
 Owns: what is told of a consumer and its pack. Never: decides about a pack.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from holdfast.broker.admin.http.operation import Schema, row_of
+from msgspec import Struct
+
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.server import Server
 from holdfast.core.queue_names import consumer_group
 from holdfast.core.subscription import shared_of
 
-CONSUMER: Final[Schema] = row_of(
-    queue_name="string",
-    consumer_group=("string", "null"),
-    pack_first_offset=("integer", "null"),
-    pack_messages="integer",
-    pack_unacknowledged="integer",
-    pack_rounds="integer",
-)
 OWN: Final = 0
 """In place of a group's party: the client's own queue."""
+
+
+class Consumer(Struct, kw_only=True):
+    """What is read for a client: from its own queue, or as a member of a group."""
+
+    queue_name: str
+    consumer_group: str | None
+    pack_first_offset: int | None
+    pack_messages: int
+    pack_unacknowledged: int
+    pack_rounds: int
 
 
 class Consumers:
@@ -32,7 +36,7 @@ class Consumers:
         self._groups, self._packs = stages.groups, stages.packs
         self._dispatch = stages.kernel.dispatch
 
-    def of(self, attached: Attached) -> list[dict[str, Any]]:
+    def of(self, attached: Attached) -> list[Consumer]:
         """All of one client; none unless its queue has a name."""
         queue_name = attached.session.queue_name
         if queue_name is None or attached.queue is None:
@@ -56,13 +60,13 @@ class Consumers:
 
     def _consumer(
         self, connection: int, queue_name: str, group: str | None, party: int
-    ) -> dict[str, Any]:
+    ) -> Consumer:
         pack = self._dispatch.pack(connection, party) or {}
-        return {
-            "queue_name": queue_name,
-            "consumer_group": group,
-            "pack_first_offset": pack.get("first_offset"),
-            "pack_messages": pack.get("taken", 0),
-            "pack_unacknowledged": pack.get("pending", 0),
-            "pack_rounds": self._packs.rounds(connection, party),
-        }
+        return Consumer(
+            queue_name=queue_name,
+            consumer_group=group,
+            pack_first_offset=pack.get("first_offset"),
+            pack_messages=pack.get("taken", 0),
+            pack_unacknowledged=pack.get("pending", 0),
+            pack_rounds=self._packs.rounds(connection, party),
+        )

@@ -5,19 +5,21 @@ Owns: when a loss may be driven again, and what is said where it may not. Never:
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from holdfast.broker.admin.http import query
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
+    Next,
+    Nothing,
     Operation,
     Parameter,
     ProblemError,
-    Schema,
     bad_request,
     listing,
-    row_of,
     text,
 )
 from holdfast.broker.admin.v1.view_reader import ViewReader
@@ -27,37 +29,6 @@ from holdfast.broker.store.tables import Loss, parse_loss
 
 log = logging.getLogger(__name__)
 
-ROW = row_of(
-    number="integer",
-    client_identifier="string",
-    reason="string",
-    first_offset="integer",
-    end_offset="integer",
-    count="integer",
-    at_us="integer",
-    redriven_at_us=("integer", "null"),
-)
-RANGE = row_of(first_offset="integer", end_offset="integer")
-ROW["properties"]["ranges"] = {
-    "type": "array",
-    "items": RANGE,
-    "description": "Within the offsets: what was lost lies here. Empty if it was never stored.",
-}
-ROW["required"].append("ranges")
-DRIVEN: Schema = {
-    "type": "object",
-    "required": ["number", "client_identifier", "messages", "gone"],
-    "properties": {
-        "number": {"type": "integer"},
-        "client_identifier": {"type": "string", "description": "Who gets it."},
-        "messages": {"type": "integer", "description": "How many are delivered again."},
-        "gone": {
-            "type": "array",
-            "items": RANGE,
-            "description": "Parts that the log has no more.",
-        },
-    },
-}
 EXPIRED = "expired"
 """The reason with which a message is too old for everybody."""
 TIME_END_US = 2**63 - 1
@@ -79,6 +50,48 @@ def _moment(name: str, default_us: int, description: str) -> Parameter:
     )
 
 
+class Range(Struct, kw_only=True):
+    """Offsets from the first up to before the end."""
+
+    first_offset: int
+    end_offset: int
+
+
+class LossRow(Struct, kw_only=True):
+    """A row of the loss ledger."""
+
+    number: int
+    client_identifier: str
+    reason: str
+    first_offset: int
+    end_offset: int
+    count: int
+    at_us: int
+    redriven_at_us: int | None
+    ranges: Annotated[
+        list[Range],
+        Meta(
+            description="Within the offsets: what was lost lies here. Empty if it was never stored."
+        ),
+    ]
+
+
+class LossPage(Struct, kw_only=True):
+    """A page of the loss ledger."""
+
+    losses: list[LossRow]
+    next: Next
+
+
+class Redriven(Struct, kw_only=True):
+    """What is delivered once more."""
+
+    number: int
+    client_identifier: Annotated[str, Meta(description="Who gets it.")]
+    messages: Annotated[int, Meta(description="How many are delivered again.")]
+    gone: Annotated[list[Range], Meta(description="Parts that the log has no more.")]
+
+
 class LossesView:
     """What can be asked about losses."""
 
@@ -90,7 +103,7 @@ class LossesView:
         """What can be asked for."""
         return [
             listing(
-                *("listLosses", "losses", ROW, self.page),
+                *("listLosses", "losses", LossPage, self.page),
                 summary="Rows of the loss ledger, the oldest first.",
                 parameters=(
                     text("client_identifier", "Only losses of this client."),
@@ -105,16 +118,16 @@ class LossesView:
                 name="redriveLoss",
                 summary="Deliver what a row tells of once more, as new messages, to who lost it.",
                 run=self.redrive,
-                body={"type": "object", "additionalProperties": False},
+                body=Nothing,
                 answers={
-                    200: Answered("It is on record, and will be delivered.", DRIVEN),
+                    200: Answered("It is on record, and will be delivered.", Redriven),
                     404: Answered("There is no such row."),
                     409: Answered("It cannot be driven again: `error` and `detail` say why."),
                 },
             ),
         ]
 
-    async def page(self, asked: Asked) -> dict[str, Any]:
+    async def page(self, asked: Asked) -> LossPage:
         """A page of the ledger."""
         after, limit = asked.query["after"] or "0", asked.query["limit"]
         if not after.isascii() or not after.isdigit() or int(after) > TIME_END_US:
@@ -129,12 +142,10 @@ class LossesView:
             limit,
         )
         losses = [_row(key, value) for key, value in rows]
-        return {
-            "losses": losses,
-            "next": str(losses[-1]["number"]) if len(losses) == limit else None,
-        }
+        more = len(losses) == limit
+        return LossPage(losses=losses, next=str(losses[-1].number) if more else None)
 
-    async def redrive(self, asked: Asked) -> dict[str, Any]:
+    async def redrive(self, asked: Asked) -> Redriven:
         """Has a loss delivered again; answers when that is durable."""
         written = asked.path["number"]
         is_number = written.isascii() and written.isdigit() and int(written) <= TIME_END_US
@@ -164,12 +175,12 @@ class LossesView:
             "messages": messages,
         }
         log.info("loss driven again", extra={"fields": fields})
-        return {
-            "number": number,
-            "client_identifier": name,
-            "messages": messages,
-            "gone": _ranges(found.gone),
-        }
+        return Redriven(
+            number=number,
+            client_identifier=name,
+            messages=messages,
+            gone=_ranges(found.gone),
+        )
 
     def _target(self, number: int, loss: Loss) -> Target:
         """Who gets it, if it may be driven again."""
@@ -207,23 +218,23 @@ class LossesView:
         return _refused("not_subscribed", sentence)
 
 
-def _row(key: bytes, value: str) -> dict[str, Any]:
+def _row(key: bytes, value: str) -> LossRow:
     loss = parse_loss(value.encode())
-    return {
-        "number": int.from_bytes(key, "big"),
-        "client_identifier": loss.client_identifier,
-        "reason": loss.reason,
-        "first_offset": loss.first_offset,
-        "end_offset": loss.end_offset,
-        "count": loss.count,
-        "at_us": loss.at_us,
-        "redriven_at_us": loss.redriven_at_us,
-        "ranges": _ranges(loss.spans),
-    }
+    return LossRow(
+        number=int.from_bytes(key, "big"),
+        client_identifier=loss.client_identifier,
+        reason=loss.reason,
+        first_offset=loss.first_offset,
+        end_offset=loss.end_offset,
+        count=loss.count,
+        at_us=loss.at_us,
+        redriven_at_us=loss.redriven_at_us,
+        ranges=_ranges(loss.spans),
+    )
 
 
-def _ranges(spans: Iterable[tuple[int, int]]) -> list[dict[str, int]]:
-    return [{"first_offset": first, "end_offset": end} for first, end in spans]
+def _ranges(spans: Iterable[tuple[int, int]]) -> list[Range]:
+    return [Range(first_offset=first, end_offset=end) for first, end in spans]
 
 
 def _refused(error: str, sentence: str) -> ProblemError:

@@ -10,18 +10,19 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct, convert
 
 from holdfast.broker.admin.http.operation import (
     LIMIT,
     Answered,
     Asked,
+    Next,
     Operation,
     ProblemError,
-    Schema,
     listing,
     number,
-    row_of,
 )
 from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
 from holdfast.broker.admin.v1.device_filters import DeviceFilters
@@ -36,88 +37,105 @@ from holdfast.reading.directory import LogDirectory
 
 PAGE_BYTES_MAXIMUM: Final = 1 << 20
 """Of messages in one answer, one message more at most: what JSON makes of it takes milliseconds."""
-READER: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "consumer_group": {
-            "type": ["string", "null"],
-            "description": "Who reads: the group's name, or null for the queue's own client.",
-        },
-        "consumers": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "The clients that are connected: each has a consumer of this queue.",
-        },
-        "committed_offset": {
-            "type": "integer",
-            "description": "Everything below it is done: the beginning of the client's pack while"
-            " it has one.",
-        },
-        "waiting": {"type": "integer", "description": "Messages that are not acknowledged."},
-        "in_flight": {"type": "integer", "description": "Sent and not acknowledged."},
-    },
-}
-READER["required"] = list(READER["properties"])
-QUEUE: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "queue_name": {"type": "string"},
-        "kind": {
-            "type": "string",
-            "description": "log: everything. persisted: what is kept for DEVICE clients, all of"
-            " them together. application: of one client. shared: of the groups of one filter.",
-        },
-        "client_identifier": {"type": ["string", "null"]},
-        "topic_filter": {"type": ["string", "null"], "description": "Of a shared queue."},
-        "partitions": {"type": "integer", "description": "1: a queue has one order."},
-        "created_at_offset": {"type": "integer"},
-        "first_offset": {"type": ["integer", "null"], "description": "Of the oldest message."},
-        "oldest_at_us": {"type": ["integer", "null"], "description": "When that was stored."},
-        "end_offset": {"type": "integer", "description": "What is read ends before it."},
-        "messages": {
-            "type": ["integer", "null"],
-            "description": "What it shows, read or not; null where there is too much to count.",
-        },
-        "bytes": {
-            "type": ["integer", "null"],
-            "description": "About as much as that is in the log; null as messages.",
-        },
-        "exact": {
-            "type": "boolean",
-            "description": "False: there was too much to count for a list. What is counted is then"
-            " told as at least so much; the queue's own page is exact.",
-        },
-        "consumers": {"type": "integer", "description": "Connected clients that read it."},
-        "readers": {"type": "array", "items": READER},
-    },
-}
-QUEUE["required"] = list(QUEUE["properties"])
-MESSAGE: Final = row_of(
-    number=("integer", "null"),
-    offset="integer",
-    topic_name="string",
-    qos="integer",
-    stored_at_us="integer",
-    expires_at_us=("integer", "null"),
-    payload_bytes="integer",
-    payload_base64="string",
-)
-MESSAGES: Final[Schema] = {
-    "type": "object",
-    "required": ["messages", "next_offset"],
-    "properties": {
-        "messages": {"type": "array", "items": MESSAGE},
-        "next_offset": {
-            "type": ["integer", "null"],
-            "description": "`from` of the next page; null at the end. A page may be empty and have"
-            " a next one.",
-        },
-    },
-}
 FROM: Final = number("from", 0, 0, OFFSET_MAXIMUM, "From this offset on.")
 MISSING: Final = Answered("There is no queue of this name.")
 COLUMNS: Final = ("topic", "value", "offset", "qos", "timestamp", "expires_at", "publisher")
 _Shows = Callable[[Mapping[str, Any]], bool]
+
+
+class ReaderRow(Struct, kw_only=True):
+    """Who reads a queue to its end."""
+
+    consumer_group: Annotated[
+        str | None,
+        Meta(
+            description="Who reads: the group's name, or null for the queue's own client.",
+        ),
+    ]
+    consumers: Annotated[
+        list[str],
+        Meta(description="The clients that are connected: each has a consumer of this queue."),
+    ]
+    committed_offset: Annotated[
+        int,
+        Meta(
+            description="Everything below it is done: the beginning of the client's pack while it"
+            " has one."
+        ),
+    ]
+    waiting: Annotated[int, Meta(description="Messages that are not acknowledged.")]
+    in_flight: Annotated[int, Meta(description="Sent and not acknowledged.")]
+
+
+class Queue(Struct, kw_only=True):
+    """A queue with a name."""
+
+    queue_name: str
+    kind: Annotated[
+        str,
+        Meta(
+            description="log: everything. persisted: what is kept for DEVICE clients, all of them"
+            " together. application: of one client. shared: of the groups of one filter."
+        ),
+    ]
+    client_identifier: str | None
+    topic_filter: Annotated[str | None, Meta(description="Of a shared queue.")]
+    partitions: Annotated[int, Meta(description="1: a queue has one order.")]
+    created_at_offset: int
+    first_offset: Annotated[int | None, Meta(description="Of the oldest message.")]
+    oldest_at_us: Annotated[int | None, Meta(description="When that was stored.")]
+    end_offset: Annotated[int, Meta(description="What is read ends before it.")]
+    messages: Annotated[
+        int | None,
+        Meta(
+            description="What it shows, read or not; null where there is too much to count.",
+        ),
+    ]
+    bytes: Annotated[
+        int | None, Meta(description="About as much as that is in the log; null as messages.")
+    ]
+    exact: Annotated[
+        bool,
+        Meta(
+            description="False: there was too much to count for a list. What is counted is then"
+            " told as at least so much; the queue's own page is exact."
+        ),
+    ]
+    consumers: Annotated[int, Meta(description="Connected clients that read it.")]
+    readers: list[ReaderRow]
+
+
+class QueuePage(Struct, kw_only=True):
+    """A page of queues."""
+
+    queues: list[Queue]
+    next: Next
+
+
+class StoredMessage(Struct, kw_only=True):
+    """A message of a queue."""
+
+    number: int | None
+    offset: int
+    topic_name: str
+    qos: int
+    stored_at_us: int
+    expires_at_us: int | None
+    payload_bytes: int
+    payload_base64: str
+
+
+class MessagePage(Struct, kw_only=True):
+    """A page of messages."""
+
+    messages: list[StoredMessage]
+    next_offset: Annotated[
+        int | None,
+        Meta(
+            description="`from` of the next page; null at the end. A page may be empty and have a"
+            " next one."
+        ),
+    ]
 
 
 class Queues:
@@ -135,7 +153,7 @@ class Queues:
         one = "/v1/queues/{queue_name}"
         return [
             listing(
-                *("listQueues", "queues", QUEUE, self.page),
+                *("listQueues", "queues", QueuePage, self.page),
                 summary="Queues by their names: the log, what is kept for DEVICE clients, and each"
                 " APPLICATION client's own.",
             ),
@@ -145,7 +163,7 @@ class Queues:
                 name="showQueue",
                 summary="One queue.",
                 run=self.show,
-                answers={200: Answered("The queue.", QUEUE), 404: MISSING},
+                answers={200: Answered("The queue.", Queue), 404: MISSING},
             ),
             Operation(
                 method="GET",
@@ -155,14 +173,14 @@ class Queues:
                 run=self.messages,
                 parameters=(FROM, LIMIT),
                 answers={
-                    200: Answered("A page of messages.", MESSAGES),
+                    200: Answered("A page of messages.", MessagePage),
                     404: MISSING,
                     422: Answered("DEVICE clients subscribe to too many filters to look at."),
                 },
             ),
         ]
 
-    async def page(self, asked: Asked) -> dict[str, Any]:
+    async def page(self, asked: Asked) -> QueuePage:
         """A page of queues."""
         after, limit = asked.query["after"], asked.query["limit"]
         first = [await self._always_there(name) for name in ALWAYS_THERE if name > after]
@@ -170,14 +188,14 @@ class Queues:
         named = await self._chores.outcome(self._views.page(after, limit + 1, inquiry))
         found = sorted([*first, *named], key=lambda view: view.queue_name)
         rows = [await self._row(view, inquiry) for view in found[:limit]]
-        return {"queues": rows, "next": rows[-1]["queue_name"] if len(found) > limit else None}
+        return QueuePage(queues=rows, next=rows[-1].queue_name if len(found) > limit else None)
 
-    async def show(self, asked: Asked) -> dict[str, Any]:
+    async def show(self, asked: Asked) -> Queue:
         """One queue."""
         view = await self._view(asked.path["queue_name"])
         return await self._row(view, Inquiry(self._log))
 
-    async def messages(self, asked: Asked) -> dict[str, Any]:
+    async def messages(self, asked: Asked) -> MessagePage:
         """A page of one queue's messages."""
         view = await self._view(asked.path["queue_name"])
         shows = await self._shows(view)
@@ -191,7 +209,7 @@ class Queues:
             _message(row, None if first is None else first + place)
             for place, row in enumerate(rows)
         ]
-        return {"messages": messages, "next_offset": next_offset}
+        return MessagePage(messages=messages, next_offset=next_offset)
 
     async def _view(self, queue_name: str) -> QueueView:
         if queue_name in ALWAYS_THERE:
@@ -214,36 +232,27 @@ class Queues:
             )
         return await self._devices.view()
 
-    async def _row(self, view: QueueView, inquiry: Inquiry) -> dict[str, Any]:
+    async def _row(self, view: QueueView, inquiry: Inquiry) -> Queue:
         end = self._log.durable_offset()
         first, oldest_at_us = await self._chores.outcome(self._first(view, end, inquiry))
         messages = await self._chores.outcome(self._number(view, end, inquiry))
         size = await self._chores.outcome(self._bytes(view, end, inquiry))
-        return {
-            "queue_name": view.queue_name,
-            "kind": view.kind,
-            "client_identifier": view.client_identifier,
-            "topic_filter": view.topic_filter,
-            "partitions": 1,
-            "created_at_offset": view.created_at_offset,
-            "first_offset": first if first < end else None,
-            "oldest_at_us": oldest_at_us,
-            "end_offset": end,
-            "messages": messages,
-            "bytes": size,
-            "exact": inquiry.is_exact,
-            "consumers": view.consumers,
-            "readers": [
-                {
-                    "consumer_group": reader.consumer_group,
-                    "consumers": list(reader.consumers),
-                    "committed_offset": reader.committed_offset,
-                    "waiting": reader.waiting,
-                    "in_flight": reader.in_flight,
-                }
-                for reader in view.readers
-            ],
-        }
+        return Queue(
+            queue_name=view.queue_name,
+            kind=view.kind,
+            client_identifier=view.client_identifier,
+            topic_filter=view.topic_filter,
+            partitions=1,
+            created_at_offset=view.created_at_offset,
+            first_offset=first if first < end else None,
+            oldest_at_us=oldest_at_us,
+            end_offset=end,
+            messages=messages,
+            bytes=size,
+            exact=inquiry.is_exact,
+            consumers=view.consumers,
+            readers=[convert(reader, ReaderRow, from_attributes=True) for reader in view.readers],
+        )
 
     def _bytes(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
         """About how many bytes of the log a queue shows, if that can be counted."""
@@ -305,18 +314,18 @@ def _rows(
     return chunk.batch.to_pylist(), chunk.next_offset
 
 
-def _message(row: Mapping[str, Any], number: int | None) -> dict[str, Any]:
+def _message(row: Mapping[str, Any], number: int | None) -> StoredMessage:
     expires_at = row["expires_at"]
-    return {
-        "number": number,
-        "offset": row["offset"],
-        "topic_name": row["topic"],
-        "qos": row["qos"],
-        "stored_at_us": _microseconds(row["timestamp"]),
-        "expires_at_us": None if expires_at is None else _microseconds(expires_at),
-        "payload_bytes": len(row["value"]),
-        "payload_base64": b64encode(row["value"]).decode(),
-    }
+    return StoredMessage(
+        number=number,
+        offset=row["offset"],
+        topic_name=row["topic"],
+        qos=row["qos"],
+        stored_at_us=_microseconds(row["timestamp"]),
+        expires_at_us=None if expires_at is None else _microseconds(expires_at),
+        payload_bytes=len(row["value"]),
+        payload_base64=b64encode(row["value"]).decode(),
+    )
 
 
 def _microseconds(moment: datetime) -> int:

@@ -7,20 +7,23 @@ whether there is one.
 import heapq
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
+    Next,
+    Nothing,
     Operation,
     ProblemError,
-    Schema,
     choice,
     listing,
-    row_of,
     text,
 )
-from holdfast.broker.admin.v1.consumers import CONSUMER, Consumers
+from holdfast.broker.admin.v1.consumers import Consumer, Consumers
 from holdfast.broker.admin.v1.view_reader import ViewReader
 from holdfast.broker.chores import Pieces
 from holdfast.broker.mqtt.attached import Attached, is_durable
@@ -37,68 +40,6 @@ from holdfast.protocols.mqtt.reason_code import ReasonCode
 log = logging.getLogger(__name__)
 
 STATES = ("any", "connected", "at_rest", "expired")
-ROW = row_of(
-    client_identifier="string",
-    user_name=("string", "null"),
-    client_type="string",
-    queue_name=("string", "null"),
-    state="string",
-    protocol_version="integer",
-    persistent="boolean",
-    expiry_s=("integer", "null"),
-    expires_at_us=("integer", "null"),
-    will="boolean",
-    peer=("string", "null"),
-    transport=("string", "null"),
-    connected_since_us=("integer", "null"),
-    warning=("string", "null"),
-)
-SUBSCRIPTION = row_of(
-    topic_filter="string",
-    qos="integer",
-    no_local="boolean",
-    retain_as_published="boolean",
-    identifier=("integer", "null"),
-)
-DETAIL: Schema = {
-    "type": "object",
-    "properties": {
-        **ROW["properties"],
-        "queue_messages": {
-            "type": "integer",
-            "description": "Messages that wait or are in flight; what has expired is not one. What"
-            " a group has is the group's.",
-        },
-        "in_flight": {
-            "type": "integer",
-            "description": "Sent and not acknowledged; at rest: to be sent again first.",
-        },
-        "stuck": {
-            "type": "string",
-            "description": "Not empty where nothing was sent for 30 s although something waits and"
-            " the client takes bytes: unacknowledged, it has in flight what it allows; stalled, it"
-            " could be sent more.",
-        },
-        "mark": {"type": "integer", "description": "Everything below it is acknowledged."},
-        "consumers": {
-            "type": "array",
-            "description": "What is read for an APPLICATION client that is connected: its own queue"
-            " (consumer_group null), and one for each of its shared subscriptions.",
-            "items": CONSUMER,
-        },
-        "strategy": {
-            "type": ["string", "null"],
-            "description": "What becomes of a pack that is not acknowledged in time.",
-        },
-        "unsent_bytes": {
-            "type": "integer",
-            "description": "Written and not taken by the client; beyond"
-            " limits.write_buffer_high_bytes it is given nothing more.",
-        },
-        "subscriptions": {"type": "array", "items": SUBSCRIPTION},
-    },
-}
-DETAIL["required"] = list(DETAIL["properties"])
 UNKEPT = (
     "an APPLICATION client without a persistent session: what is published while it is away is lost"
     " to it"
@@ -109,7 +50,6 @@ NAMELESS = (
     " for a DEVICE client"
 )
 MISSING = Answered("There is no such session.")
-DONE: Schema = row_of(client_identifier="string", done="string")
 _LIST = (
     "SELECT value FROM sessions WHERE key > ?1 AND instr(key, ?2) > 0"
     " AND (?3 = '' OR json_extract(value, '$.user_name') = ?3)"
@@ -117,6 +57,92 @@ _LIST = (
     " WHEN expires_at_us <= ?5 THEN 'expired' ELSE 'at_rest' END)"
     " ORDER BY key LIMIT ?6"
 )
+
+
+class SessionRow(Struct, kw_only=True):
+    """A session."""
+
+    client_identifier: str
+    user_name: str | None
+    client_type: str
+    queue_name: str | None
+    state: str
+    protocol_version: int
+    persistent: bool
+    expiry_s: int | None
+    expires_at_us: int | None
+    will: bool
+    peer: str | None
+    transport: str | None
+    connected_since_us: int | None
+    warning: str | None
+
+
+class SubscriptionRow(Struct, kw_only=True):
+    """A subscription of a session."""
+
+    topic_filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifier: int | None
+
+
+class SessionDetail(SessionRow, kw_only=True):
+    """A session in detail."""
+
+    queue_messages: Annotated[
+        int,
+        Meta(
+            description="Messages that wait or are in flight; what has expired is not one. What a"
+            " group has is the group's."
+        ),
+    ]
+    in_flight: Annotated[
+        int, Meta(description="Sent and not acknowledged; at rest: to be sent again first.")
+    ]
+    stuck: Annotated[
+        str,
+        Meta(
+            description="Not empty where nothing was sent for 30 s although something waits and the"
+            " client takes bytes: unacknowledged, it has in flight what it allows; stalled, it"
+            " could be sent more."
+        ),
+    ]
+    mark: Annotated[int, Meta(description="Everything below it is acknowledged.")]
+    consumers: Annotated[
+        list[Consumer],
+        Meta(
+            description="What is read for an APPLICATION client that is connected: its own queue"
+            " (consumer_group null), and one for each of its shared subscriptions."
+        ),
+    ]
+    strategy: Annotated[
+        str | None,
+        Meta(description="What becomes of a pack that is not acknowledged in time."),
+    ]
+    unsent_bytes: Annotated[
+        int,
+        Meta(
+            description="Written and not taken by the client; beyond"
+            " limits.write_buffer_high_bytes it is given nothing more."
+        ),
+    ]
+    subscriptions: list[SubscriptionRow]
+
+
+class SessionPage(Struct, kw_only=True):
+    """A page of sessions."""
+
+    sessions: list[SessionRow]
+    next: Next
+
+
+class SessionDone(Struct, kw_only=True):
+    """What was done to a session."""
+
+    client_identifier: str
+    done: str
 
 
 class SessionsView:
@@ -138,7 +164,7 @@ class SessionsView:
         state = choice("state", STATES, "Only sessions in this state.")
         return [
             listing(
-                *("listSessions", "sessions", ROW, self.page),
+                *("listSessions", "sessions", SessionPage, self.page),
                 summary="Sessions in the order of their client identifiers.",
                 parameters=(search, user, state),
             ),
@@ -148,7 +174,7 @@ class SessionsView:
                 name="showSession",
                 summary="One session with its subscriptions and its queue.",
                 run=self.show,
-                answers={200: Answered("The session.", DETAIL), 404: MISSING},
+                answers={200: Answered("The session.", SessionDetail), 404: MISSING},
             ),
             Operation(
                 method="POST",
@@ -156,8 +182,8 @@ class SessionsView:
                 name="disconnectSession",
                 summary="End its connection; MQTT 5 is told 0x98, administrative action.",
                 run=self.disconnect,
-                body={"type": "object", "additionalProperties": False},
-                answers={200: Answered("It is disconnected.", DONE), 404: MISSING},
+                body=Nothing,
+                answers={200: Answered("It is disconnected.", SessionDone), 404: MISSING},
             ),
             Operation(
                 method="DELETE",
@@ -165,11 +191,11 @@ class SessionsView:
                 name="removeSession",
                 summary="End its connection and remove all that it has: queue, subscriptions.",
                 run=self.remove,
-                answers={200: Answered("It is gone.", DONE), 404: MISSING},
+                answers={200: Answered("It is gone.", SessionDone), 404: MISSING},
             ),
         ]
 
-    async def page(self, asked: Asked) -> dict[str, Any]:
+    async def page(self, asked: Asked) -> SessionPage:
         """A page of sessions."""
         search, user, after = (asked.query[name] for name in ("search", "user_name", "after"))
         state, limit = asked.query["state"], asked.query["limit"]
@@ -188,12 +214,12 @@ class SessionsView:
         # Text in UTF-8 has the same order as bytes, in the view, and as characters, here.
         page = [found[name] for name in sorted(found)[:limit]]
         more = len(page) == limit
-        return {
-            "sessions": [self._row(session) for session in page],
-            "next": page[-1].client_identifier if more else None,
-        }
+        return SessionPage(
+            sessions=[self._row(session) for session in page],
+            next=page[-1].client_identifier if more else None,
+        )
 
-    async def show(self, asked: Asked) -> dict[str, Any]:
+    async def show(self, asked: Asked) -> SessionDetail:
         """One session in detail."""
         session, attached = self._find(asked)
         subscriptions = self._subscriptions(session, attached)
@@ -201,27 +227,33 @@ class SessionsView:
         stages = self._server.stages
         counting = self._length(session, attached, subscriptions)
         messages, in_flight, mark = await stages.chores.outcome(counting)
-        return row | {
-            "queue_messages": messages,
-            "in_flight": in_flight,
-            "stuck": self._watch.stuck_of(session.party),
-            "mark": mark,
-            "consumers": [] if attached is None else self._consumers.of(attached),
-            "strategy": self._server.config.application_strategy if session.application else None,
-            "unsent_bytes": 0 if attached is None else self._unsent_bytes(attached),
-            "subscriptions": [shown(item) for item in subscriptions if item.in_force],
-        }
+        strategy = self._server.config.application_strategy
+        return SessionDetail(
+            **asdict(row),
+            queue_messages=messages,
+            in_flight=in_flight,
+            stuck=self._watch.stuck_of(session.party),
+            mark=mark,
+            consumers=[] if attached is None else self._consumers.of(attached),
+            strategy=strategy if session.application else None,
+            unsent_bytes=0 if attached is None else self._unsent_bytes(attached),
+            subscriptions=[
+                convert(item, SubscriptionRow, from_attributes=True)
+                for item in subscriptions
+                if item.in_force
+            ],
+        )
 
-    async def disconnect(self, asked: Asked) -> dict[str, Any]:
+    async def disconnect(self, asked: Asked) -> SessionDone:
         """Ends the connection; what a persistent session has stays."""
         session, attached = self._find(asked)
         if attached is None:
             sentence = f"the session of {session.client_identifier!r} is at rest, not connected"
             raise ProblemError(404, "not_connected", sentence)
         self._expel(attached)
-        return {"client_identifier": session.client_identifier, "done": "disconnected"}
+        return SessionDone(client_identifier=session.client_identifier, done="disconnected")
 
-    async def remove(self, asked: Asked) -> dict[str, Any]:
+    async def remove(self, asked: Asked) -> SessionDone:
         """Ends the connection, and removes the session; it is gone for good when answered."""
         session, attached = self._find(asked)
         client_identifier = session.client_identifier
@@ -235,7 +267,7 @@ class SessionsView:
                 self._sessions.end(recorded, self._server.now_us(), left)
             await stages.promises.wait_durable(stages.kernel.log.end_position())
         log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
-        return {"client_identifier": client_identifier, "done": "removed"}
+        return SessionDone(client_identifier=client_identifier, done="removed")
 
     def _length(
         self, session: Session, attached: Attached | None, subscriptions: tuple[Subscription, ...]
@@ -298,41 +330,30 @@ class SessionsView:
         # It waits to be cleared away; nobody comes back to it.
         return "expired" if session.expired(self._server.now_us()) else "at_rest"
 
-    def _row(self, session: Session) -> dict[str, Any]:
+    def _row(self, session: Session) -> SessionRow:
         attached = self._sessions.attached(session.client_identifier)
         connection = None
         if attached is not None:
             connection = self._server.stages.connections.get(attached.connection)
-        return {
-            "client_identifier": session.client_identifier,
-            "user_name": session.user_name,
-            "client_type": session.client_type,
-            "queue_name": session.queue_name,
-            "state": self._state(session, attached),
-            "protocol_version": session.protocol_version,
-            "persistent": session.persistent,
-            "expiry_s": session.expiry_s,
-            "expires_at_us": session.expires_at_us,
-            "will": session.will is not None,
-            "peer": None if connection is None else connection.peer,
-            "transport": None if connection is None else connection.transport_name,
-            "connected_since_us": None if connection is None else connection.opened_at_us,
-            "warning": _warning(session),
-        }
+        return SessionRow(
+            client_identifier=session.client_identifier,
+            user_name=session.user_name,
+            client_type=session.client_type,
+            queue_name=session.queue_name,
+            state=self._state(session, attached),
+            protocol_version=session.protocol_version,
+            persistent=session.persistent,
+            expiry_s=session.expiry_s,
+            expires_at_us=session.expires_at_us,
+            will=session.will is not None,
+            peer=None if connection is None else connection.peer,
+            transport=None if connection is None else connection.transport_name,
+            connected_since_us=None if connection is None else connection.opened_at_us,
+            warning=_warning(session),
+        )
 
 
 def _warning(session: Session) -> str | None:
     if session.unkept_application:
         return UNKEPT
     return NAMELESS if session.nameless_application else None
-
-
-def shown(subscription: Subscription) -> dict[str, Any]:
-    """A subscription as an administrator sees it."""
-    return {
-        "topic_filter": subscription.topic_filter,
-        "qos": subscription.qos,
-        "no_local": subscription.no_local,
-        "retain_as_published": subscription.retain_as_published,
-        "identifier": subscription.identifier,
-    }
