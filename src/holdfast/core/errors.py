@@ -72,6 +72,12 @@ class BrokerRefusedError(OperatingError):
         """The status of HTTP."""
 
 
+class BrokerBusyError(OperatingError):
+    """A running broker cannot answer now: its disk stalls, or too much is asked for at once."""
+
+    retriable = True
+
+
 class ListenError(OperatingError):
     """An address could not be listened on: the port is in use, or the address is not ours."""
 

@@ -9,21 +9,15 @@ than ten; a round over them takes longer.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.delivery.queues import queue_at_rest
+from holdfast.broker.chores import Pieces
 from holdfast.broker.mqtt.session import Session
-from holdfast.broker.mqtt.session_records import parse_session
-from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.state.broker import Broker
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
-from holdfast.broker.store.tables import Table, parse_subscriptions
-from holdfast.core.config import Config
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import SECOND_US
-from holdfast.kernel import Log
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,13 +47,12 @@ class Ahead:
 class Forecast:
     """Looks ahead for queues, one by one on demand and all of them in turn."""
 
-    def __init__(
-        self, kernel_log: Log, records: ControlRecords, config: Callable[[], Config], chores: Chores
-    ) -> None:
-        self._log = kernel_log
-        self._records = records
-        self._config = config
-        self._chores = chores
+    def __init__(self, broker: Broker) -> None:
+        self._log = broker.log
+        self._sessions = broker.sessions
+        self._queues = broker.queues
+        self._config = broker.config
+        self._chores = broker.chores
         self._is_looking = False
         self._is_due = False
         self._now_us = 0
@@ -79,7 +72,7 @@ class Forecast:
     ) -> Pieces[Ahead]:
         """What is ahead of a session at rest. A queue with a name is bounded by bytes and age of
         its own, and has no loss in sight here."""
-        queue = queue_at_rest(self._log, session, own_of(subscriptions))
+        queue = self._queues.at_rest(session, own_of(subscriptions))
         span = (queue.tables(), session.party, queue.mark, now_us)
         return self.of_queue(inquiry, *span, bounded=session.bounded)
 
@@ -101,7 +94,7 @@ class Forecast:
         if not messages:
             return Ahead(0, None, None)
         first = yield from inquiry.first(*queue, mark, end)
-        oldest_at_us = self._log.stored_at(first)
+        oldest_at_us = self._log.stored_at_us(first)
         if not bounded:
             return Ahead(messages, oldest_at_us, None)
         config = self._config()
@@ -125,25 +118,24 @@ class Forecast:
 
     def _round(self) -> Pieces[tuple[int, int | None]]:
         """All sessions at rest: what waits for them, and when the first of it is lost."""
-        inquiry, after = Inquiry(self._log), b""
+        inquiry, after = self._log.inquire(), ""
         waiting, soonest = 0, NEVER_S
         while True:
-            rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
-            for key, value in rows:
+            sessions = self._sessions.recorded_after(after, SLICE_SESSIONS)
+            for session in sessions:
                 yield from self._slowly(inquiry.rest(SESSION_EFFORT))
-                session = parse_session(value)
                 if not session.connected and not session.expired(self._now_us):
-                    ahead = yield from self._slowly(self._ahead(inquiry, key, session))
+                    ahead = yield from self._slowly(self._ahead(inquiry, session))
                     self._see(session, ahead)
                     waiting += ahead.messages
                     if ahead.first_loss_in_s is not None:
                         soonest = min(ahead.first_loss_in_s, soonest)
-            if len(rows) < SLICE_SESSIONS:
+            if len(sessions) < SLICE_SESSIONS:
                 return waiting, None if soonest == NEVER_S else soonest
-            after = rows[-1][0]
+            after = sessions[-1].client_identifier
 
-    def _ahead(self, inquiry: Inquiry, key: bytes, session: Session) -> Pieces[Ahead]:
-        subscriptions = parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+    def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
+        subscriptions = self._sessions.subscriptions_on_record(session.client_identifier)
         return self.of_session(inquiry, session, subscriptions, self._now_us)
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:

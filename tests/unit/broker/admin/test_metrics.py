@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.broker.observe.metrics import METRICS, format_metrics, values
-from holdfast.broker.observe.snapshot import NS
+from holdfast.broker.state.numbers import NS
 from holdfast.broker.steps import Steps
 from holdfast.broker.store.commit_times import CommitTimes
 from tests.builders.counted import snapshot

@@ -19,7 +19,7 @@ from holdfast.broker.admin.http import openapi
 from holdfast.broker.admin.http.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.steps import Steps
-from holdfast.core.errors import BrokerRefusedError
+from holdfast.core.errors import BrokerBusyError, BrokerRefusedError
 from holdfast.kernel import DamagedError
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
@@ -89,6 +89,8 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
     except BrokerRefusedError as refused:
         error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
         return _refusal(ProblemError(refused.status, error, str(refused)))
+    except BrokerBusyError as busy:
+        return _refusal(ProblemError(503, "busy", str(busy)))
     except RecordsGoneError as gone:
         missing = {"from": gone.begin, "available_from": gone.available_from}
         return _refusal(ProblemError(410, "gone", str(gone), **missing))

@@ -10,7 +10,7 @@ from holdfast import __version__, system
 from holdfast.broker.admin.http.operation import Answered, Asked, Operation
 from holdfast.broker.observe import metrics
 from holdfast.broker.observe.snapshot import Snapshot
-from holdfast.broker.server import Server
+from holdfast.broker.state.broker import Broker
 from holdfast.core.config import SETTINGS, Effective
 
 SECRET: Final = re.compile(r"password|secret|token|private_key")
@@ -26,7 +26,7 @@ class Listener(Struct, kw_only=True):
     address: str
 
 
-class Broker(Struct, kw_only=True):
+class Running(Struct, kw_only=True):
     """What runs, and where."""
 
     version: str
@@ -80,12 +80,12 @@ class Description:
 
     def __init__(
         self,
-        server: Server,
+        broker: Broker,
         snapshot: Callable[[], Snapshot],
         listeners: Listeners,
         settings: Callable[[], Effective],
     ) -> None:
-        self._server = server
+        self._broker = broker
         self._snapshot = snapshot
         self._listeners = listeners
         self._settings = settings
@@ -106,7 +106,7 @@ class Description:
             )
 
         return [
-            get("/v1/broker", "describeBroker", "What runs, and where.", self.broker, Broker),
+            get("/v1/broker", "describeBroker", "What runs, and where.", self.broker, Running),
             get(
                 "/v1/configuration",
                 "showConfiguration",
@@ -130,14 +130,14 @@ class Description:
             ),
         ]
 
-    async def broker(self, _asked: Asked) -> Broker:
+    async def broker(self, _asked: Asked) -> Running:
         """What runs, and where."""
-        config = self._server.config
-        return Broker(
+        config = self._broker.config()
+        return Running(
             version=__version__,
-            uptime_s=self._server.uptime_s(),
+            uptime_s=self._broker.uptime_s(),
             process=system.process_id(),
-            epoch=self._server.stages.kernel.log.epoch(),
+            epoch=self._broker.log.epoch(),
             durability=config.durability,
             data_dir=str(config.data_dir.absolute()),
             listeners=[
@@ -167,7 +167,7 @@ class Description:
 
     async def queues(self, _asked: Asked) -> LongQueues:
         """The longest queues."""
-        now_us = self._server.now_us()
+        now_us = self._broker.now_us()
         queues = [
             LongQueue(
                 client_identifier=behind.client_identifier,

@@ -3,9 +3,9 @@
 Owns: what an administrator sees of a group. Never: knows how its members are chosen.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
 
 from holdfast.broker.admin.http.operation import (
@@ -16,11 +16,10 @@ from holdfast.broker.admin.http.operation import (
     ProblemError,
     listing,
 )
-from holdfast.broker.chores import Pieces
-from holdfast.broker.observe.forecast import Ahead, Forecast
+from holdfast.broker.observe.forecast import Forecast
+from holdfast.broker.observe.groups import GroupQueue, GroupsSeen
 from holdfast.broker.observe.watch import Watch
-from holdfast.broker.server import Server
-from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
+from holdfast.broker.state.broker import Broker
 from holdfast.core.queue_names import consumer_group
 
 
@@ -98,14 +97,8 @@ class GroupPage(Struct, kw_only=True):
 class GroupsView:
     """What can be asked about groups."""
 
-    def __init__(self, server: Server, watch: Watch, forecast: Forecast) -> None:
-        self._forecast = forecast
-        self._chores = server.stages.chores
-        self._log = server.stages.kernel.log
-        self._now_us = server.now_us
-        self._watch = watch
-        self._sessions = server.stages.sessions
-        self._groups = server.stages.groups
+    def __init__(self, broker: Broker, watch: Watch, forecast: Forecast) -> None:
+        self._groups = GroupsSeen(broker, watch, forecast)
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -130,68 +123,42 @@ class GroupsView:
 
     async def page(self, asked: Asked) -> GroupPage:
         """A page of groups."""
-        limit, after = asked.query["limit"], asked.query["after"]
-        names = [name for name in self._groups.names() if name > after]
-        page = names[:limit]
-        rows = await self._chores.outcome(self._rows(page, LIST_EFFORT_MAXIMUM))
-        return GroupPage(groups=rows, next=page[-1] if len(names) > limit else None)
+        found, following = await self._groups.page(asked.query["after"], asked.query["limit"])
+        return GroupPage(groups=[_row(each) for each in found], next=following)
 
     async def show(self, asked: Asked) -> Group:
         """One group in detail."""
         name = asked.path["group"]
-        if name not in self._groups:
+        found = await self._groups.show(name)
+        if found is None:
             sentence = f"no group is called {name!r}; the name begins with $share/"
             raise ProblemError(404, "no_such_group", sentence)
-        rows = await self._chores.outcome(self._rows([name], EXACT))
-        if not rows:
-            raise ProblemError(404, "no_such_group", f"group {name!r} has just ended")
-        keys = self._groups.keys(name, self._client_on)
         return Group(
-            **asdict(rows[0]),
-            shares=[Share(**share) for share in self._groups.shares(name, self._client_on)],
-            waiting_for_keys=keys["waiting"],
-            keys_held=[HeldKey(**held) for held in keys["held"]],
+            **asdict(_row(found.queue)),
+            shares=convert(found.shares, list[Share], from_attributes=True),
+            waiting_for_keys=found.keys.waiting,
+            keys_held=convert(found.keys.held, list[HeldKey], from_attributes=True),
         )
 
-    def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[GroupRow]]:
-        """Those that are still there."""
-        rows, inquiry = [], Inquiry(self._log, effort_maximum)
-        for name in names:
-            if name in self._groups:
-                rows.append((yield from self._row(name, inquiry)))
-            yield from inquiry.rest()
-        return [row for row in rows if row.group in self._groups]
 
-    def _row(self, name: str, inquiry: Inquiry) -> Pieces[GroupRow]:
-        seen = self._groups.describe(name, self._client_on)
-        queue_name = seen["queue_name"]
-        named = None if queue_name is None else consumer_group(seen["name"], queue_name)
-        stuck = self._watch.stuck_of(self._groups.party_of(name))
-        ahead = yield from self._ahead(name, seen, inquiry)
-        queued = yield from self._groups.queued(name, inquiry)
-        return GroupRow(
-            group=name,
-            stuck=stuck,
-            queued=queued,
-            consumer_group=named,
-            oldest_at_us=ahead.oldest_at_us,
-            first_loss_in_s=ahead.first_loss_in_s,
-            exact=inquiry.is_exact,
-            **seen,
-        )
-
-    def _ahead(self, name: str, seen: dict[str, Any], inquiry: Inquiry) -> Pieces[Ahead]:
-        """What is ahead of a group; while members are there, nothing is cut off its queue."""
-        record = self._groups.record(name)
-        assert record is not None, "nobody has removed it since its name was taken"
-        ahead = self._forecast.of_queue(
-            *(inquiry, [item.table() for item in record.reads]),
-            *(record.party, seen["mark"], self._now_us()),
-            bounded=not seen["members"],
-            ages=False,
-        )
-        return (yield from ahead)
-
-    def _client_on(self, connection: int) -> str:
-        attached = self._sessions.of(connection)
-        return "" if attached is None else attached.session.client_identifier
+def _row(queue: GroupQueue) -> GroupRow:
+    seen = queue.seen
+    named = None if seen.queue_name is None else consumer_group(seen.name, seen.queue_name)
+    return GroupRow(
+        group=seen.group,
+        name=seen.name,
+        topic_filter=seen.topic_filter,
+        queue_name=seen.queue_name,
+        consumer_group=named,
+        strategy=seen.strategy,
+        members=list(seen.members),
+        subscribers=seen.subscribers,
+        queued=queue.queued,
+        exact=queue.exact,
+        in_flight=seen.in_flight,
+        stuck=queue.stuck,
+        mark=seen.mark,
+        ends_at_us=seen.ends_at_us,
+        oldest_at_us=queue.ahead.oldest_at_us,
+        first_loss_in_s=queue.ahead.first_loss_in_s,
+    )

@@ -15,10 +15,9 @@ from holdfast.broker.admin.http.operation import (
     ProblemError,
     bad_request,
 )
-from holdfast.broker.mqtt.loopback import FAILED, Publication
-from holdfast.broker.server import Server
+from holdfast.broker.commands import CommandRefusedError, Commands, Message
+from holdfast.broker.state.broker import Broker
 from holdfast.kernel import encode_packet, is_valid_topic_name
-from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 WAITING_MAXIMUM = 256
 """Publications that are not answered yet; this is for people and scripts, not for fleets."""
@@ -42,7 +41,7 @@ class Properties(Struct, forbid_unknown_fields=True, kw_only=True):
     ) = UNSET
 
 
-class Message(Struct, forbid_unknown_fields=True, kw_only=True):
+class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     """A message to be published."""
 
     topic_name: Text
@@ -61,10 +60,11 @@ class Published(Struct, kw_only=True):
 
 
 class Publishing:
-    """Publishes through the loopback, and waits for the answer."""
+    """Publishes, and waits for the answer."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, broker: Broker, commands: Commands) -> None:
+        self._config = broker.config
+        self._commands = commands
         self._waiting = 0
 
     def operations(self) -> list[Operation]:
@@ -78,7 +78,7 @@ class Publishing:
                 name="publish",
                 summary="Publish a message. At QoS 1 and 2 the answer says that it is durable.",
                 run=self.publish,
-                body=Message,
+                body=NewMessage,
                 answers={
                     200: done,
                     503: full,
@@ -89,67 +89,49 @@ class Publishing:
 
     async def publish(self, asked: Asked) -> Published:
         """Publishes the message of the body."""
-        message: Message = asked.body
-        publication = Publication(
-            message.topic_name,
-            _payload(message),
-            message.qos,
-            message.retain,
-            _properties(message.properties),
+        message: NewMessage = asked.body
+        await self.send(
+            Message(
+                topic_name=message.topic_name,
+                payload=_payload(message),
+                qos=message.qos,
+                retain=message.retain,
+                properties=_properties(message.properties),
+            )
         )
-        await self.send(publication)
-        return Published(topic_name=publication.topic_name, durable=publication.qos > 0)
+        return Published(topic_name=message.topic_name, durable=message.qos > 0)
 
-    async def send(self, publication: Publication) -> None:
+    async def send(self, message: Message) -> None:
         """Publishes, and returns when the message is durable, at QoS 0 when it is on its way."""
-        _check(publication, self._server.config.maximum_packet_size_bytes)
+        _check(message, self._config().maximum_packet_size_bytes)
         if self._waiting >= WAITING_MAXIMUM:
             detail = f"{WAITING_MAXIMUM} messages are being published here; try again later"
             raise ProblemError(503, "busy", detail)
-        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def take(reason_code: int) -> None:
-            if not answered.done():
-                answered.set_result(reason_code)
-
         self._waiting += 1
         try:
-            told = Publication(
-                publication.topic_name,
-                publication.payload,
-                publication.qos,
-                publication.retain,
-                publication.properties,
-                answered=take,
-            )
-            self._server.stages.loopback.publish(told)
-            self._server.ask_turn()
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                reason_code = await answered
+                await self._commands.publish(message)
         except TimeoutError:
             detail = f"not durable after {ANSWER_WITHIN_S} s; it may still become so"
             raise ProblemError(504, "timeout", detail) from None
+        except CommandRefusedError as error:
+            raise ProblemError(503, error.refusal.value, str(error)) from error
         finally:
             self._waiting -= 1
-        if reason_code >= FAILED:
-            is_full = reason_code == ReasonCode.QUOTA_EXCEEDED
-            more = ": the log is full; it goes on when retention has made room" if is_full else ""
-            detail = f"refused, {reason_name(reason_code)} ({reason_code:#04x}){more}"
-            raise ProblemError(503, "refused", detail)
 
 
-def _check(publication: Publication, packet_bytes_maximum: int) -> None:
-    topic_name = publication.topic_name
+def _check(message: Message, packet_bytes_maximum: int) -> None:
+    topic_name = message.topic_name
     if not is_valid_topic_name(topic_name.encode(errors="replace")) or topic_name.startswith("$"):
         detail = "it is empty, has a wildcard or a NUL, or begins with $"
         raise bad_request(f"topic_name {topic_name!r} cannot be published to: {detail}")
     fields = {
-        "packet_identifier": 1 if publication.qos else 0,
-        "qos": publication.qos,
-        "retain": publication.retain,
+        "packet_identifier": 1 if message.qos else 0,
+        "qos": message.qos,
+        "retain": message.retain,
         "topic_name": topic_name,
-        "payload": publication.payload,
-        "properties": publication.properties,
+        "payload": message.payload,
+        "properties": message.properties,
     }
     try:
         size_bytes = len(encode_packet("publish", fields, protocol_version=5))
@@ -162,7 +144,7 @@ def _check(publication: Publication, packet_bytes_maximum: int) -> None:
         )
 
 
-def _payload(message: Message) -> bytes:
+def _payload(message: NewMessage) -> bytes:
     if message.payload is not UNSET and message.payload_base64 is not UNSET:
         raise bad_request("payload and payload_base64 are two payloads; give one")
     if message.payload_base64 is not UNSET:

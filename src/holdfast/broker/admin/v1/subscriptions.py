@@ -11,18 +11,12 @@ from holdfast.broker.admin.http.operation import (
     text,
 )
 from holdfast.broker.admin.v1.sessions import SubscriptionRow
-from holdfast.broker.admin.v1.view_reader import ViewReader
-from holdfast.broker.mqtt.attached import is_durable
-from holdfast.broker.server import Server
-from holdfast.broker.store.tables import parse_subscriptions
+from holdfast.broker.observe.sessions import SessionsSeen
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import is_valid_topic_name, topic_matches
 
 SESSIONS_PER_PAGE_MAXIMUM = 1_000
 """Sessions looked through for one answer, so that a search that finds nothing ends too."""
-_LIST = (
-    "SELECT key, value FROM subscriptions WHERE key > ? AND instr(key, ?) > 0 ORDER BY key LIMIT ?"
-)
 
 
 class ClientSubscription(SubscriptionRow, kw_only=True):
@@ -41,9 +35,8 @@ class SubscriptionPage(Struct, kw_only=True):
 class SubscriptionsView:
     """What can be asked about subscriptions."""
 
-    def __init__(self, server: Server, view: ViewReader) -> None:
-        self._sessions = server.stages.sessions
-        self._view = view
+    def __init__(self, sessions: SessionsSeen) -> None:
+        self._sessions = sessions
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -66,7 +59,10 @@ class SubscriptionsView:
         if topic and not is_valid_topic_name(topic):
             raise bad_request("topic is not a topic name: it is empty or has a wildcard")
         rows: list[ClientSubscription] = []
-        by_client = await self._by_client(asked)
+        found = await self._sessions.subscriptions(
+            asked.query["after"], asked.query["client_identifier"], SESSIONS_PER_PAGE_MAXIMUM
+        )
+        by_client = list(found.items())
         last = None
         for place, (client_identifier, subscriptions) in enumerate(by_client):
             rows += [
@@ -81,18 +77,6 @@ class SubscriptionsView:
         if last is None and len(by_client) >= SESSIONS_PER_PAGE_MAXIMUM:
             last = by_client[-1][0]
         return SubscriptionPage(subscriptions=rows, next=last)
-
-    async def _by_client(self, asked: Asked) -> list[tuple[str, tuple[Subscription, ...]]]:
-        after, search = asked.query["after"].encode(), asked.query["client_identifier"]
-        recorded = await self._view.rows(_LIST, after, search.encode(), SESSIONS_PER_PAGE_MAXIMUM)
-        found = {key: parse_subscriptions(value.encode()) for key, value in recorded}
-        for item in self._sessions.all_attached():
-            client_identifier = item.session.client_identifier
-            key = client_identifier.encode()
-            if not is_durable(item.session) and key > after and search in client_identifier:
-                found[key] = item.subscriptions
-        in_order = sorted(found)[:SESSIONS_PER_PAGE_MAXIMUM]
-        return [(key.decode(), found[key]) for key in in_order]
 
 
 def _row(client_identifier: str, subscription: Subscription) -> ClientSubscription:

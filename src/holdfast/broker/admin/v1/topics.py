@@ -23,8 +23,8 @@ from holdfast.broker.admin.http.operation import (
 )
 from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.reading import LogReaders
-from holdfast.broker.mqtt.loopback import Publication
-from holdfast.broker.server import Server
+from holdfast.broker.commands import Message
+from holdfast.broker.state.broker import Broker
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import RecordsGoneError
@@ -109,8 +109,8 @@ class RetainedDone(Struct, kw_only=True):
 class Topics:
     """What can be asked about topics and retained messages."""
 
-    def __init__(self, server: Server, readers: LogReaders, publishing: Publishing) -> None:
-        self._log = server.stages.kernel.log
+    def __init__(self, broker: Broker, readers: LogReaders, publishing: Publishing) -> None:
+        self._log = broker.log
         self._readers = readers
         self._publishing = publishing
 
@@ -172,10 +172,9 @@ class Topics:
         limit = asked.query["limit"]
         found, reached, end = list[int](), int(after) + 1 if after else 0, self._log.end_offset()
         while len(found) <= limit and reached < end:
-            more, reached = self._log.retained(
-                asked.query["filter"].encode(), reached, limit + 1 - len(found)
-            )
-            found += more
+            part = self._log.retained(asked.query["filter"], reached, limit + 1 - len(found))
+            found += part.offsets
+            reached = part.reached
             # One look goes through a bounded number of topics; between two, others have their turn.
             await asyncio.sleep(0)
         page = found[:limit]
@@ -196,11 +195,13 @@ class Topics:
         topic_name = asked.query["topic_name"]
         if not self._offsets(topic_name):
             raise self._missing(topic_name)
-        await self._publishing.send(Publication(topic_name, b"", 1, retain=True))
+        await self._publishing.send(
+            Message(topic_name=topic_name, payload=b"", qos=1, retain=True, properties={})
+        )
         return RetainedDone(topic_name=topic_name, done="removed")
 
     def _offsets(self, topic_name: str) -> list[int]:
-        return self._log.retained(topic_name.encode(), 0, 1)[0]
+        return self._log.retained(topic_name, 0, 1).offsets
 
     def _missing(self, topic_name: str) -> ProblemError:
         return ProblemError(404, "not_retained", f"no message is retained on {topic_name!r}")
