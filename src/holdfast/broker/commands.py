@@ -23,6 +23,7 @@ from holdfast.broker.mqtt.loopback import FAILED, Publication
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.store.tables import Loss
 from holdfast.broker.turn import Stages
+from holdfast.core.loss_reason import LossReason
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 log = logging.getLogger(__name__)
@@ -193,7 +194,7 @@ class Commands:
         if not loss.end_offset:
             sentence = f"what row {number} tells of was of QoS 0 and never stored"
             raise CommandRefusedError(Refusal.NEVER_STORED, sentence)
-        if loss.reason == "expired":
+        if loss.reason is LossReason.EXPIRED:
             sentence = f"the messages of row {number} have expired, so nobody is sent them any more"
             raise CommandRefusedError(Refusal.EXPIRED, sentence)
         if not loss.party:

@@ -23,7 +23,6 @@ from aiohttp import web
 from holdfast import __version__
 from holdfast.broker.admin.http.operation import Answered, Asked, Audience, Operation
 from holdfast.broker.admin.http.protection import METRICS_PATH
-from holdfast.broker.observe.metrics import LEDGER_ROWS_REMOVED
 from holdfast.broker.observe.snapshot import Snapshot
 
 HTML: Final = "text/html"
@@ -129,7 +128,7 @@ def page(seen: Snapshot | None, now_us: int, *, is_ready: bool) -> str:
 
 def figures(seen: Snapshot) -> list[tuple[str, str, str]]:
     """Name, of when it is or what of, and value."""
-    lost = sum(count for reason, count in seen.losses.items() if reason != LEDGER_ROWS_REMOVED)
+    lost = sum(seen.losses.values())
     at_rest = seen.sessions_recorded - seen.sessions_recorded_attached
     ahead, as_of = "not known yet", "the first look at sessions at rest is under way"
     if seen.at_rest_age_s is not None:

@@ -12,6 +12,7 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import NamedQueue, kept_from
 from holdfast.broker.store.tables import SharedGroup
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import without_past
 from holdfast.kernel import Log, state_mark
 
@@ -22,7 +23,7 @@ class PreparedGroup:
 
     before: QueueAtRest
     queue: QueueAtRest
-    lost: tuple[str, Cut] | None
+    lost: tuple[LossReason, Cut] | None
     """What it lost by that, with the reason."""
 
 
@@ -37,7 +38,7 @@ def cut_group(log: Log, config: Config, record: SharedGroup, now_us: int) -> Pie
     """What a group at rest has waiting, within what it may have; changes nothing."""
     before, inquiry = group_at_rest(log, record), Inquiry(log)
     if record.queue_name is None:
-        reason = "overflow"
+        reason = LossReason.OVERFLOW
         queue, cut = yield from cut_to_limit(
             *(inquiry, record.party, before),
             maximum=config.queue_messages_maximum,
@@ -46,7 +47,7 @@ def cut_group(log: Log, config: Config, record: SharedGroup, now_us: int) -> Pie
             now_us=now_us,
         )
     else:
-        reason = "retention"
+        reason = LossReason.RETENTION
         oldest = yield from group_kept_from(log, inquiry, config, record, now_us)
         queue, cut = yield from cut_to_age(inquiry, record.party, before, oldest=oldest)
     return PreparedGroup(before, queue, None if cut is None else (reason, cut))

@@ -18,6 +18,7 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import NamedQueue, kept_from
 from holdfast.broker.store.tables import party_key
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import Log, RangeSet, describe_state, new_state, state_mark, state_skip
@@ -62,11 +63,11 @@ class Prepared:
     """Those of the session, when it was prepared."""
     before: QueueAtRest
     queue: QueueAtRest
-    lost: tuple[tuple[str, Cut], ...]
+    lost: tuple[tuple[LossReason, Cut], ...]
     """What it lost by that, with the reasons."""
 
 
-_Kept = tuple[QueueAtRest, tuple[tuple[str, Cut], ...]]
+_Kept = tuple[QueueAtRest, tuple[tuple[LossReason, Cut], ...]]
 """A queue within its limits, and what it lost by them, with the reasons."""
 
 
@@ -112,7 +113,7 @@ def cut_named(
     properties = config.application_queue_properties
     oldest = yield from kept_from(log, inquiry, named, properties, now_us)
     queue, gone = yield from cut_to_age(inquiry, owner.party, queue, oldest=oldest)
-    return queue, (() if gone is None else (("retention", gone),))
+    return queue, (() if gone is None else ((LossReason.RETENTION, gone),))
 
 
 def cut_device(
@@ -136,7 +137,7 @@ def cut_device(
         end=log.durable_offset(),
         now_us=now_us,
     )
-    lost = (("ttl", stale), ("overflow", beyond))
+    lost = ((LossReason.TTL, stale), (LossReason.OVERFLOW, beyond))
     return queue, tuple((reason, cut) for reason, cut in lost if cut is not None)
 
 

@@ -56,6 +56,7 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
 from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
@@ -215,7 +216,7 @@ class Sessions:
         """Finds out what its queues have to lose before it gets the rest; changes nothing."""
         session, own = attached.session, own_of(attached.subscriptions)
         before = queue = queue_at_rest(self._log, session, own)
-        lost: tuple[tuple[str, Cut], ...] = ()
+        lost: tuple[tuple[LossReason, Cut], ...] = ()
         if is_durable(session):
             inquiry, config = Inquiry(self._log), self._config
             if session.bounded:
@@ -339,7 +340,7 @@ class Sessions:
         if left is None or left.party != session.party:
             left = at_once(self.left(session))
         if left.cut is not None:
-            self._lose(session, "session_ended", left.cut, now_us)
+            self._lose(session, LossReason.SESSION_ENDED, left.cut, now_us)
         self._groups.lose_handed(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
@@ -591,6 +592,6 @@ class Sessions:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
 
-    def _lose(self, session: Session, reason: str, cut: Cut, now_us: int) -> None:
+    def _lose(self, session: Session, reason: LossReason, cut: Cut, now_us: int) -> None:
         who = (session.client_identifier, session.party)
         self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))

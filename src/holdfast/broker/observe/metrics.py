@@ -79,7 +79,6 @@ _NAMED: Final = {
     "proxy_headers_taken",
 }
 """Counts that have a metric of their own."""
-LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
 
 
 def _count(name: str) -> Callable[[Snapshot], float]:
@@ -107,8 +106,7 @@ def _others(seen: Snapshot) -> Labelled:
 
 def _lost(seen: Snapshot) -> Labelled:
     for reason, count in seen.losses.items():
-        if reason != LEDGER_ROWS_REMOVED:
-            yield (reason,), count
+        yield (reason.value,), count
 
 
 def _ages(seen: Snapshot) -> Labelled:
@@ -314,7 +312,7 @@ METRICS: Final = (
            lambda seen: seen.redrives),
     Metric("holdfast_loss_ledger_rows_removed", "counter",
            "Rows that left the ledger because it was full.",
-           lambda seen: seen.losses.get(LEDGER_ROWS_REMOVED, 0)),
+           lambda seen: seen.loss_rows_removed),
 
     Metric("holdfast_queues_behind", "gauge",
            "Queues of connected sessions with messages that are not acknowledged.",

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.broker.server import Server
 from holdfast.broker.steps import Kind
+from holdfast.core.loss_reason import LossReason
 
 NS: Final = 1_000_000_000
 
@@ -20,7 +21,7 @@ class Numbers:
 
     counts: Mapping[str, int]
     """What ingress counts, by name; those with a reason end with it."""
-    losses: Mapping[str, int]
+    losses: Mapping[LossReason, int]
     """Messages lost, by reason."""
     dispatch: Mapping[str, int]
     egress: Mapping[str, int]
@@ -52,6 +53,8 @@ class Numbers:
     durable_offset: int
     retained: int
     loss_rows: int
+    loss_rows_removed: int
+    """Because the ledger was full."""
     redrives: int
     segments_removed: int
     records_carried: int
@@ -81,6 +84,7 @@ def count(server: Server) -> Numbers:
     return Numbers(
         counts=dict(server.counts),
         losses=dict(stages.losses.by_reason),
+        loss_rows_removed=stages.losses.rows_removed,
         dispatch=kernel.dispatch.counters(),
         egress=kernel.outboxes.counters(),
         routes=kernel.routes.counters(),

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.share_name import ShareName, is_shared, parse_shared
 from holdfast.core.subscription import IN_FORCE, Subscription
 
@@ -57,7 +58,7 @@ class Loss:
 
     client_identifier: str
     party: int
-    reason: str
+    reason: LossReason
     first_offset: int
     """With `end_offset` the range they lie in; both 0 for messages that were never stored."""
     end_offset: int
@@ -161,7 +162,7 @@ def parse_loss(value: bytes) -> Loss:
     """The inverse of `format_loss`."""
     fields = parse_value(value)
     ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
-    return Loss(**{**fields, "ranges": ranges})
+    return Loss(**{**fields, "reason": LossReason(fields["reason"]), "ranges": ranges})
 
 
 def format_redrive(redrive: Redrive) -> bytes:

@@ -9,6 +9,7 @@ from holdfast.broker.observe.metrics import METRICS, format_metrics, values
 from holdfast.broker.state.numbers import NS
 from holdfast.broker.steps import Steps
 from holdfast.broker.store.commit_times import CommitTimes
+from holdfast.core.loss_reason import LossReason
 from tests.builders.counted import snapshot
 from tests.tidy.repository import under
 
@@ -66,7 +67,9 @@ def test_every_count_that_the_broker_makes_has_a_metric_of_its_own() -> None:
 
 
 def test_losses_are_counted_by_reason() -> None:
-    found = values(snapshot(losses={"overflow": 3, "expired": 4, "ledger_rows_removed": 5}))
+    found = values(
+        snapshot(losses={LossReason.OVERFLOW: 3, LossReason.EXPIRED: 4}, loss_rows_removed=5)
+    )
     assert found['holdfast_messages_lost{reason="overflow"}'] == 3
     assert found['holdfast_messages_lost{reason="expired"}'] == 4
     assert found["holdfast_loss_ledger_rows_removed"] == 5

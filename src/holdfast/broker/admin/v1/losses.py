@@ -24,6 +24,7 @@ from holdfast.broker.admin.http.operation import (
 from holdfast.broker.commands import CommandRefusedError, Commands, Refusal
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.recorded import LOSS_TIME_END_US, LossesWanted
+from holdfast.core.loss_reason import LossReason
 
 
 def _moment(name: str, default_us: int, description: str) -> Parameter:
@@ -47,7 +48,7 @@ class LossRow(Struct, kw_only=True):
 
     number: int
     client_identifier: str
-    reason: str
+    reason: LossReason
     first_offset: int
     end_offset: int
     count: int
