@@ -10,12 +10,12 @@ Invariants:
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
 from holdfast.broker.commands import Commands
+from holdfast.broker.counts import Counts
 from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
@@ -40,7 +40,7 @@ class Server:
         stages: Stages,
         records: ControlRecords,
         schedule: Schedule,
-        counts: Counter[str],
+        counts: Counts,
     ) -> None:
         self._config = config
         self._world = world
@@ -115,8 +115,8 @@ class Server:
         return self._records
 
     @property
-    def counts(self) -> Counter[str]:
-        """What ingress counts."""
+    def counts(self) -> Counts:
+        """What is counted of what happens at the doors."""
         return self._counts
 
     @property

@@ -1,8 +1,8 @@
 """What is the world's fault, and whether to try again.
 
-Owns: errors of disk, network and operators. What a peer does wrong is no exception: whoever finds it
-hands back a value that says what the peer is told. Our own faults are assertions: the process stops
-and recovers. Never: a decision made on a message's text; what matters is in the type.
+Owns: errors of disk, network and operators. What a peer does wrong is no exception: whoever finds
+it hands back a value that says what the peer is told. Our own faults are assertions: the process
+stops and recovers. Never: a decision made on a message's text; what matters is in the type.
 
 Invariant: whether an `OperatingError` is worth another try is a property of its class.
 """

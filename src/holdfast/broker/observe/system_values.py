@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast import __version__
+from holdfast.broker.counts import Counted, Event
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.core.units import SECOND_US
 
@@ -136,8 +137,8 @@ def _load_totals(seen: Snapshot) -> dict[str, float]:
         "publish/dropped": sum(seen.losses.values()),
         "bytes/received": seen.received_bytes,
         "bytes/sent": seen.sent_bytes,
-        "sockets": seen.counts.get("connections_opened", 0),
-        "connections": seen.counts.get("connections_accepted", 0),
+        "sockets": seen.counts.get(Counted(Event.CONNECTIONS_OPENED), 0),
+        "connections": seen.counts.get(Counted(Event.CONNECTIONS_ACCEPTED), 0),
     }
 
 

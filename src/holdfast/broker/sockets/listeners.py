@@ -8,7 +8,6 @@ Invariant: `reconfigure` changes everything or nothing, and no connection that i
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_network
@@ -17,6 +16,7 @@ from ssl import SSLContext, SSLObject
 
 from websockets.http11 import Request, Response
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.certificates import is_encrypted, server_context
 from holdfast.broker.sockets.connection import Connections, show_address
 from holdfast.broker.sockets.proxy_protocol import ProxyLayer
@@ -46,7 +46,7 @@ class Listeners:
     """The listeners that the settings ask for."""
 
     def __init__(
-        self, config: Config, world: World, connections: Connections, counts: Counter[str]
+        self, config: Config, world: World, connections: Connections, counts: Counts
     ) -> None:
         self._config = config
         self._world = world
@@ -108,7 +108,7 @@ class Listeners:
         there, if that is granted."""
         response = self._websocket_rules.answer(asked)
         if response.status_code != SWITCHING_PROTOCOLS:
-            self._counts[f"websocket_handshakes_refused_{response.status_code}"] += 1
+            self._counts.add(Event.WEBSOCKET_HANDSHAKES_REFUSED, response.status_code)
             return response, None
         connection = self._connections.make("wss" if secure else "ws")
         buffer = self._connections.read_buffer

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.broker.chores import Chores
+from holdfast.broker.counts import Event
 from holdfast.broker.server import Server
 from holdfast.broker.state.connections import ConnectionsState
 from holdfast.broker.state.groups import GroupsState
@@ -19,6 +20,7 @@ from holdfast.broker.state.queues import QueuesState
 from holdfast.broker.state.recorded import Recorded
 from holdfast.broker.state.sessions import SessionsState
 from holdfast.core.config import Config
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         recorded=Recorded(Path(view_path), server.records),
         chores=stages.chores,
         numbers=partial(count, server),
-        log_full=lambda: server.counts["publishes_refused_0x97"],
+        log_full=partial(server.counts.total, Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED),
         retention=server.retention,
         config=lambda: server.config,
         now_us=server.now_us,

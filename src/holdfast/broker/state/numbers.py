@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.broker.counts import Counted
 from holdfast.broker.server import Server
 from holdfast.broker.steps import Kind
 from holdfast.core.loss_reason import LossReason
@@ -19,8 +20,7 @@ NS: Final = 1_000_000_000
 class Numbers:
     """Numbers of one moment; totals count from the start of the broker."""
 
-    counts: Mapping[str, int]
-    """What ingress counts, by name; those with a reason end with it."""
+    counts: Mapping[Counted, int]
     losses: Mapping[LossReason, int]
     """Messages lost, by reason."""
     dispatch: Mapping[str, int]
@@ -82,7 +82,7 @@ def count(server: Server) -> Numbers:
     received_by_qos, payload_bytes_received = turn.received()
     lengths = stages.steps.lengths
     return Numbers(
-        counts=dict(server.counts),
+        counts=server.counts.all(),
         losses=dict(stages.losses.by_reason),
         loss_rows_removed=stages.losses.rows_removed,
         dispatch=kernel.dispatch.counters(),
