@@ -64,7 +64,10 @@ class DeviceFilters:
         routes = Routes(0)
         for number, topic_filter in enumerate(filters, start=1):
             routes.subscribe(
-                *(_QUEUE, _QUEUE, _QUEUE, topic_filter.encode()),
+                _QUEUE,
+                _QUEUE,
+                _QUEUE,
+                topic_filter.encode(),
                 qos=1,
                 no_local=False,
                 retain_as_published=False,

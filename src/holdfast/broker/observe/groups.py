@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.observe.forecast import Ahead, Forecast
-from holdfast.broker.observe.watch import Watch
+from holdfast.broker.observe.watch import Stuck, Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.groups import GroupSeen, KeysSeen, ShareSeen
 from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
@@ -21,7 +21,7 @@ class GroupQueue:
     queued: int
     exact: bool
     """False: there was too much to count, and `queued` is at least so many."""
-    stuck: str
+    stuck: Stuck | None
     ahead: Ahead
 
 

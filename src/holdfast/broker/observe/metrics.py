@@ -28,6 +28,7 @@ from holdfast import __version__
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.snapshot import Snapshot
+from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
 from holdfast.core.limits import STEP_BUDGET_MS
@@ -316,8 +317,8 @@ METRICS: Final = (
            " absent before the first round over all of them.", _ages, ("queues",)),
     Metric("holdfast_queues_stuck", "gauge",
            "Queues with a backlog whose client takes bytes and was sent nothing for 30 s.",
-           lambda seen: [((reason,), seen.stuck.get(reason, 0))
-                         for reason in ("stalled", "unacknowledged")], ("reason",)),
+           lambda seen: [((reason,), seen.stuck.get(reason, 0)) for reason in Stuck],
+           ("reason",)),
 
     Metric("holdfast_log_bytes", "gauge", "The size of the log.", lambda seen: seen.log["bytes"]),
     Metric("holdfast_log_segments", "gauge", "Files of the log.",

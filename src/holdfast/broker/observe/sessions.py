@@ -14,7 +14,7 @@ from holdfast.broker.chores import Pieces
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.observe.consumers import Consumer, Consumers
 from holdfast.broker.observe.queue_length import QueueLength, QueueLengths
-from holdfast.broker.observe.watch import Watch
+from holdfast.broker.observe.watch import Stuck, Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.sessions import AttachedSeen
 from holdfast.core.subscription import Subscription
@@ -59,7 +59,7 @@ class SessionDetail:
 
     session: SessionSeen
     length: QueueLength
-    stuck: str
+    stuck: Stuck | None
     consumers: list[Consumer]
     strategy: str | None
     unsent_bytes: int

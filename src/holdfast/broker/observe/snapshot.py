@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from holdfast import system
 from holdfast.broker.observe.forecast import Forecast
-from holdfast.broker.observe.watch import Behind, Watch
+from holdfast.broker.observe.watch import Behind, Stuck, Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.numbers import Numbers
 
@@ -32,7 +32,7 @@ class Snapshot(Numbers):
     """How old these two are; `None` before the first round over all sessions at rest has ended."""
     queues_age_s: float | None
     """The same of what is told of attached queues."""
-    stuck: Mapping[str, int]
+    stuck: Mapping[Stuck, int]
     """Queues that are stuck, by reason."""
     busiest: tuple[Behind, ...]
 

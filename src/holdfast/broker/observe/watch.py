@@ -11,6 +11,7 @@ import heapq
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.state.broker import Broker
@@ -34,6 +35,15 @@ QUIET_AFTER_S = 10
 """So long after the last refusal the log is said to take messages again."""
 
 
+class Stuck(StrEnum):
+    """Why nothing moves in a queue that has something for a client who takes bytes."""
+
+    STALLED = "stalled"
+    """The client could be sent more."""
+    UNACKNOWLEDGED = "unacknowledged"
+    """It has as much in flight as it allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """A queue with messages that its client has not acknowledged."""
@@ -44,9 +54,8 @@ class Behind:
     in_flight: int
     mark: int
     unchanged_since_us: int
-    stuck: str
-    """Why nothing moves, or an empty text: `unacknowledged`, the client has as much in flight as it
-    allows; `stalled`, it could be sent more."""
+    stuck: Stuck | None
+    """Why nothing moves, if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class Watch:
         self.queues_behind = 0
         self.backlog_messages = 0
         self.in_flight_messages = 0
-        self.stuck: Counter[str] = Counter()
+        self.stuck: Counter[Stuck] = Counter()
         self.busiest: tuple[Behind, ...] = ()
         self.round_ended_at_us: int | None = None
         """When the round ended that all of this is as of."""
@@ -122,11 +131,11 @@ class Watch:
     def _end_look(self, _outcome: None) -> None:
         self._is_looking = False
 
-    def stuck_of(self, party: int) -> str:
-        """Why nothing moves in the queue of this session or group, as of the last round; empty if
+    def stuck_of(self, party: int) -> Stuck | None:
+        """Why nothing moves in the queue of this session or group, as of the last round; `None` if
         it moves, or has nothing to move."""
         behind = self._behind.get(party)
-        return "" if behind is None else behind.stuck
+        return None if behind is None else behind.stuck
 
     def _see(
         self, inquiry: Inquiry, party: int, queue: int, connection: int, now_us: int
@@ -180,13 +189,13 @@ class Watch:
 
     def _judge(self, seen: _Seen, found: _Found, now_us: int) -> Behind:
         known = self._behind.get(seen.party)
-        since_us, was_stuck = now_us, ""
+        since_us, was_stuck = now_us, None
         if known is not None and (known.mark, known.in_flight) == (found.mark, found.in_flight):
             since_us, was_stuck = known.unchanged_since_us, known.stuck
-        stuck = ""
+        stuck = None
         if now_us - since_us >= STUCK_AFTER_S * SECOND_US and self._could_move(seen, found):
             full = found.in_flight >= seen.in_flight_maximum
-            stuck = "unacknowledged" if full else "stalled"
+            stuck = Stuck.UNACKNOWLEDGED if full else Stuck.STALLED
         if stuck and not was_stuck:
             fields = {
                 "client_identifier": seen.name,

@@ -189,7 +189,6 @@ AFTER: Final = text(
 
 
 def listing(
-    name: str,
     rows: str,
     page: type[Struct],
     run: Callable[[Asked], Awaitable[Struct]],
@@ -200,7 +199,7 @@ def listing(
     return Operation(
         method="GET",
         path=f"/v1/{rows}",
-        name=name,
+        name=f"list{rows.capitalize()}",
         summary=summary,
         run=run,
         parameters=(*parameters, LIMIT, AFTER),

@@ -174,7 +174,7 @@ class Description:
                 messages=behind.messages,
                 in_flight=behind.in_flight,
                 unchanged_s=(now_us - behind.unchanged_since_us) // 1_000_000,
-                stuck=behind.stuck,
+                stuck=behind.stuck or "",
             )
             for behind in self._snapshot().busiest
         ]

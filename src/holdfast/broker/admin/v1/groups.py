@@ -104,7 +104,9 @@ class GroupsView:
         """What can be asked for."""
         return [
             listing(
-                *("listGroups", "groups", GroupPage, self.page),
+                "groups",
+                GroupPage,
+                self.page,
                 summary="Groups of shared subscriptions with their queues, by name.",
             ),
             Operation(
@@ -156,7 +158,7 @@ def _row(queue: GroupQueue) -> GroupRow:
         queued=queue.queued,
         exact=queue.exact,
         in_flight=seen.in_flight,
-        stuck=queue.stuck,
+        stuck=queue.stuck or "",
         mark=seen.mark,
         ends_at_us=seen.ends_at_us,
         oldest_at_us=queue.ahead.oldest_at_us,

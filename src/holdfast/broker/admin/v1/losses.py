@@ -89,7 +89,9 @@ class LossesView:
         """What can be asked for."""
         return [
             listing(
-                *("listLosses", "losses", LossPage, self.page),
+                "losses",
+                LossPage,
+                self.page,
                 summary="Rows of the loss ledger, the oldest first.",
                 parameters=(
                     text("client_identifier", "Only losses of this client."),

@@ -147,7 +147,9 @@ class Queues:
         one = "/v1/queues/{queue_name}"
         return [
             listing(
-                *("listQueues", "queues", QueuePage, self.page),
+                "queues",
+                QueuePage,
+                self.page,
                 summary="Queues by their names: the log, what is kept for DEVICE clients, and each"
                 " APPLICATION client's own.",
             ),

@@ -189,7 +189,10 @@ class Reading:
                 "Matching messages as an Arrow stream.",
                 self.records,
                 None,
-                *(*selection, MAX_ROWS, MAX_BYTES, COLUMNS),
+                *selection,
+                MAX_ROWS,
+                MAX_BYTES,
+                COLUMNS,
             ),
             get(
                 "/v1/log/offset",
@@ -205,7 +208,8 @@ class Reading:
                 "Ranges of about equal bytes, for readers in parallel.",
                 self.plan,
                 Parts,
-                *(*selection, PARTS),
+                *selection,
+                PARTS,
             ),
             get(
                 "/v1/log/end",
@@ -213,7 +217,8 @@ class Reading:
                 "Where a range ends that has so many matching messages.",
                 self.end,
                 RangeEnd,
-                *(*selection, ROWS),
+                *selection,
+                ROWS,
             ),
         ]
 

@@ -137,7 +137,9 @@ class SessionsView:
         state = choice("state", STATES, "Only sessions in this state.")
         return [
             listing(
-                *("listSessions", "sessions", SessionPage, self.page),
+                "sessions",
+                SessionPage,
+                self.page,
                 summary="Sessions in the order of their client identifiers.",
                 parameters=(search, user, state),
             ),
@@ -194,7 +196,7 @@ class SessionsView:
             **asdict(convert(found.session, SessionRow, from_attributes=True)),
             queue_messages=found.length.messages,
             in_flight=found.length.in_flight,
-            stuck=found.stuck,
+            stuck=found.stuck or "",
             mark=found.length.mark,
             consumers=convert(found.consumers, list[ConsumerRow], from_attributes=True),
             strategy=found.strategy,

@@ -42,7 +42,9 @@ class SubscriptionsView:
         """What can be asked for."""
         return [
             listing(
-                *("listSubscriptions", "subscriptions", SubscriptionPage, self.page),
+                "subscriptions",
+                SubscriptionPage,
+                self.page,
                 summary="Subscriptions by client identifier. A page has whole sessions; it may be"
                 " empty and have a next one where a search finds little.",
                 parameters=(

@@ -119,12 +119,16 @@ class Topics:
         found = Answered("The message.", RetainedMessage)
         return [
             listing(
-                *("listTopics", "topics", TopicPage, self.topics),
+                "topics",
+                TopicPage,
+                self.topics,
                 summary="Topics of the log with their number of stored messages, by name.",
                 parameters=(_filter("Only topics that match."),),
             ),
             listing(
-                *("listRetained", "retained", RetainedPage, self.retained),
+                "retained",
+                RetainedPage,
+                self.retained,
                 summary="Retained messages in the order of their offsets.",
                 parameters=(_filter("Only topics that match."),),
             ),

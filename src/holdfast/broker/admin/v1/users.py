@@ -182,7 +182,9 @@ class UsersView:
         every, one = "/v1/users", "/v1/users/{name}"
         return [
             listing(
-                *("listUsers", "users", UserPage, self.page),
+                "users",
+                UserPage,
+                self.page,
                 summary="Users in the order of their names.",
             ),
             Operation(
