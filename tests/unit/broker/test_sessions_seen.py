@@ -1,9 +1,11 @@
 """Pages of sessions as an operator sees them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.observe.sessions import SESSIONS_AT_ONCE, SessionsSeen
@@ -18,7 +20,9 @@ class Looked:
     def __init__(self) -> None:
         self.now, self.most = 0, 0
         self.broker: Any = SimpleNamespace(
-            recorded=SimpleNamespace(sessions=self._recorded),
+            recorded=SimpleNamespace(
+                sessions=self._recorded, subscriptions=self._recorded_subscriptions
+            ),
             sessions=SimpleNamespace(
                 attached=lambda _client: self._note(), transient=lambda *_wanted: {}
             ),
@@ -44,6 +48,9 @@ class Looked:
     async def _recorded(self, *_wanted: object) -> Iterator[Session]:
         return (self._session(number) for number in range(SESSIONS))
 
+    async def _recorded_subscriptions(self, *_wanted: object) -> Iterator[tuple[str, tuple[()]]]:
+        return ((self._session(number).client_identifier, ()) for number in range(SESSIONS))
+
     def _session(self, number: int) -> Session:
         self._note()
         return Session(
@@ -56,17 +63,32 @@ class Looked:
         )
 
 
-def test_a_page_of_sessions_gives_way() -> None:
-    async def page() -> tuple[Looked, list[str]]:
+def names_of(ask: Callable[[SessionsSeen], Awaitable[list[str]]]) -> tuple[list[str], int]:
+    """What is answered beside a loop that others use, and the most that was looked at between two
+    of its turns."""
+
+    async def page() -> tuple[list[str], int]:
         looked = Looked()
-        seen = SessionsSeen(looked.broker, cast(Watch, None))
         async with asyncio.TaskGroup() as group:
             turns = group.create_task(looked.turns())
-            found = await seen.page("", "", "", "any", SESSIONS)
+            found = await ask(SessionsSeen(looked.broker, cast(Watch, None)))
             turns.cancel()
-        return looked, [each.client_identifier for each in found]
+        return found, looked.most
 
-    looked, names = asyncio.run(page())
+    return asyncio.run(page())
+
+
+async def sessions(seen: SessionsSeen) -> list[str]:
+    return [each.client_identifier for each in await seen.page("", "", "", "any", SESSIONS)]
+
+
+async def subscriptions(seen: SessionsSeen) -> list[str]:
+    return list(await seen.subscriptions("", "", SESSIONS))
+
+
+@pytest.mark.parametrize("ask", [sessions, subscriptions])
+def test_a_page_gives_way(ask: Callable[[SessionsSeen], Awaitable[list[str]]]) -> None:
+    names, most = names_of(ask)
     assert names == sorted(names)
     assert len(names) == SESSIONS
-    assert looked.most <= SESSIONS_AT_ONCE
+    assert most <= SESSIONS_AT_ONCE

@@ -20,8 +20,8 @@ from holdfast.broker.state.sessions import AttachedSeen
 from holdfast.core.subscription import Subscription
 
 State = Literal["connected", "at_rest", "expired"]
-SESSIONS_AT_ONCE: Final = 100
-"""Each is read from its record and looked up, which takes some 20 us."""
+SESSIONS_AT_ONCE: Final = 50
+"""Each is read from its record or looked up, which takes some 20 us."""
 UNKEPT: Final = (
     "an APPLICATION client without a persistent session: what is published while it is away is lost"
     " to it"
@@ -130,7 +130,10 @@ class SessionsSeen:
     ) -> dict[str, tuple[Subscription, ...]]:
         """What the first clients after one subscribe to whose client identifiers contain this, in
         their order."""
-        found = await self._broker.recorded.subscriptions(after, search, limit)
+        found: dict[str, tuple[Subscription, ...]] = {}
+        for name, subscriptions in await self._broker.recorded.subscriptions(after, search, limit):
+            found[name] = subscriptions
+            await _give_way(len(found))
         for name, attached in self._broker.sessions.transient(after, search, "", limit).items():
             found[name] = attached.subscriptions
         return {name: found[name] for name in sorted(found)[:limit]}

@@ -92,10 +92,10 @@ class Recorded:
 
     async def subscriptions(
         self, after: str, search: str, limit: int
-    ) -> dict[str, tuple[Subscription, ...]]:
+    ) -> Iterator[tuple[str, tuple[Subscription, ...]]]:
         """What clients subscribe to whose client identifiers contain this, in their order."""
         rows = await self._rows(_SUBSCRIPTIONS, after.encode(), search.encode(), limit)
-        return {key.decode(): parse_subscriptions(value.encode()) for key, value in rows}
+        return ((key.decode(), parse_subscriptions(value.encode())) for key, value in rows)
 
     async def device_filters(self, limit: int) -> list[str]:
         """Topic filters of DEVICE clients at QoS 1 and 2, each once."""
