@@ -202,6 +202,23 @@ def test_an_error_of_ours_is_said_and_ends_nothing() -> None:
     assert statuses(protection, ("/fail", {}), ("/open", {})) == [500, 200]
 
 
+def test_an_answer_of_another_type_than_described_is_an_error_of_ours() -> None:
+    async def another(_asked: Asked) -> web.StreamResponse | Struct:
+        return Inner(qos=1)
+
+    app = http.application(
+        [operation("/open", audience=Audience.EVERYBODY, run=another)],
+        Protection("127.0.0.1", metrics_public=False),
+        Steps(lambda: 0, lambda: 0),
+    )
+
+    async def ask() -> int:
+        async with TestClient(TestServer(app)) as client, client.get("/open") as response:
+            return response.status
+
+    assert asyncio.run(ask()) == 500
+
+
 def test_a_reader_reads_the_log_and_nothing_else() -> None:
     protection = Protection(
         "127.0.0.1", metrics_public=False, credentials=AdministratorAndReader(required=True)

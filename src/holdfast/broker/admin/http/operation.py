@@ -126,7 +126,10 @@ class Operation:
         query = {each.name: each.read(request.query) for each in self.parameters}
         body = None if self.body is None else await _read_body(request, self.body)
         answer = await self.run(Asked(request, request.match_info, query, body))
-        return written(answer) if isinstance(answer, Struct) else answer
+        if not isinstance(answer, Struct):
+            return answer
+        assert isinstance(answer, self.answers[200].kind), "it answers with what it says"
+        return written(answer)
 
 
 def written(answer: object, status: int = 200) -> web.Response:
