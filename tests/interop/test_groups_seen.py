@@ -110,3 +110,23 @@ def test_what_waits_for_a_key_is_shown(broker: Seen) -> None:
         again = broker.get(f"/v1/groups/{quote(group, safe='')}")
         assert again["keys_held"] == [held], "since it was first held without a gap"
         assert again["shares"][0]["delivered"] == 3
+
+
+@pytest.mark.parametrize(("client", "in_sight"), [("device-1", True), ("app-1", False)])
+def test_only_a_queue_that_is_limited_by_number_says_when_it_will_lose_its_first_message(
+    tmp_path: Path, client: str, in_sight: bool
+) -> None:
+    broker = Seen(
+        tmp_path, application_client_identifiers="app-*", queue_messages_maximum=10, queue_ttl_s=0
+    )
+    broker.start()
+    with Wire(broker.port) as wire:
+        wire.connect(client, session_expiry_interval=600)
+        assert wire.subscribe(GROUP, 1) == [1]
+        wire.send("disconnect", reason_code=0)
+    publish(broker, 1, 5)
+    seen = broker.get(ONE)
+    assert (seen["members"], seen["queued"]) == ([], 5)
+    assert (seen["queue_name"] is None) is in_sight
+    assert (seen["first_loss_in_s"] is not None) is in_sight
+    assert broker.stop() == 0, broker.log()

@@ -124,6 +124,8 @@ def leavings(server: Server, history: History) -> Iterator[Event]:
     for session_value, _ in view.sessions():
         client = parse_session(session_value).client_identifier
         yield Held(f"sessions of {client}", 1, 1 if lasting.get(client, True) else 0)
-    sessions, subscriptions = view.session_count(), view.count(Table.SUBSCRIPTIONS)
-    yield Held("sets of subscriptions", subscriptions, sessions)
+    sessions, memberships = view.session_count(), view.count(Table.SUBSCRIPTIONS)
+    yield Held("sets of memberships", memberships, sessions)
+    own = view.count(Table.QUEUES) - len(view.shared_queues())
+    yield Held("queues of sessions", own, sessions)
     yield Held("connections", len(server.stages.connections), 0)

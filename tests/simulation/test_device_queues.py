@@ -11,6 +11,7 @@ from holdfast.broker.observe.queue_length import QueueLengths
 from holdfast.broker.state.broker import look_at
 from holdfast.broker.store import questions
 from holdfast.broker.store.tables import Loss, parse_loss
+from tests.conformance import packets
 from tests.conformance.brokers import VirtualBroker
 from tests.conformance.peer import Peer
 
@@ -61,7 +62,7 @@ class Device:
         seen = look_at(server, "absent")
         session = seen.sessions.on_record(self._client)
         assert session is not None
-        subscriptions = seen.sessions.subscriptions_on_record(self._client)
+        subscriptions = seen.sessions.subscriptions(session)
         counting = QueueLengths(seen).at_rest(seen.log.inquire(), session, subscriptions)
         messages, _, _ = at_once(counting)
         return messages
@@ -223,6 +224,63 @@ def test_a_full_queue_keeps_what_its_policy_says(
     assert received(device.come(), 3) == left
     (loss,) = losses(broker)
     assert (loss.client_identifier, loss.reason, loss.count) == ("d", "overflow", 2)
+
+
+def publish_many(broker: VirtualBroker, count: int, payload: bytes = b"x") -> None:
+    """So many messages to `a`, with as few words as it takes."""
+    source = publisher(broker)
+    for first in range(0, count, 1_000):
+        part = range(min(1_000, count - first))
+        source.send(
+            b"".join(
+                packets.publish("a", payload, qos=1, identifier=number + 1, version=5)
+                for number in part
+            )
+        )
+        for _ in part:
+            source.expect("puback")
+
+
+@pytest.mark.parametrize(("maximum", "kept"), [(0, 70_000), (2**63 - 1, 70_000), (66_000, 66_000)])
+def test_a_queue_may_have_more_messages_than_there_are_packet_identifiers(
+    begin: Begin, maximum: int, kept: int
+) -> None:
+    broker = begin(queue_messages_maximum=maximum)
+    device = Device(broker)
+    device.subscribe("a")
+    publish_many(broker, 70_000)
+    assert len(received(device.come(receive_maximum=1_000), kept)) == kept
+    found = [(loss.client_identifier, loss.reason, loss.count) for loss in losses(broker)]
+    assert found == ([] if kept == 70_000 else [("d", "overflow", 70_000 - kept)])
+
+
+def test_a_large_queue_is_cut_to_its_number_in_one_row(begin: Begin) -> None:
+    broker = begin(queue_messages_maximum=100_000)
+    device = Device(broker)
+    device.subscribe("a")
+    publish_many(broker, 100_500)
+    device.come(receive_maximum=1)
+    found = [(loss.client_identifier, loss.reason, loss.count) for loss in losses(broker)]
+    assert found == [("d", "overflow", 500)]
+    assert device.length() == 100_000
+
+
+@pytest.mark.parametrize(("maximum", "left"), [(0, 0), (3, 3), (2**63 - 1, 12)])
+def test_without_a_number_a_queue_has_what_the_log_keeps(
+    begin: Begin, maximum: int, left: int
+) -> None:
+    broker = begin(queue_messages_maximum=maximum, retention_bytes=3 * 2**20)
+    device = Device(broker)
+    device.subscribe("a")
+    publish_many(broker, 12)
+    source = publisher(broker)
+    for _ in range(12):
+        source.publish("b", bytes(1_000_000), qos=1)
+    broker.pass_time(30)
+    assert broker.server().stages.kernel.log.begin_offset() > 12
+    assert len(received(device.come(), left)) == left
+    found = {(loss.client_identifier, loss.reason, loss.count) for loss in losses(broker)}
+    assert found == ({("d", "retention", 12 - left)} if left < 12 else set())
 
 
 @pytest.mark.parametrize("keep", ["newest", "oldest"])

@@ -27,7 +27,8 @@ def control_records(broker: VirtualBroker) -> int:
 def rows(broker: VirtualBroker) -> dict[Table, int]:
     """What is on record."""
     view = broker.server().records.catch_up()
-    return {table: view.count(table) for table in (Table.SESSIONS, Table.SUBSCRIPTIONS)}
+    tables = (Table.SESSIONS, Table.SUBSCRIPTIONS, Table.QUEUES)
+    return {table: view.count(table) for table in tables}
 
 
 def exchange(broker: VirtualBroker, subscriber: Peer, qos: int) -> None:
@@ -129,3 +130,17 @@ def test_messages_wait_for_a_device_whose_session_is_kept(broker: VirtualBroker,
     received = [back.message() for _ in sent]
     assert [(packet.fields["payload"], packet.qos) for packet in received] == sent
     back.quiet()
+
+
+@pytest.mark.parametrize(("topic_filter", "records"), [("a", 2), ("$share/g/a", 2)])
+def test_who_connects_and_subscribes_costs_as_many_records_as_there_are_packets(
+    broker: VirtualBroker, topic_filter: str, records: int
+) -> None:
+    # The first one sets party numbers aside, and its group is new.
+    for client in ("first", "second"):
+        before = control_records(broker)
+        peer = Peer(broker)
+        peer.connect(client, kept=True)
+        peer.subscribe(topic_filter, 1)
+        cost = control_records(broker) - before
+    assert cost == records

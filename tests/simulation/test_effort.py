@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import format_session
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import Table, format_subscriptions
+from holdfast.broker.store.tables import Table
 from holdfast.core.config import Config
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import encode_packet
@@ -53,7 +53,8 @@ class Crowd:
             )
             records.put(Table.SESSIONS, key, format_session(session), NOW_US)
             topic_filter = f"fleet/+/{number % 100}"
-            records.put(Table.SUBSCRIPTIONS, key, _subscribed(topic_filter), NOW_US)
+            queue = own_queue(session, (_subscribed(topic_filter),))
+            self.server.stages.queues.put(queue, NOW_US)
         records.put(Table.COUNTERS, b"party", str(SESSIONS + 1_024).encode(), NOW_US)
         wire = Wire(self.server.stages.connections.make())
         wire.send(
@@ -81,8 +82,8 @@ class Crowd:
             await settled(self.world)
 
 
-def _subscribed(topic_filter: str) -> bytes:
-    subscription = Subscription(
+def _subscribed(topic_filter: str) -> Subscription:
+    return Subscription(
         topic_filter=topic_filter,
         qos=1,
         no_local=False,
@@ -90,7 +91,6 @@ def _subscribed(topic_filter: str) -> bytes:
         identifier=None,
         from_offset=0,
     )
-    return format_subscriptions((subscription,))
 
 
 def _violations(directory: Path, plant: Plant) -> list[str]:

@@ -125,6 +125,19 @@ def test_a_round_sees_all_sessions_and_tells_the_soonest_once(
     assert sorted(told) == sorted(f"away-{number}" for number in range(2 * SLICE_SESSIONS + 1))
 
 
+@pytest.mark.parametrize("maximum", [0, 2**63 - 1])
+def test_a_queue_without_a_limit_has_no_loss_in_sight(maximum: int) -> None:
+    async def body(stand: Stand) -> None:
+        ahead = Ahead(stand)
+        publisher = await with_absent(stand, "away")
+        await publish(publisher, 30, since=0)
+        ahead.ends_round()
+        assert ahead.waiting_messages == 30
+        assert ahead.first_loss_in_s is None
+
+    with_broker(body, replace(LIMITED, queue_messages_maximum=maximum, queue_ttl_s=0))
+
+
 def test_nothing_is_in_sight_of_who_has_nothing_waiting() -> None:
     async def body(stand: Stand) -> None:
         ahead = Ahead(stand)

@@ -104,7 +104,7 @@ def _write_no_subscriptions(patch: pytest.MonkeyPatch) -> None:
     put = ControlRecords.put
 
     def forgetful(self: ControlRecords, table: Table, key: bytes, value: bytes, now_us: int) -> int:
-        return put(self, table, key, b"" if table is Table.SUBSCRIPTIONS else value, now_us)
+        return put(self, table, key, b"" if table is Table.QUEUES else value, now_us)
 
     patch.setattr(ControlRecords, "put", forgetful)
 
@@ -157,8 +157,8 @@ def _hide_dup(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_less_than_may_be_kept(patch: pytest.MonkeyPatch) -> None:
-    cut = queues.cut_to_limit
-    patch.setattr(queues, "cut_to_limit", lambda *a, **k: cut(*a, **k | {"maximum": 0}))
+    decide = queues.quota_of
+    patch.setattr(queues, "quota_of", lambda *a, **k: replace(decide(*a, **k), messages=0))
 
 
 def _share_keys_in_turns(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_names import QueueNames
+from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
@@ -61,10 +62,11 @@ def assemble(config: Config, world: World) -> Server:
     wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
     parties = Parties(records)
     queue_names = QueueNames(config)
-    redrives = Redrives(kernel, records, losses, parties)
-    groups = Groups(config, kernel, records, losses, parties, queue_names, redrives)
+    queues = Queues(config, kernel, records, losses)
+    redrives = Redrives(kernel, losses, parties, queues)
+    groups = Groups(config, kernel, records, losses, parties, queue_names, queues, redrives)
     sessions = Sessions(
-        config, kernel, records, losses, wills, parties, groups, queue_names, redrives
+        config, kernel, records, wills, parties, queues, groups, queue_names, redrives
     )
     system_topics = SystemTopics()
     chores = Chores(schedule.soon, kernel.log.effort)
@@ -82,6 +84,7 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
+        queues=queues,
         groups=groups,
         packs=Packs(config, kernel, sessions, losses),
         queue_names=queue_names,
@@ -98,10 +101,12 @@ def assemble(config: Config, world: World) -> Server:
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
-    groups.recover(world.now_us())
-    redrives.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
+    shared = queues.recover(world.now_us())
+    groups.recover(shared, world.now_us())
+    redrives.recover(shared, lambda party: bool(sessions.name_of(party)), world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
+    stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)
     stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, counts)
 

@@ -165,6 +165,7 @@ class Server:
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
         stages.groups.reconfigure(config)
+        stages.queues.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)
         self._turn.reconfigure(config)

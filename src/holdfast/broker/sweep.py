@@ -7,10 +7,9 @@ cost more than looking at all of them; a second is the unit of every interval in
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import loss_of
 from holdfast.broker.mqtt.expiry import ExpirySchedule
 from holdfast.broker.schedule import Schedule
@@ -53,7 +52,7 @@ class Sweep:
         kernel_log = stages.kernel.log
         self._beside = Beside(world, schedule.soon)
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
-        self._queues = KeptQueues(config, stages)
+        self._queues = KeptQueues(stages)
         self._retention = Retention(
             config,
             kernel_log,
@@ -84,7 +83,6 @@ class Sweep:
 
     def reconfigure(self, config: Config) -> None:
         """Clears away, writes checkpoints and retains by this from now on."""
-        self._queues.config = config
         self._expiry.reconfigure(config, self._now_us())
         self._retention.reconfigure(config)
         self._checkpoints.reconfigure(config)
@@ -184,43 +182,31 @@ class Sweep:
 class KeptQueues:
     """The queues whose messages outlive their segments, as retention asks about them."""
 
-    def __init__(self, config: Config, stages: Stages) -> None:
+    def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self.config = config
 
-    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
-        """Those of groups, and of re-drives."""
-        yield from self._stages.groups.cursors(now_us)
-        yield from self._stages.redrives.cursors(self.config.queue_messages_maximum)
+    def are_listed(self) -> bool:
+        """Once former records have been written anew."""
+        return self._stages.sessions.are_renewed()
 
     def mark(self, party: int) -> int | None:
         """Of an attached queue, whoever takes from it."""
-        stages = self._stages
-        mark = stages.sessions.attached_mark(party)
-        if mark is None:
-            mark = stages.groups.attached_mark(party)
-        if mark is None and party in stages.losses.stand_ins:
-            mark = stages.redrives.attached_mark(party)
-        return mark
+        return self._stages.queues.attached_mark(party)
 
-    def is_there(self, client: str, party: int) -> bool:
+    def is_there(self, party: int) -> bool:
         """As records have it."""
-        stages = self._stages
-        if client:
-            session = stages.sessions.on_record(client)
-            return session is not None and session.party == party
-        return bool(stages.groups.name_of(party)) or party in stages.losses.stand_ins
+        return self._stages.queues.is_there(party)
 
     def has_room(self) -> bool:
         """As the ledger has it."""
         return self._stages.losses.has_room()
 
     def lose(
-        self, client: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
+        self, owner: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
     ) -> None:
         """Into the ledger; a re-drive's loss is that of whom it stands in for."""
-        losses = self._stages.losses
-        first, end, count = lost
-        party = losses.stand_ins.get(party, party)
-        client = client or self._stages.sessions.name_of(party)
-        losses.record(loss_of(client, party, reason, [(first, end)], count, now_us), now_us)
+        losses, (first, end, count) = self._stages.losses, lost
+        target = losses.stand_ins.get(party)
+        if target is not None:
+            owner, party = self._stages.sessions.name_of(target), target
+        losses.record(loss_of(owner, party, reason, [(first, end)], count, now_us), now_us)

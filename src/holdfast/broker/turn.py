@@ -19,6 +19,7 @@ from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
+from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
@@ -65,6 +66,7 @@ class Stages:
     admission: Admission
     closing: Closing
     sessions: Sessions
+    queues: Queues
     groups: Groups
     packs: Packs
     queue_names: QueueNames

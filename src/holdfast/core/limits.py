@@ -10,10 +10,6 @@ STEP_BUDGET_MS: Final = 10
 """One step of the loop, whatever the broker holds: while it lasts nobody else is heard. A device
 notices a tenth of a second, and several steps may follow one another before it is its turn."""
 
-QUEUE_MESSAGES_HARD_MAXIMUM: Final = 65_535
-"""Messages kept for one absent session, whatever is configured: as many as packet identifiers, so
-that what is owed to one device stays within what it can hold apart."""
-
 CLIENT_IDENTIFIER_BYTES_MAXIMUM: Final = 1_024
 """The specification obliges a server to take 23 [MQTT-3.1.3-5] and allows 65 535; each is a key in
 the control records, in the view and in every log line, so it is kept short."""

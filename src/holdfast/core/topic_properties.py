@@ -1,9 +1,6 @@
 """How much a named queue keeps: the properties of the reference product's topics, as one setting.
 
-Owns: the syntax `key:value;...`, which keys there are, and what they decide. Never: counts a byte.
-
-Invariant: a queue loses whole segments of its own only, the oldest first, and only what is past a
-limit (acceptance S2.53).
+Owns: the syntax `key:value;...`, and which keys there are. Never: says what follows (core.quota).
 """
 
 from dataclasses import dataclass, fields
@@ -39,14 +36,6 @@ class TopicProperties:
     retention_bytes: int = 1_048_576_000
     """-1: as much as the log has."""
     replication_factor: int = 1
-
-    def plan_drop(self, held_bytes: int, aged_bytes: int) -> int:
-        """How many of the oldest bytes go: whole segments, where `held_bytes` are there, and
-        `aged_bytes` of them are older than `retention_ms`."""
-        too_many = 0
-        if self.retention_bytes != UNLIMITED:
-            too_many = max(held_bytes - self.retention_bytes, 0)
-        return max(too_many, aged_bytes) // self.segment_bytes * self.segment_bytes
 
 
 def topic_properties() -> Kind:

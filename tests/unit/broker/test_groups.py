@@ -9,8 +9,10 @@ import pytest
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.chores import at_once
+from holdfast.broker.delivery.queue_at_rest import waiting
 from holdfast.broker.server import Server
 from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.tables import Table, parse_queue
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.core.subscription import Subscription
@@ -118,7 +120,8 @@ def test_a_group_without_subscribers_is_kept_as_long_as_is_configured(
         await broker.leave(member)
         broker.later(waits_s)
         assert len(broker.groups) == left
-        assert len(list(broker.groups.cursors(0))) == left
+        await settled(broker.world)
+        assert len(broker.server.records.catch_up().shared_queues()) == left
 
     run(story)
 
@@ -148,6 +151,29 @@ def test_a_group_and_the_broker_have_only_so_much_room(tmp_path: Path) -> None:
         assert not broker.groups.has_room("$share/g/a", SHARED_MEMBERS_MAXIMUM + 1, 0)
         assert broker.groups.has_room("$share/h/a", 1, SHARED_GROUPS_MAXIMUM - 2)
         assert not broker.groups.has_room("$share/h/a", 1, SHARED_GROUPS_MAXIMUM - 1)
+
+    run(story)
+
+
+@pytest.mark.parametrize("filters", [("a",), ("$share/g/a",)])
+def test_what_retention_gives_up_while_somebody_comes_back_is_not_delivered(
+    tmp_path: Path, filters: tuple[str]
+) -> None:
+    async def story() -> None:
+        broker = Broker(tmp_path)
+        client, publisher = await broker.client("c", clean=False), await broker.client("p")
+        await broker.subscribe(client, *filters)
+        await broker.leave(client)
+        await broker.publish(publisher, "a", 3)
+        stages, now_us = broker.server.stages, broker.world.time_us
+        (value,) = [
+            value for _, value in broker.server.records.catch_up().rows(Table.QUEUES, b"", 9)
+        ]
+        record = parse_queue(value)
+        prepared = at_once(stages.queues.prepare(record, now_us))
+        stages.kernel.log.give_up(record.party, 0, 2, now_us)
+        queue = stages.queues.cut(record, record.owner, prepared, now_us)
+        assert at_once(waiting(Inquiry(stages.kernel.log), queue, 3)).count == 1
 
     run(story)
 

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.broker.assemble import assemble
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import format_session
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import Table, format_subscriptions
@@ -34,7 +34,8 @@ def put_session(server: Server, number: int) -> None:
         connected=False,
         expires_at_us=NOW_US + 86_400_000_000,
     )
-    share = f"$share/g{number}/" if number % 10 == 0 else ""
+    shares = number % 10 == 0
+    share = f"$share/g{number}/" if shares else ""
     subscription = Subscription(
         topic_filter=f"{share}fleet/{number}/#",
         qos=1,
@@ -44,7 +45,11 @@ def put_session(server: Server, number: int) -> None:
         from_offset=0,
     )
     server.records.put(Table.SESSIONS, key, format_session(session), NOW_US)
-    server.records.put(Table.SUBSCRIPTIONS, key, format_subscriptions((subscription,)), NOW_US)
+    if shares:
+        value = format_subscriptions((subscription,))
+        server.records.put(Table.SUBSCRIPTIONS, key, value, NOW_US)
+    else:
+        server.stages.queues.put(own_queue(session, (subscription,)), NOW_US)
 
 
 async def sweep_of(sessions: int, directory: Path) -> tuple[Counter[str], int]:

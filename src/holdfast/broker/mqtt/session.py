@@ -10,7 +10,9 @@ Invariants:
 
 from dataclasses import dataclass, replace
 
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.client_type import ClientType
+from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
 from holdfast.protocols.mqtt.packets import Will
 
@@ -63,15 +65,21 @@ class Session:
         identifier can be no name: it is queued for as for a DEVICE client (S0.13)."""
         return self.application and self.queue_name is None
 
-    @property
-    def bounded(self) -> bool:
-        """True if what waits for it is limited in number and age, as it is for every client without
-        a queue of its own."""
-        return self.queue_name is None
-
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""
         return self.expires_at_us is not None and self.expires_at_us <= now_us
+
+
+def own_queue(session: Session, reads: tuple[Subscription, ...]) -> QueueRecord:
+    """The session's own queue, which reads this."""
+    return QueueRecord(
+        party=session.party,
+        kind="client",
+        owner=session.client_identifier,
+        created_at_offset=session.created_at_offset,
+        reads=reads,
+        queue_name=session.queue_name,
+    )
 
 
 def rest(session: Session, *, will_due_at_us: int | None, now_us: int) -> Session:

@@ -3,17 +3,22 @@
 Owns: the values of the tables SESSIONS and WILLS. Never: appends or looks up.
 """
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, Final
 
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.store.tables import format_value, parse_value
 from holdfast.protocols.mqtt.packets import Will
 
+_NAMES: Final = tuple(field.name for field in fields(Session))
+
 
 def format_session(session: Session) -> bytes:
     """The value of a row in SESSIONS."""
-    return format_value(asdict(session))
+    # This is done for each CONNECT and each end of a connection, and `asdict` would copy what never
+    # changes.
+    values = {name: getattr(session, name) for name in _NAMES}
+    return format_value(values | {"will": session.will and asdict(session.will)})
 
 
 def parse_session(value: bytes) -> Session:

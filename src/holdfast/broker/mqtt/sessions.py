@@ -22,25 +22,15 @@ from typing import Final
 from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.groups import Groups
-from holdfast.broker.delivery.losses import Losses, loss_of
 from holdfast.broker.delivery.parties import BROKER_PARTY, Parties
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
-from holdfast.broker.delivery.queues import (
-    Cut,
-    Left,
-    OldestKept,
-    Prepared,
-    cut_device,
-    cut_named,
-    left_behind,
-    put_cut,
-    queue_at_rest,
-)
+from holdfast.broker.delivery.queues import Left, Prepared, Queues
 from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
-from holdfast.broker.mqtt.session import Session, rest
+from holdfast.broker.mqtt.session import Session, own_queue, rest
+from holdfast.broker.mqtt.subscription_records import SubscriptionRecords
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.will_records import SWEEP_WILLS_MAXIMUM, WillRecords, due_will
 from holdfast.broker.mqtt.wills import DueWill, Wills
@@ -48,11 +38,8 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
-    DELIVERY_STATE_REMOVED,
+    QueueRecord,
     Table,
-    format_subscriptions,
-    parse_subscriptions,
-    party_key,
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
@@ -79,9 +66,9 @@ class Sessions:
         config: Config,
         kernel: KernelStages,
         records: ControlRecords,
-        losses: Losses,
         wills: Wills,
         parties: Parties,
+        queues: Queues,
         groups: Groups,
         names: QueueNames,
         redrives: Redrives,
@@ -91,17 +78,17 @@ class Sessions:
         self._inbox = kernel.inbox
         self._dispatch = kernel.dispatch
         self._subscriptions = Subscriptions(kernel)
-        self._losses = losses
         self._wills = wills
         self._will_records = WillRecords(records, wills)
+        self._subscribed = SubscriptionRecords(records, queues, groups)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
         self._parties = parties
+        self._queues = queues
         self._groups = groups
         self._names = names
         self._redrives = redrives
-        self._oldest = OldestKept(kernel.log)
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None
@@ -150,12 +137,6 @@ class Sessions:
         known = self._groups.name_of(party) or self._records.refresh().client_of(party)
         return known or self._name_ahead(party)
 
-    def attached_mark(self, party: int) -> int | None:
-        """Below which offset an attached session has acknowledged all; `None` for one at rest."""
-        attached = self._by_party.get(party)
-        queue = None if attached is None else attached.queue
-        return None if queue is None else self._dispatch.mark(queue)
-
     def owner(self, client_identifier: str, now_us: int) -> str | None:
         """Whose session this client identifier has; `None` if it has none that a client could come
         back to, or one that was opened without a credential."""
@@ -197,8 +178,11 @@ class Sessions:
             self._recorded += is_durable(session)
         else:
             session = self._resumed(known, opening, identity, now_us)
+            self._subscribed.renew(session, now_us)
         session = self._named(session)
-        subscriptions = () if known is None else self._subscriptions_of(session)
+        subscriptions = () if known is None else self._subscribed.of(session)
+        if known is not None and session.queue_name != known.queue_name:
+            self._queues.put(own_queue(session, own_of(subscriptions)), now_us)
         attached = Attached(session, subscriptions, connection, opening, identity)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
@@ -214,44 +198,25 @@ class Sessions:
 
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
         """Finds out what its queues have to lose before it gets the rest; changes nothing."""
-        session, own = attached.session, own_of(attached.subscriptions)
-        before = queue = queue_at_rest(self._log, session, own)
-        lost: tuple[tuple[LossReason, Cut], ...] = ()
-        if is_durable(session):
-            inquiry, config = Inquiry(self._log), self._config
-            if session.bounded:
-                oldest = self._oldest.offset(config.queue_ttl_s, now_us)
-                cutting = cut_device(
-                    self._log, inquiry, config, session, queue, oldest=oldest, now_us=now_us
-                )
-            else:
-                cutting = cut_named(self._log, inquiry, config, session, queue, now_us=now_us)
-            queue, lost = yield from cutting
+        prepared = yield from self._queues.prepare(_own(attached), now_us)
         for item in shared_of(attached.subscriptions):
             yield from self._groups.prepare(item.topic_filter, now_us)
-        return Prepared(attached.subscriptions, before, queue, lost)
+        return prepared
 
     def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
         opening = attached.opening
-        if prepared.subscriptions != attached.subscriptions:
-            # Somebody else has changed them since.
-            prepared = at_once(self.prepare(attached, now_us))
-        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
-        queue = prepared.queue
-        for reason, cut in prepared.lost:
-            self._lose(session, reason, cut, now_us)
-        if queue is not prepared.before:
-            put_cut(self._records, self._losses, session.party, queue, now_us)
-        if queue.subscriptions != own:
+        record, shared = _own(attached), shared_of(attached.subscriptions)
+        queue = self._queues.cut(record, session.client_identifier, prepared, now_us)
+        if queue.subscriptions != record.reads:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._dispatch.attach(
             attached.connection,
             party=session.party,
             state=queue.state,
-            subscriptions=[item.table() for item in queue.subscriptions],
+            subscriptions=queue.tables(),
             receive_maximum=opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
@@ -261,6 +226,7 @@ class Sessions:
             ),
             sent_before=session.sent_before_offset,
         )
+        self._queues.attach(session.party, attached.queue)
         self._subscriptions.add(
             attached.queue, attached.connection, session.party, queue.subscriptions
         )
@@ -280,12 +246,10 @@ class Sessions:
             subscriptions = without_past(subscriptions, mark)
             self._subscriptions.read_by(attached.queue, own_of(subscriptions))
             self._regroup(attached, subscriptions, now_us)
-        attached.subscriptions = subscriptions
+        before, attached.subscriptions = attached.subscriptions, subscriptions
         if not durable:
             return None
-        key = attached.session.client_identifier.encode()
-        value = format_subscriptions(subscriptions)
-        return self._records.put(Table.SUBSCRIPTIONS, key, value, now_us)
+        return self._subscribed.put(attached.session, subscriptions, before, now_us)
 
     def keep_for(self, attached: Attached, expiry_s: int | None) -> None:
         """DISCONNECT asked for another Session Expiry Interval."""
@@ -310,10 +274,11 @@ class Sessions:
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
             state = self._dispatch.detach(attached.connection, not_released)
+            self._queues.detach(session.party)
             self._groups.detach(attached.connection, now_us)
             self._redrives.detach(attached.connection, now_us)
             if is_durable(session):
-                self._records.put_delivery_state(party_key(session.party), state, now_us)
+                self._queues.rest(session.party, state, now_us)
         if waits_for_restart(session.will, session.expiry_s, ending):
             # Its record goes on saying that it is connected, and `recover` does the rest.
             return
@@ -336,18 +301,18 @@ class Sessions:
         counted."""
         self._will_records.owe_apart(session, now_us)
         self._names.release(session.queue_name)
-        subscriptions = self._subscriptions_of(session)
+        subscriptions = self._subscribed.of(session)
         if left is None or left.party != session.party:
             left = at_once(self.left(session))
         if left.cut is not None:
-            self._lose(session, LossReason.SESSION_ENDED, left.cut, now_us)
+            who = (session.client_identifier, session.party)
+            self._queues.lose(*who, LossReason.SESSION_ENDED, left.cut, now_us)
         self._groups.lose_handed(session, now_us)
+        self._subscribed.end(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)
+        self._queues.end(session.party, now_us)
         key = session.client_identifier.encode()
-        if self._records.get(Table.SUBSCRIPTIONS, key):
-            self._records.put(Table.SUBSCRIPTIONS, key, b"", now_us)
-        self._records.put_delivery_state(party_key(session.party), DELIVERY_STATE_REMOVED, now_us)
         if self._records.get(Table.SESSIONS, key):
             self._recorded -= 1
             self._records.put(Table.SESSIONS, key, b"", now_us)
@@ -378,6 +343,18 @@ class Sessions:
         yield from self._will_records.owe_left(self._will_number_of, self._party_of, clock_us)
         return count
 
+    def renew_records(self, clock_us: Callable[[], int]) -> Pieces[None]:
+        """What former versions have on record is written anew, in pieces."""
+        yield from self._subscribed.renew_all(self._on_record, clock_us)
+
+    def are_renewed(self) -> bool:
+        """True once that is done."""
+        return self._subscribed.are_renewed
+
+    def subscriptions(self, session: Session) -> tuple[Subscription, ...]:
+        """What a session on record subscribes to."""
+        return self._subscribed.of(session)
+
     def sweep(self, now_us: int) -> None:
         """Wills that are due: those of sessions that have expired among them."""
         self._wills.sweep(self._wills_on_record(self._records.refresh(), now_us))
@@ -405,11 +382,9 @@ class Sessions:
 
     def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
         """What is lost if a session at rest ends."""
-        own = own_of(self._subscriptions_of(session))
-        queue = queue_at_rest(self._log, session, own)
+        queue = own_queue(session, own_of(self._subscribed.of(session)))
         asking = inquiry or Inquiry(self._log)
-        cut = yield from left_behind(self._log, asking, session, queue)
-        return Left(session.party, cut)
+        return (yield from self._queues.left(queue, session.expires_at_us, asking))
 
     def will_appended(self, client_identifier: str, due_at_us: int, now_us: int) -> None:
         """The Will is in the log and comes off the record: its session's, unless that has changed,
@@ -437,7 +412,7 @@ class Sessions:
         session = self._known(client_identifier)
         if session is None:
             return None
-        return Target(session.party, own_of(self._subscriptions_of(session)), {})
+        return Target(session.party, own_of(self._subscribed.of(session)), {})
 
     def all_attached(self) -> list[Attached]:
         """Every attached session."""
@@ -516,10 +491,6 @@ class Sessions:
         value = self._records.get(Table.SESSIONS, client.encode())
         return session_records.parse_session(value) if value else None
 
-    def _subscriptions_of(self, session: Session) -> tuple[Subscription, ...]:
-        key = session.client_identifier.encode()
-        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
-
     def _new_session(self, opening: Opening, identity: Identity, now_us: int) -> Session:
         durable = opening.expiry_s != 0
         return Session(
@@ -592,6 +563,6 @@ class Sessions:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
 
-    def _lose(self, session: Session, reason: LossReason, cut: Cut, now_us: int) -> None:
-        who = (session.client_identifier, session.party)
-        self._losses.add(loss_of(*who, reason, cut.ranges, cut.count, now_us))
+
+def _own(attached: Attached) -> QueueRecord:
+    return own_queue(attached.session, own_of(attached.subscriptions))

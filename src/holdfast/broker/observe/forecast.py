@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
+from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
-from holdfast.core.units import SECOND_US
+from holdfast.core.units import CENTURY_S, SECOND_US
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -28,7 +29,8 @@ SLICE_SESSIONS: Final = 20
 """Sessions that are fetched at once; each takes four or five questions to the log's index."""
 ALARM_S: Final = 3_600
 """Who has to do something about a queue needs as long as that to notice and to do it."""
-NEVER_S: Final = 2**63
+NEVER_S: Final = CENTURY_S
+"""What is further away is not in sight."""
 ALARMS_MAXIMUM: Final = 1_000
 """Sessions whose alarm is remembered, so that it is told once; beyond it none is told."""
 
@@ -51,7 +53,6 @@ class Forecast:
         self._log = broker.log
         self._sessions = broker.sessions
         self._queues = broker.queues
-        self._config = broker.config
         self._chores = broker.chores
         self._is_looking = False
         self._is_due = False
@@ -70,11 +71,12 @@ class Forecast:
         subscriptions: tuple[Subscription, ...],
         now_us: int,
     ) -> Pieces[Ahead]:
-        """What is ahead of a session at rest. A queue with a name is bounded by bytes and age of
-        its own, and has no loss in sight here."""
-        queue = self._queues.at_rest(session, own_of(subscriptions))
-        span = (queue.tables(), session.party, queue.mark, now_us)
-        return self.of_queue(inquiry, *span, bounded=session.bounded)
+        """What is ahead of a session at rest."""
+        record = own_queue(session, own_of(subscriptions))
+        queue = self._queues.at_rest(record)
+        return self.of_queue(
+            inquiry, queue.tables(), queue.party, queue.mark, self._queues.quota(record), now_us
+        )
 
     def of_queue(
         self,
@@ -82,12 +84,11 @@ class Forecast:
         tables: Tables,
         party: int,
         mark: int,
+        quota: Quota,
         now_us: int,
-        *,
-        bounded: bool = True,
-        ages: bool = True,
     ) -> Pieces[Ahead]:
-        """The same of any queue at rest; `ages`: its messages are removed when they are old."""
+        """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
+        here."""
         end = self._log.durable_offset()
         queue = (tables, party)
         messages = yield from inquiry.count(*queue, mark, end)
@@ -95,19 +96,18 @@ class Forecast:
             return Ahead(0, None, None)
         first = yield from inquiry.first(*queue, mark, end)
         oldest_at_us = self._log.stored_at_us(first)
-        if not bounded:
-            return Ahead(messages, oldest_at_us, None)
-        config = self._config()
-        room = max(config.queue_messages_maximum - messages, 0)
-        since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
-        arrived = yield from inquiry.count(*queue, since, end)
         found = []
-        if not room or arrived:
-            found.append(room * RATE_S // arrived if room else 0)
-        if ages and config.queue_ttl_s and oldest_at_us is not None:
-            left_us = oldest_at_us + config.queue_ttl_s * SECOND_US - now_us
+        if quota.messages is not None:
+            room = max(quota.messages - messages, 0)
+            since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
+            arrived = yield from inquiry.count(*queue, since, end)
+            if not room or arrived:
+                found.append(room * RATE_S // arrived if room else 0)
+        if quota.age_us is not None and not quota.step_bytes and oldest_at_us is not None:
+            left_us = oldest_at_us + quota.age_us - now_us
             found.append(max(left_us, 0) // SECOND_US)
-        return Ahead(messages, oldest_at_us, min(found, default=None))
+        in_sight = (seconds for seconds in found if seconds < NEVER_S)
+        return Ahead(messages, oldest_at_us, min(in_sight, default=None))
 
     def look(self, now_us: int) -> None:
         """A second has passed: the round goes on, and begins anew where it is over."""
@@ -135,7 +135,7 @@ class Forecast:
             after = sessions[-1].client_identifier
 
     def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
-        subscriptions = self._sessions.subscriptions_on_record(session.client_identifier)
+        subscriptions = self._sessions.subscriptions(session)
         return self.of_session(inquiry, session, subscriptions, self._now_us)
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:

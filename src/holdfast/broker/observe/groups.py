@@ -11,6 +11,7 @@ from holdfast.broker.observe.watch import Stuck, Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.groups import GroupSeen, KeysSeen, ShareSeen
 from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
+from holdfast.core.quota import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +70,14 @@ class GroupsSeen:
 
     def _row(self, seen: GroupSeen, inquiry: Inquiry) -> Pieces[GroupQueue]:
         # While members are there, nothing is cut off its queue.
+        quota = UNLIMITED if seen.members else self._broker.queues.quota(seen.record)
         ahead = yield from self._forecast.of_queue(
             inquiry,
             [item.table() for item in seen.reads],
             seen.party,
             seen.mark,
+            quota,
             self._broker.now_us(),
-            bounded=not seen.members,
-            ages=False,
         )
         queued = yield from self._broker.groups.queued(seen.group, inquiry)
         return GroupQueue(

@@ -6,8 +6,8 @@ Never: holds up the loop; what takes long is counted in pieces.
 from typing import NamedTuple
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.delivery.queues import QueueAtRest, own_flights, waiting
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.delivery.queue_at_rest import QueueAtRest, own_flights, waiting
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.queues import in_flight_at_rest
 from holdfast.broker.state.sessions import AttachedSeen
@@ -36,28 +36,27 @@ class QueueLengths:
         """Of a session that is connected."""
         assert attached.queue is not None
         seen = self._queues.of(attached.queue)
-        queue = QueueAtRest(b"", seen.mark, own_of(attached.subscriptions))
-        count = yield from self._count(inquiry, attached.session.party, queue)
+        session, own = attached.session, own_of(attached.subscriptions)
+        queue = QueueAtRest(session.party, session.created_at_offset, b"", seen.mark, own)
+        count = yield from self._count(inquiry, queue)
         return QueueLength(count, seen.in_flight, seen.mark)
 
     def at_rest(
         self, inquiry: Inquiry, session: Session, subscriptions: tuple[Subscription, ...]
     ) -> Pieces[QueueLength]:
         """The same of a session that is away: what it would get if it came back now."""
-        queue = self._queues.at_rest(session, own_of(subscriptions))
+        record = own_queue(session, own_of(subscriptions))
+        queue = self._queues.at_rest(record)
         if session.expired(self._now_us()):
             return QueueLength(0, 0, queue.mark)
-        oldest = self._queues.oldest_kept() if session.bounded else 0
-        count = yield from self._count(inquiry, session.party, queue, oldest)
+        oldest = self._queues.oldest_kept(self._queues.quota(record))
+        count = yield from self._count(inquiry, queue, oldest)
         messages = count + len(own_flights(queue.state))
         return QueueLength(messages, in_flight_at_rest(queue), queue.mark)
 
-    def _count(
-        self, inquiry: Inquiry, party: int, queue: QueueAtRest, oldest: int = 0
-    ) -> Pieces[int]:
+    def _count(self, inquiry: Inquiry, queue: QueueAtRest, oldest: int = 0) -> Pieces[int]:
         found = yield from waiting(
             inquiry,
-            party,
             queue,
             self._log.durable_offset(),
             begin=oldest,

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.queue_names import Owner
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.observe.consumers import Consumers
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.log import LogState
 from holdfast.broker.state.queues import in_flight_at_rest
 from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.queue_retention import QueueSpan
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import topic_matches
@@ -178,7 +179,7 @@ class QueueViews:
         client_identifier = session.client_identifier
         attached = self._sessions.attached(client_identifier)
         if attached is None:
-            own = own_of(self._sessions.subscriptions_on_record(client_identifier))
+            own = own_of(self._sessions.subscriptions(session))
         else:
             own = own_of(attached.subscriptions)
         subscriptions = tuple(item for item in own if item.qos > 0)
@@ -187,7 +188,7 @@ class QueueViews:
             mark, in_flight = seen.mark, seen.in_flight
             committed = self._consumers.committed_offset(attached)
         else:
-            rest = self._queues.at_rest(session, own)
+            rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = in_flight_at_rest(rest)
         tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
@@ -199,9 +200,8 @@ class QueueViews:
             waiting=waiting,
             in_flight=in_flight,
         )
-        kept = yield from self._queues.kept_from(
-            inquiry, session.party, subscriptions, session.created_at_offset
-        )
+        span = QueueSpan(session.party, subscriptions, session.created_at_offset)
+        kept = yield from self._queues.kept_from(inquiry, span)
         return QueueView(
             queue_name=queue_name,
             kind="application",
@@ -238,7 +238,9 @@ class QueueViews:
                 in_flight=seen.in_flight,
             )
             readers.append(reader)
-        kept = yield from self._queues.kept_from(inquiry, EVERYBODY, (whole,), created_at)
+        kept = yield from self._queues.kept_from(
+            inquiry, QueueSpan(EVERYBODY, (whole,), created_at)
+        )
         return QueueView(
             queue_name=queue_name,
             kind="shared",

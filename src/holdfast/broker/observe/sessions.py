@@ -108,7 +108,7 @@ class SessionsSeen:
         if session is None:
             return None
         if attached is None:
-            subscriptions = sessions.subscriptions_on_record(client_identifier)
+            subscriptions = sessions.subscriptions(session)
         else:
             subscriptions = attached.subscriptions
         seen = self._seen(session, attached)

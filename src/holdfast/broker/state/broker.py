@@ -57,7 +57,12 @@ def look_at(server: Server, view_path: str) -> Broker:
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on),
         queues=QueuesState(
-            kernel, stages.packs, stages.queue_names, lambda: server.config, server.now_us
+            kernel,
+            stages.queues,
+            stages.packs,
+            stages.queue_names,
+            lambda: server.config,
+            server.now_us,
         ),
         log=LogState(kernel.log),
         recorded=Recorded(Path(view_path), server.records),

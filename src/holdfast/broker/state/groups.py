@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import SharedGroup
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.subscription import Subscription
 
 
@@ -20,8 +20,17 @@ class GroupKnown:
     topic_filter: str
     queue_name: str | None
     ends_at_us: int | None
-    party: int
-    reads: tuple[Subscription, ...]
+    record: QueueRecord
+
+    @property
+    def party(self) -> int:
+        """The number under which the log knows it."""
+        return self.record.party
+
+    @property
+    def reads(self) -> tuple[Subscription, ...]:
+        """What its queue reads."""
+        return self.record.reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +116,7 @@ class GroupsState:
             return None
         told = self._groups.describe(name, self._client_on)
         members = tuple(told.pop("members"))
-        return GroupSeen(
-            group=name, members=members, party=record.party, reads=record.reads, **told
-        )
+        return GroupSeen(group=name, members=members, record=record, **told)
 
     def shares(self, name: str) -> list[ShareSeen]:
         """Its attached members."""
@@ -143,13 +150,12 @@ class GroupsState:
         return None if watched is None else OpenGroup(*watched)
 
 
-def _known(record: SharedGroup) -> GroupKnown:
+def _known(record: QueueRecord) -> GroupKnown:
     return GroupKnown(
-        group=record.name,
+        group=record.owner,
         name=record.parts.share_name,
         topic_filter=record.parts.topic_filter,
         queue_name=record.queue_name,
         ends_at_us=record.ends_at_us,
-        party=record.party,
-        reads=record.reads,
+        record=record,
     )

@@ -1,19 +1,20 @@
 """Queues as they are seen from outside: attached ones by their handles, those at rest by their
 owners, and those with names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.delivery.owners import QueueOwner
+from holdfast.broker.delivery.queue_at_rest import QueueAtRest
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
-from holdfast.broker.delivery.queues import OldestKept, QueueAtRest, queue_at_rest
+from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import NamedQueue, kept_from
+from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
-from holdfast.core.subscription import Subscription
+from holdfast.core.quota import Quota, quota_of
 from holdfast.kernel import describe_state
 
 OWN = 0
@@ -56,18 +57,19 @@ class QueuesState:
     def __init__(
         self,
         kernel: KernelStages,
+        queues: Queues,
         packs: Packs,
         names: QueueNames,
         config: Callable[[], Config],
         now_us: Callable[[], int],
     ) -> None:
-        self._log = kernel.log
         self._dispatch = kernel.dispatch
+        self._queues = queues
         self._packs = packs
         self._names = names
         self._config = config
         self._now_us = now_us
-        self._oldest = OldestKept(kernel.log)
+        self._kept = KeptFrom(kernel.log)
 
     def of_sessions(self) -> list[tuple[int, int, int]]:
         """Party, queue and connection of each session from whose own queue somebody takes."""
@@ -94,26 +96,23 @@ class QueuesState:
             rounds=self._packs.rounds(connection, party),
         )
 
-    def at_rest(self, owner: QueueOwner, subscriptions: tuple[Subscription, ...]) -> QueueAtRest:
-        """The queue of a session from which nobody takes."""
-        return queue_at_rest(self._log, owner, subscriptions)
+    def at_rest(self, record: QueueRecord) -> QueueAtRest:
+        """A queue from which nobody takes."""
+        return self._queues.at_rest(record)
 
-    def oldest_kept(self) -> int:
-        """The offset of the oldest message that a bounded queue at rest may still give; 0: of any
-        age."""
-        return self._oldest.offset(self._config().queue_ttl_s, self._now_us())
+    def quota(self, record: QueueRecord) -> Quota:
+        """What it may have."""
+        return self._queues.quota(record)
 
-    def kept_from(
-        self,
-        inquiry: Inquiry,
-        party: int,
-        subscriptions: Sequence[Subscription],
-        created_at_offset: int,
-    ) -> Pieces[int]:
+    def oldest_kept(self, quota: Quota) -> int:
+        """The offset of the oldest message that a queue at rest may still give by its age; 0: of
+        any age."""
+        return 0 if quota.step_bytes else self._kept.by_age(quota, self._now_us())
+
+    def kept_from(self, inquiry: Inquiry, span: QueueSpan) -> Pieces[int]:
         """The first offset that a queue with a name keeps."""
-        named = NamedQueue(party, subscriptions, created_at_offset)
-        properties = self._config().application_queue_properties
-        return kept_from(self._log, inquiry, named, properties, self._now_us())
+        quota = quota_of(self._config(), "client", named=True)
+        return self._kept.offset(inquiry, span, quota, self._now_us())
 
     def owner(self, queue_name: str) -> Owner | None:
         """Whose queue has this name."""

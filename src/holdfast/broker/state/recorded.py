@@ -32,8 +32,8 @@ _SESSIONS: Final = (
     " ORDER BY key LIMIT ?6"
 )
 _AT_REST: Final = (
-    "SELECT sessions.value, coalesce(subscriptions.value, '')"
-    " FROM sessions LEFT JOIN subscriptions USING (key)"
+    "SELECT sessions.value, coalesce(json_extract(queues.value, '$.reads'), '')"
+    " FROM sessions LEFT JOIN queues ON queues.key = sessions.party"
     " WHERE NOT sessions.connected AND coalesce(sessions.expires_at_us > ?, TRUE)"
     " AND sessions.key > ? ORDER BY sessions.key LIMIT ?"
 )
@@ -86,7 +86,7 @@ class Recorded:
         return (parse_session(value.encode()) for (value,) in rows)
 
     async def at_rest(self, after: str, now_us: int, limit: int) -> list["RestingSession"]:
-        """Sessions at rest with what they subscribe to."""
+        """Sessions at rest with what their own queues read."""
         rows = await self._rows(_AT_REST, now_us, after.encode(), limit)
         return [RestingSession(*row) for row in rows]
 
@@ -138,6 +138,6 @@ class RestingSession:
     subscriptions_text: str
 
     def read(self) -> tuple[Session, tuple[Subscription, ...]]:
-        """The session, and what it subscribes to."""
+        """The session, and what its own queue reads."""
         session = parse_session(self.session_text.encode())
         return session, parse_subscriptions(self.subscriptions_text.encode())

@@ -8,7 +8,7 @@ from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.session_records import parse_session
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.store.control_records import ControlRecords
-from holdfast.broker.store.tables import Table, parse_subscriptions
+from holdfast.broker.store.tables import Table
 from holdfast.core.subscription import Subscription
 
 
@@ -53,10 +53,9 @@ class SessionsState:
         """The session of a client as it is on record; none if it ends with its connection."""
         return self._sessions.on_record(client_identifier)
 
-    def subscriptions_on_record(self, client_identifier: str) -> tuple[Subscription, ...]:
+    def subscriptions(self, session: Session) -> tuple[Subscription, ...]:
         """What a session on record subscribes to."""
-        key = client_identifier.encode()
-        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+        return self._sessions.subscriptions(session)
 
     def recorded_after(self, client_identifier: str, limit: int) -> list[Session]:
         """Sessions as their records have them, in the order of their client identifiers; as far as

@@ -17,23 +17,22 @@ Invariants:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.broker.chores import PIECE_EFFORT, Pieces
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import UNLIMITED_MESSAGES, NamedQueue, kept_from
-from holdfast.broker.store.tables import parse_own_tables, parse_subscriptions
+from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
+from holdfast.broker.store.tables import parse_queue, parse_queue_fields
 from holdfast.broker.store.view import QueueRow
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
-from holdfast.core.subscription import own_of
+from holdfast.core.quota import quota_of
 from holdfast.kernel import DiskError, Log
 
 log = logging.getLogger(__name__)
@@ -50,8 +49,10 @@ THIN_SHARE: Final = 20
 """And not before this many times as long has passed as the last look took."""
 NOTHING: Final = 2**64 - 1
 """From here on messages are kept for a session that has expired and is still to be cleared away."""
+EVERYTHING: Final = 2**64 - 1
+"""Messages that a queue without a limit keeps."""
 PAGE: Final = 100
-"""Sessions or groups in one piece: each costs some 10 us to read and ask."""
+"""Queues in one piece: each costs some 10 us to read and ask."""
 GATHERED_BYTES_MAXIMUM: Final = 4_194_304
 """Bytes that a run has written anew and that are not durable: more would take the room of what
 clients publish."""
@@ -60,25 +61,22 @@ clients publish."""
 class Queues(Protocol):
     """What a run asks of whoever holds the queues."""
 
-    def shared(self, now_us: int) -> Iterator[Pieces[dict[str, Any]]]:
-        """The cursors of all queues that are no session's own; what each keeps may have to be
-        counted."""
+    def are_listed(self) -> bool:
+        """True once all of them are in the view, however former versions wrote them down."""
 
     def mark(self, party: int) -> int | None:
         """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
 
-    def is_there(self, client: str, party: int) -> bool:
-        """False if it has ended: the session of a client, or what else has the party where `client`
-        is empty."""
+    def is_there(self, party: int) -> bool:
+        """False if it has ended."""
 
     def has_room(self) -> bool:
         """True if as many losses as a page may have can be written in this turn."""
 
     def lose(
-        self, client: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
+        self, owner: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
     ) -> None:
-        """Appends a loss (first offset, end, count); whose it is by `party` if `client` is
-        empty."""
+        """Appends a loss (first offset, end, count)."""
 
 
 @dataclass(slots=True)
@@ -94,16 +92,26 @@ class _Asked:
     """Whose cursor it is, and why it loses what it loses."""
 
     cursor: dict[str, Any]
-    client: str = ""
-    aged_until: int = 0
+    owner: str
+    aged_until: int
     """What lies before is too old for it."""
-    has_ended: bool = False
+    has_ended: bool
 
     def reason(self, end: int) -> LossReason:
         """Why everything before `end` is lost."""
         if self.has_ended:
             return LossReason.SESSION_ENDED
         return LossReason.TTL if end <= self.aged_until else LossReason.RETENTION
+
+
+class _Behind(NamedTuple):
+    """A queue that has not seen all of what goes."""
+
+    row: QueueRow
+    fields: dict[str, Any]
+    """Of its record."""
+    mark: int
+    is_attached: bool
 
 
 class Retention:
@@ -126,6 +134,7 @@ class Retention:
         self._commits = commits
         self._beside = beside
         self._now_us = now_us
+        self._kept = KeptFrom(kernel_log)
         self._age_at_us = now_us() + AGE_PERIOD_US
         self._size_at_us = now_us() + SIZE_PERIOD_US
         self._thin_at_us = 0
@@ -153,6 +162,8 @@ class Retention:
     def run(self, queues: Queues) -> Pieces[Outcome]:
         """Removes what is past retention; else looks at one segment of what was carried before."""
         self._is_running = True
+        if not queues.are_listed():
+            yield queues.are_listed
         began_us = self._now_us()
         try:
             if self._log.begin_retention(
@@ -192,21 +203,13 @@ class Retention:
         known = self._log.durable_position()
         yield lambda: self._records.has_all_before(known)
         view = self._records.refresh()
-        shared = queues.shared(self._now_us())
-        while page := list(islice(shared, PAGE)):
-            asked = []
-            for cursor in page:
-                asked.append(_Asked((yield from cursor)))
-            yield from self._visit(queues, asked)
-            yield None
-        ttl_us = self._config.queue_ttl_s * 1_000_000
-        oldest = self._log.offset_at(max(self._now_us() - ttl_us, 0)) if ttl_us else 0
-        after = b""
-        while rows := view.queues(after, PAGE):
-            after = rows[-1].key
-            asked = yield from self._behind(queues, rows, oldest)
-            yield from self._visit(queues, asked)
-            yield None
+        for shared in (True, False):
+            after = 0
+            while rows := view.queues(after, PAGE, shared=shared):
+                after = rows[-1].party
+                asked = yield from self._behind(queues, rows)
+                yield from self._visit(queues, asked)
+                yield None
         while not self._log.find_piece(PIECE_EFFORT):
             yield None
         return (yield from self._carry(queues))
@@ -240,10 +243,10 @@ class Retention:
     def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
         """A queue at rest loses this, and passes over it; one that has just ended has told what it
         lost."""
-        if not queues.is_there(asked.client, asked.cursor["party"]):
+        if not queues.is_there(asked.cursor["party"]):
             return
         now_us, party, (first, end, _) = self._now_us(), asked.cursor["party"], lost
-        queues.lose(asked.client, party, asked.reason(end), lost, now_us)
+        queues.lose(asked.owner, party, asked.reason(end), lost, now_us)
         self._log.give_up(party, first, end, now_us)
 
     def _carry(self, queues: Queues) -> Pieces[Outcome]:
@@ -284,7 +287,7 @@ class Retention:
             if attached is None:
                 self._lose(queues, asked, (first, end, count))
             else:
-                queues.lose(asked.client, party, asked.reason(end), (first, end, count), now_us)
+                queues.lose(asked.owner, party, asked.reason(end), (first, end, count), now_us)
 
     def _durable(self) -> Pieces[None]:
         """Everything so far is durable."""
@@ -292,39 +295,44 @@ class Retention:
         self._commits.wake()
         yield lambda: self._log.durable_position() >= end
 
-    def _behind(self, queues: Queues, rows: list[QueueRow], oldest: int) -> Pieces[list[_Asked]]:
-        """The cursors of those that have not seen all of what goes. What devices that are away have
-        from before `oldest` is too old for them."""
-        now_us, end = self._now_us(), self._log.whole_from()
+    def _behind(self, queues: Queues, rows: list[QueueRow]) -> Pieces[list[_Asked]]:
+        """The cursors of those that have not seen all of what goes."""
+        end, found = self._log.whole_from(), list[_Behind]()
         at_rest = self._log.marks([row.party for row in rows])
-        asked, inquiry = list[_Asked](), Inquiry(self._log)
         for row, resting in zip(rows, at_rest, strict=True):
             attached = queues.mark(row.party)
             mark = resting if attached is None else attached
-            mark = row.created_at_offset if mark is None else mark
-            subscriptions = parse_own_tables(row.subscriptions) if mark < end else []
-            if not subscriptions:
-                continue
-            keep_from, maximum = 0, self._config.queue_messages_maximum
-            if row.queue_name is not None:
-                keep_from = yield from self._kept_from(row, inquiry, now_us)
-                maximum = UNLIMITED_MESSAGES
-            elif attached is None:
-                keep_from = oldest
-            has_ended = row.expires_at_us is not None and row.expires_at_us <= now_us
-            cursor = {
-                "party": row.party,
-                "mark": mark,
-                "subscriptions": subscriptions,
-                "keep_from": NOTHING if has_ended else keep_from,
-                "messages_maximum": maximum,
-            }
-            aged_until = oldest if row.queue_name is None and attached is None else 0
-            asked.append(_Asked(cursor, row.key.decode(), aged_until, has_ended))
+            if mark is None or mark < end:
+                fields = parse_queue_fields(row.value)
+                mark = fields["created_at_offset"] if mark is None else mark
+                if mark < end:
+                    found.append(_Behind(row, fields, mark, attached is not None))
+        now_us, asked, inquiry = self._now_us(), list[_Asked](), Inquiry(self._log)
+        ended = self._records.refresh().ended([each.row.party for each in found], now_us)
+        for each in found:
+            has_ended = each.row.party in ended
+            asked.append((yield from self._ask(inquiry, each, has_ended, now_us)))
         return asked
 
-    def _kept_from(self, row: QueueRow, inquiry: Inquiry, now_us: int) -> Pieces[int]:
-        subscriptions = own_of(parse_subscriptions(row.subscriptions.encode()))
-        named = NamedQueue(row.party, subscriptions, row.created_at_offset)
-        properties = self._config.application_queue_properties
-        return (yield from kept_from(self._log, inquiry, named, properties, now_us))
+    def _ask(
+        self, inquiry: Inquiry, behind: _Behind, has_ended: bool, now_us: int
+    ) -> Pieces[_Asked]:
+        """What a queue is asked. What waits for a device that is there does not become too old."""
+        fields, keep_from, named = behind.fields, 0, "queue_name" in behind.fields
+        quota = quota_of(self._config, fields["kind"], named=named)
+        if named:
+            queue = parse_queue(behind.row.value.encode())
+            span = QueueSpan(queue.party, queue.reads, queue.created_at_offset)
+            keep_from = yield from self._kept.offset(inquiry, span, quota, now_us)
+        elif not behind.is_attached:
+            keep_from = self._kept.by_age(quota, now_us)
+        aged_until = 0 if named else keep_from
+        carried = quota.carried_messages
+        cursor = {
+            "party": behind.row.party,
+            "mark": behind.mark,
+            "subscriptions": fields["reads"],
+            "keep_from": NOTHING if has_ended else keep_from,
+            "messages_maximum": EVERYTHING if carried is None else carried,
+        }
+        return _Asked(cursor, fields["owner"], aged_until, has_ended)

@@ -8,12 +8,13 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.loss_reason import LossReason
-from holdfast.core.share_name import ShareName, is_shared, parse_shared
+from holdfast.core.quota import QueueKind
+from holdfast.core.share_name import ShareName, parse_shared
 from holdfast.core.subscription import IN_FORCE, Subscription
 
 
@@ -25,7 +26,8 @@ class Table(IntEnum):
     SESSIONS = 1
     """Client identifier to `mqtt.session.Session`."""
     SUBSCRIPTIONS = 2
-    """Client identifier to the list of its subscriptions, past ones that still matter included."""
+    """Client identifier to the groups that its session shares, as subscriptions. Former versions
+    had all of its subscriptions here."""
     LOSSES = 3
     """Running number (u64, big-endian) to `Loss`."""
     COUNTERS = 4
@@ -35,13 +37,16 @@ class Table(IntEnum):
     RULES = 6
     """User name, `everyone` or `anonymous` to the list of its `access.credential.Rule`."""
     GROUPS = 7
-    """Name of a group (`$share/<share name>/<topic filter>`) to `SharedGroup`."""
+    """Name of a group to its queue; of former versions, read alone (`former_tables`)."""
     WILLS = 8
     """When it was due (u64, big-endian) and client identifier, of a session that has ended, to its
     Will: until that is in the log as a message. `WILL_OF_CONNECTED` and the time of its CONNECT
     stand in place of that time where a session that ends with its connection has a Will."""
     REDRIVES = 9
-    """Party of the re-drive (u32, little-endian) to `Redrive`."""
+    """Party of a re-drive (u32, little-endian) to its queue; of former versions, read alone."""
+    QUEUES = 10
+    """Party (u32, little-endian) to `QueueRecord`. A session's queue has no row while it reads
+    nothing."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -78,50 +83,63 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redrive:
-    """A loss that is delivered again, until that is done."""
+class QueueRecord:
+    """A queue of any kind, its delivery state and who takes from it apart."""
 
-    loss: int
-    """The number of its row in the ledger."""
     party: int
-    """The number of its own queue."""
-    target: int
-    """Whom it stands in for: the party of a session or a group."""
+    """The number under which the log knows it."""
+    kind: QueueKind
+    owner: str
+    """Its client's identifier, the name of its group, or the number of the loss that it drives
+    again."""
+    created_at_offset: int
+    """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
-    """What it delivers, on the terms of each; from the first offset to the last."""
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedGroup:
-    """A group of a shared subscription, its members and delivery state apart."""
-
-    name: str
-    party: int
-    reads: tuple[Subscription, ...]
-    """What its queue matches: one filter, without the offsets that were cut off."""
-    ends_at_us: int | None = None
-    """When it ends if nobody subscribes to it again; `None` while somebody does."""
+    """What it gets, on the terms of each, without the offsets that were cut off."""
     queue_name: str | None = None
-    """The name of its queue, from the first APPLICATION client that subscribes to it until it
-    ends."""
+    """Its own name, if it has one: a client's that is an APPLICATION, and a group's from the first
+    of those that subscribes to it until it ends."""
+    ends_at_us: int | None = None
+    """When a group ends if nobody subscribes to it again; `None` while somebody does."""
+    target: int = 0
+    """Whom a re-drive stands in for: the party of a session or a group."""
+    end_offset: int = 0
+    """Where a re-drive ends."""
+
+    @property
+    def named(self) -> bool:
+        """True if it has a name of its own."""
+        return self.queue_name is not None
 
     @property
     def parts(self) -> ShareName:
-        """Its name in parts."""
-        parts = parse_shared(self.name)
+        """The name of its group in parts."""
+        parts = parse_shared(self.owner)
         assert parts is not None, "planning lets no other pass"
         return parts
 
+    def tables(self) -> list[dict[str, Any]]:
+        """What it reads as the kernel takes it."""
+        return [item.table() for item in self.reads]
+
+
+_QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}
+_SUBSCRIPTION_NAMES: Final = {field.name: MISSING for field in fields(Subscription)}
+
 
 def party_key(party: int) -> bytes:
-    """The key of a party in the kernel's own table."""
+    """The key of a party in QUEUES, and in the kernel's own table."""
     return party.to_bytes(4, "little")
+
+
+def key_party(key: bytes) -> int:
+    """The inverse of `party_key`."""
+    return int.from_bytes(key, "little")
 
 
 def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
     """The value of a row in SUBSCRIPTIONS; no subscriptions are no row."""
-    return format_value([asdict(item) for item in subscriptions]) if subscriptions else b""
+    return format_value(_rows(subscriptions)) if subscriptions else b""
 
 
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
@@ -129,28 +147,39 @@ def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     return tuple(Subscription(**item) for item in parse_value(value)) if value else ()
 
 
-def parse_own_tables(value: str) -> list[dict[str, Any]]:
-    """The subscriptions by which a session's own queue is read, as the kernel takes them: fast,
-    for whoever reads those of all sessions."""
-    items: list[dict[str, Any]] = json.loads(value)
-    own = [item for item in items if not is_shared(item["topic_filter"])]
-    for item in own:
+def parse_queue_fields(value: str) -> dict[str, Any]:
+    """The fields of a queue's record with what it reads as the kernel takes it: fast, for whoever
+    reads those of all sessions."""
+    fields: dict[str, Any] = json.loads(value)
+    for item in fields["reads"]:
         item["topic_filter"] = item["topic_filter"].encode()
         item.setdefault("until_offset", IN_FORCE)
-    return own
+    return fields
 
 
-def format_group(group: SharedGroup) -> bytes:
-    """The value of a row in GROUPS."""
-    return format_value(asdict(group))
+def format_queue(queue: QueueRecord) -> bytes:
+    """The value of a row in QUEUES. Its kind comes first, by which the view tells them apart; what
+    it does not have is left out."""
+    values = {"kind": queue.kind} | _values(queue, _QUEUE_DEFAULTS)
+    return format_value(values | {"reads": _rows(queue.reads)})
 
 
-def parse_group(value: bytes) -> SharedGroup:
-    """The inverse of `format_group`."""
-    fields = parse_value(value)
-    return SharedGroup(
-        **{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])}
-    )
+def parse_queue(value: bytes) -> QueueRecord:
+    """The inverse of `format_queue`."""
+    values = parse_value(value)
+    reads = tuple(Subscription(**item) for item in values["reads"])
+    return QueueRecord(**{**values, "reads": reads})
+
+
+def _rows(subscriptions: tuple[Subscription, ...]) -> list[dict[str, Any]]:
+    return [_values(item, _SUBSCRIPTION_NAMES) for item in subscriptions]
+
+
+def _values(record: object, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record that are not what they are by default."""
+    # This is done for each SUBSCRIBE, and `asdict` would copy what nobody changes.
+    found = ((name, getattr(record, name)) for name in defaults)
+    return {name: value for name, value in found if value != defaults[name]}
 
 
 def format_loss(loss: Loss) -> bytes:
@@ -163,17 +192,6 @@ def parse_loss(value: bytes) -> Loss:
     fields = parse_value(value)
     ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
     return Loss(**{**fields, "reason": LossReason(fields["reason"]), "ranges": ranges})
-
-
-def format_redrive(redrive: Redrive) -> bytes:
-    """The value of a row in REDRIVES."""
-    return format_value(asdict(redrive))
-
-
-def parse_redrive(value: bytes) -> Redrive:
-    """The inverse of `format_redrive`."""
-    fields = parse_value(value)
-    return Redrive(**{**fields, "reads": tuple(Subscription(**item) for item in fields["reads"])})
 
 
 def format_value(value: object) -> bytes:

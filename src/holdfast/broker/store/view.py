@@ -9,16 +9,16 @@ Invariants:
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table
+from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, key_party, party_key
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Another one, newer or older, means: empty it and read the log again."""
 
 _WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
@@ -40,11 +40,27 @@ CREATE INDEX sessions_connected ON sessions (key) WHERE connected;
 CREATE INDEX sessions_by_expiry ON sessions (expires_at_us) WHERE expires_at_us IS NOT NULL;
 CREATE INDEX sessions_by_will ON sessions (will_due_at_us) WHERE will_due_at_us IS NOT NULL;
 CREATE INDEX sessions_by_queue ON sessions (queue_name) WHERE queue_name IS NOT NULL;
-CREATE TABLE subscriptions (
+CREATE TABLE memberships (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
     shares INTEGER GENERATED ALWAYS AS (instr(value, '"$share/') > 0) VIRTUAL
 ) WITHOUT ROWID;
-CREATE INDEX subscriptions_that_share ON subscriptions (key) WHERE shares;
+CREATE INDEX memberships_that_share ON memberships (key) WHERE shares;
+CREATE TABLE queues (
+    key INTEGER PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    shared INTEGER GENERATED ALWAYS AS (substr(value, 1, 16) <> '{"kind":"client"') VIRTUAL
+);
+CREATE INDEX queues_that_are_shared ON queues (key) WHERE shared;
+CREATE VIEW subscriptions AS
+SELECT sessions.key AS key, CASE
+        WHEN queues.value IS NULL THEN memberships.value
+        WHEN memberships.value IS NULL THEN json_extract(queues.value, '$.reads')
+        ELSE rtrim(json_extract(queues.value, '$.reads'), ']') || ','
+            || ltrim(memberships.value, '[')
+    END AS value
+FROM sessions
+LEFT JOIN queues ON queues.key = sessions.party
+LEFT JOIN memberships ON memberships.key = sessions.key
+WHERE queues.value IS NOT NULL OR memberships.value IS NOT NULL;
 CREATE TABLE losses (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -71,7 +87,7 @@ CREATE TABLE redrives (
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
-    Table.SUBSCRIPTIONS: "subscriptions",
+    Table.SUBSCRIPTIONS: "memberships",
     Table.LOSSES: "losses",
     Table.COUNTERS: "counters",
     Table.CREDENTIALS: "credentials",
@@ -79,6 +95,7 @@ _NAMES = {
     Table.GROUPS: "groups",
     Table.WILLS: "wills",
     Table.REDRIVES: "redrives",
+    Table.QUEUES: "queues",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
@@ -94,27 +111,21 @@ _ROWS = {
     for table, name in _NAMES.items()
 }
 
-_QUEUES = """
-SELECT sessions.key, sessions.party, json_extract(sessions.value, '$.created_at_offset'),
-    sessions.expires_at_us, sessions.queue_name, subscriptions.value
-FROM sessions JOIN subscriptions USING (key)
-WHERE sessions.key > ? ORDER BY sessions.key LIMIT ?
-"""
+_QUEUES = {
+    shared: f"SELECT key, value FROM queues WHERE {is_shared} AND key > ? ORDER BY key LIMIT ?"  # noqa: S608
+    for shared, is_shared in ((True, "shared"), (False, "NOT shared"))
+}
 
 
 class QueueRow(NamedTuple):
-    """What retention asks of a session. It asks all of them, so only what it needs is read."""
+    """A queue as it is on record."""
 
-    key: bytes
     party: int
-    created_at_offset: int
-    expires_at_us: int | None
-    queue_name: str | None
-    subscriptions: str
+    value: str
 
 
 T = TypeVar("T")
-Row = tuple[bytes, str, int]
+Row = tuple[bytes | int, str, int]
 
 ROWS_AT_ONCE = 64
 """Of one statement, which holds the interpreter's lock only while it begins and ends: a thread that
@@ -137,10 +148,11 @@ class View:
     def clear(self) -> None:
         """Empties the view; it has applied nothing."""
         rows = self._writer.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            "SELECT type, name FROM sqlite_master"
+            " WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
-        for (name,) in rows:
-            self._writer.execute(f'DROP TABLE "{name}"')
+        for kind, name in rows:
+            self._writer.execute(f'DROP {kind} "{name}"')
         self._writer.executescript(_SCHEMA)
         self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
@@ -169,7 +181,7 @@ class View:
 
     def get(self, table: Table, key: bytes) -> bytes:
         """The newest value; empty if there is none."""
-        row = self._database.execute(_GET[table], (key,)).fetchone()
+        row = self._database.execute(_GET[table], (_stored_key(table, key),)).fetchone()
         return b"" if row is None else row[0].encode()
 
     def count(self, table: Table) -> int:
@@ -178,8 +190,8 @@ class View:
 
     def rows(self, table: Table, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the rows that follow a key, in the order of their keys."""
-        found = self._database.execute(_ROWS[table], (after, limit))
-        return [(key, value.encode()) for key, value in found]
+        found = self._database.execute(_ROWS[table], (_stored_key(table, after), limit))
+        return [(_told_key(table, key), value.encode()) for key, value in found]
 
     def credentials_by_identifier(self) -> list[bytes]:
         """Credentials (their values) that a client identifier alone proves."""
@@ -194,20 +206,26 @@ class View:
         for session, subscriptions in self._database.execute(query):
             yield session.encode(), subscriptions.encode()
 
-    def queues(self, after: bytes, limit: int) -> list[QueueRow]:
-        """The queues of sessions with subscriptions, in the order of their keys."""
-        return list(map(QueueRow._make, self._database.execute(_QUEUES, (after, limit))))
+    def queues(self, after: int, limit: int, *, shared: bool) -> list[QueueRow]:
+        """What several take from, or the own queues of sessions: those that follow a party."""
+        return list(map(QueueRow._make, self._database.execute(_QUEUES[shared], (after, limit))))
 
-    def groups(self) -> list[bytes]:
-        """Every group of a shared subscription."""
-        return self._values("SELECT value FROM groups")
+    def ended(self, parties: Sequence[int], now_us: int) -> set[int]:
+        """Those of these parties whose session has expired."""
+        query = f"SELECT party FROM sessions WHERE party IN ({{}}) AND expires_at_us <= {now_us:d}"  # noqa: S608
+        found = self._database.execute(_many(query, parties, "?"), parties)
+        return {party for (party,) in found}
+
+    def shared_queues(self) -> list[bytes]:
+        """Everything that several take from."""
+        return self._values("SELECT value FROM queues WHERE shared")
 
     def sharing_sessions(self) -> Iterator[tuple[int, bytes]]:
-        """The party of each session that subscribes to a group, and its subscriptions' value."""
+        """The party of each session that subscribes to a group, and the value of its row."""
         query = (
-            "SELECT sessions.party, subscriptions.value"
-            " FROM sessions JOIN subscriptions USING (key)"
-            " WHERE subscriptions.shares"
+            "SELECT sessions.party, memberships.value"
+            " FROM sessions JOIN memberships USING (key)"
+            " WHERE memberships.shares"
         )
         for party, subscriptions in self._database.execute(query):
             yield party, subscriptions.encode()
@@ -326,7 +344,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def _newest(
     records: Iterable[tuple[int, int, bytes, bytes]], known: int
-) -> tuple[int, dict[Table, list[Row]], dict[Table, list[bytes]]]:
+) -> tuple[int, dict[Table, list[Row]], dict[Table, list[bytes | int]]]:
     """The last number, and for each table what to put and what to remove: of each key the newest
     record behind number `known`."""
     last, newest = known, dict[tuple[int, bytes], tuple[int, bytes]]()
@@ -334,14 +352,25 @@ def _newest(
         if number > known:
             newest[table, key] = number, value
             last = number
-    puts, removals = dict[Table, list[Row]](), dict[Table, list[bytes]]()
+    puts, removals = dict[Table, list[Row]](), dict[Table, list[bytes | int]]()
     for (table, key), (number, value) in newest.items():
         # A table that a newer version wrote is not ours to show, and does no harm.
         if table in _NAMES and value:
-            puts.setdefault(Table(table), []).append((key, value.decode(), number))
+            row = _stored_key(table, key), value.decode(), number
+            puts.setdefault(Table(table), []).append(row)
         elif table in _NAMES:
-            removals.setdefault(Table(table), []).append(key)
+            removals.setdefault(Table(table), []).append(_stored_key(table, key))
     return last, puts, removals
+
+
+def _stored_key(table: int, key: bytes) -> bytes | int:
+    """The key as the view has it: queues come in the order of their parties, and are joined by
+    them."""
+    return key_party(key) if table == Table.QUEUES else key
+
+
+def _told_key(table: int, key: Any) -> bytes:
+    return party_key(key) if table == Table.QUEUES else key
 
 
 def _parts(rows: list[T]) -> Iterator[list[T]]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.core import limits
 from holdfast.core.settings import (
     EVERY_HOUR,
     boolean,
@@ -68,9 +67,10 @@ class SessionsSection:
     )
     queue_messages_maximum: int = setting(
         "queue.messages_maximum",
-        integer(1, limits.QUEUE_MESSAGES_HARD_MAXIMUM),
+        integer(0, 2**63 - 1),
         10_000,
-        "Messages kept for one absent session of a DEVICE client; beyond it, queue.keep decides.",
+        """Messages kept for one absent session of a DEVICE client; beyond it, queue.keep decides.
+        So many outlive their segment. 0: as many as the log keeps, and none outlives it.""",
         aliases=("MQTT_PERSISTENT_SESSION_DEVICE_PERSISTED_MESSAGES_LIMIT",),
         reloadable=True,
     )

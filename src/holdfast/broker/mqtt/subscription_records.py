@@ -1,0 +1,96 @@
+"""What sessions subscribe to, on record: what a session's own queue reads is the queue's, and the
+groups that it shares are in SUBSCRIPTIONS.
+
+Owns: the rows of SUBSCRIPTIONS, and how those of former versions, which have the own ones too, are
+written anew. Never: decides what is granted.
+
+Invariants:
+1. A session has its subscriptions whether or not its former row has been written anew.
+2. What a queue reads is on record before it is taken off the former row.
+"""
+
+from collections.abc import Callable
+
+from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.groups import Groups
+from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.mqtt.session import Session, own_queue
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import Table, format_subscriptions, parse_subscriptions
+from holdfast.core.subscription import Subscription, own_of, shared_of
+
+PIECE_ROWS_MAXIMUM = 20
+"""Rows that are looked at in one piece, and perhaps written anew: some 50 us each."""
+
+
+class SubscriptionRecords:
+    """Puts subscriptions on record and looks them up."""
+
+    def __init__(self, records: ControlRecords, queues: Queues, groups: Groups) -> None:
+        self._records = records
+        self._queues = queues
+        self._groups = groups
+        self.are_renewed = False
+        """True once there is no row of a former version."""
+
+    def of(self, session: Session) -> tuple[Subscription, ...]:
+        """All that a session subscribes to."""
+        row, queue = self._row(session), self._queues.record(session.party)
+        return row if queue is None else (*queue.reads, *shared_of(row))
+
+    def put(
+        self,
+        session: Session,
+        new: tuple[Subscription, ...],
+        old: tuple[Subscription, ...],
+        now_us: int,
+    ) -> int:
+        """The session subscribes to what is `new` from now on; returns the log position at which
+        that is durable."""
+        position, shared = 0, shared_of(new)
+        if shared != shared_of(old):
+            position = self._put_row(session, shared, now_us)
+        if not position or own_of(new) != own_of(old):
+            position = self._queues.put(own_queue(session, own_of(new)), now_us)
+        return position
+
+    def end(self, session: Session, now_us: int) -> None:
+        """The session is gone; what its queue has is removed with the queue."""
+        if self._row(session):
+            self._put_row(session, (), now_us)
+
+    def renew(self, session: Session, now_us: int) -> None:
+        """Writes a former row anew, if it is one."""
+        row = () if self.are_renewed else self._row(session)
+        own = own_of(row)
+        if not own:
+            return
+        if self._queues.record(session.party) is None:
+            self._queues.put(own_queue(session, own), now_us)
+        self._put_row(session, shared_of(row), now_us)
+
+    def renew_all(
+        self, on_record: Callable[[str], Session | None], clock_us: Callable[[], int]
+    ) -> Pieces[None]:
+        """Writes all former rows anew, in pieces."""
+        after = b""
+        while rows := self._records.refresh().rows(Table.SUBSCRIPTIONS, after, PIECE_ROWS_MAXIMUM):
+            after, _ = rows[-1]
+            for key, _ in rows:
+                # The view may be behind, and its client may have come back in the meantime.
+                session = on_record(key.decode())
+                if session is not None:
+                    self.renew(session, clock_us())
+            yield self._records.is_near
+        self.are_renewed = True
+
+    def _row(self, session: Session) -> tuple[Subscription, ...]:
+        if self.are_renewed and not self._groups.is_member(session.party):
+            # Most share nothing, and need not be looked up.
+            return ()
+        key = session.client_identifier.encode()
+        return parse_subscriptions(self._records.get(Table.SUBSCRIPTIONS, key))
+
+    def _put_row(self, session: Session, items: tuple[Subscription, ...], now_us: int) -> int:
+        key, value = session.client_identifier.encode(), format_subscriptions(items)
+        return self._records.put(Table.SUBSCRIPTIONS, key, value, now_us)
