@@ -52,7 +52,7 @@ class Sweep:
         kernel_log = stages.kernel.log
         self._beside = Beside(world, schedule.soon)
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
-        self._queues = KeptQueues(stages)
+        self._queues = AllQueues(stages)
         self._retention = Retention(
             config,
             kernel_log,
@@ -179,7 +179,7 @@ class Sweep:
             log.info("segments removed", extra={"fields": fields})
 
 
-class KeptQueues:
+class AllQueues:
     """The queues whose messages outlive their segments, as retention asks about them."""
 
     def __init__(self, stages: Stages) -> None:

@@ -159,3 +159,16 @@ def test_it_goes_on_wherever_it_was_cut_short_while_it_was_written_anew(
     log.close()
     monkeypatch.setattr(Log, "append_control", append)
     run(story)
+
+
+def test_retention_waits_until_every_queue_is_listed(directory: Path) -> None:
+    async def story() -> None:
+        broker = StillBroker(directory)
+        sweep = broker.server.sweep
+        ready = next(sweep._retention.run(sweep._queues))
+        assert ready is not None
+        assert not ready()
+        await settled(broker.world)
+        assert ready()
+
+    run(story)

@@ -58,7 +58,7 @@ GATHERED_BYTES_MAXIMUM: Final = 4_194_304
 clients publish."""
 
 
-class Queues(Protocol):
+class KeptQueues(Protocol):
     """What a run asks of whoever holds the queues."""
 
     def are_listed(self) -> bool:
@@ -159,7 +159,7 @@ class Retention:
             return self._log.statistics()["bytes"] > self._config.retention_bytes
         return False
 
-    def run(self, queues: Queues) -> Pieces[Outcome]:
+    def run(self, queues: KeptQueues) -> Pieces[Outcome]:
         """Removes what is past retention; else looks at one segment of what was carried before."""
         self._is_running = True
         if not queues.are_listed():
@@ -192,7 +192,7 @@ class Retention:
             self._later.clear()
             self._is_running = False
 
-    def _forget(self, queues: Queues) -> Pieces[Outcome]:
+    def _forget(self, queues: KeptQueues) -> Pieces[Outcome]:
         """All steps of one run."""
         survey = self._log.survey_job()
         assert survey is not None, "a run has begun"
@@ -223,7 +223,7 @@ class Retention:
         while not self._log.retention_may_go_on():
             yield from self._checkpoints.write_now(self._now_us)
 
-    def _visit(self, queues: Queues, asked: Iterable[_Asked]) -> Pieces[None]:
+    def _visit(self, queues: KeptQueues, asked: Iterable[_Asked]) -> Pieces[None]:
         """These are asked what they have not seen; what they lose is put on record."""
         by_party = {item.cursor["party"]: item for item in asked}
         self._log.visit([item.cursor for item in by_party.values()])
@@ -240,7 +240,7 @@ class Retention:
             if not done:
                 yield None
 
-    def _lose(self, queues: Queues, asked: _Asked, lost: tuple[int, int, int]) -> None:
+    def _lose(self, queues: KeptQueues, asked: _Asked, lost: tuple[int, int, int]) -> None:
         """A queue at rest loses this, and passes over it; one that has just ended has told what it
         lost."""
         if not queues.is_there(asked.cursor["party"]):
@@ -249,7 +249,7 @@ class Retention:
         queues.lose(asked.owner, party, asked.reason(end), lost, now_us)
         self._log.give_up(party, first, end, now_us)
 
-    def _carry(self, queues: Queues) -> Pieces[Outcome]:
+    def _carry(self, queues: KeptQueues) -> Pieces[Outcome]:
         """What was found needed is copied, and takes the place of the segments."""
         copy = self._log.carry_job(self._now_us())
         assert copy is not None, "all has been looked for"
@@ -271,7 +271,7 @@ class Retention:
             yield from self._checkpoints.write_now(self._now_us)
         return Outcome(segments, records)
 
-    def _tell_attached(self, queues: Queues) -> Pieces[None]:
+    def _tell_attached(self, queues: KeptQueues) -> Pieces[None]:
         """Queues that are attached read on while the copy is made, so what they lose is told when
         it is about to go."""
         for asked, first, end in self._later:
@@ -295,7 +295,7 @@ class Retention:
         self._commits.wake()
         yield lambda: self._log.durable_position() >= end
 
-    def _behind(self, queues: Queues, rows: list[QueueRow]) -> Pieces[list[_Asked]]:
+    def _behind(self, queues: KeptQueues, rows: list[QueueRow]) -> Pieces[list[_Asked]]:
         """The cursors of those that have not seen all of what goes."""
         end, found = self._log.whole_from(), list[_Behind]()
         at_rest = self._log.marks([row.party for row in rows])
