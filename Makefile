@@ -192,6 +192,7 @@ target/bench-peers/.installed: requirements-bench.lock
 .PHONY: docs
 docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.limits_page --write
+	$(BIN)/python -m tests.tidy.exchanges_page --write
 	$(BIN)/python -m tests.tidy.conformance_page --write
 	$(BIN)/python -m tests.tidy.settings_page --write
 	$(BIN)/python -m tests.tidy.metrics_page --write

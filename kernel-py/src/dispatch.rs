@@ -6,13 +6,16 @@ use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::dispatch as kernel;
 use holdfast_kernel::dispatch::keys::Hold;
+use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
-use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
+use holdfast_kernel::mqtt::{exchange, reason_code};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-/// Attached queues with their cursors, windows and what is in flight.
+/// Attached queues with their cursors, windows and what is in flight. Python names connections, of which each has one
+/// receiver; this is where they become receivers.
 #[pyclass(module = "holdfast._kernel")]
 pub struct Dispatch {
     pub inner: kernel::Dispatch,
@@ -52,18 +55,20 @@ impl Dispatch {
             entries_maximum,
             pack_maximum,
         };
-        let queue = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
+        let (_, queue) = self.inner.attach(Connection(connection), attachment).map_err(to_python)?;
         self.inner.set_sent_before(queue, Offset(sent_before)).map_err(to_python)?;
         Ok(queue.0)
     }
 
     fn detach<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let state = self.inner.detach(Connection(connection), identifiers(received)).map_err(to_python)?;
+        let receiver = self.receiver(connection)?;
+        let state = self.inner.detach(receiver, identifiers(received)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
     fn party_state<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let state = self.inner.state(Connection(connection), identifiers(received)).map_err(to_python)?;
+        let receiver = self.receiver(connection)?;
+        let state = self.inner.state(receiver, identifiers(received)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
@@ -103,28 +108,34 @@ impl Dispatch {
     ) -> PyResult<()> {
         let identifiers = identifier.map(|identifier| [identifier].into());
         let terms = Terms { qos, retain_as_published, identifiers };
-        self.inner.join(Queue(queue), Connection(connection), terms).map_err(to_python)
+        self.inner.join(Queue(queue), self.receiver(connection)?, terms).map_err(to_python)
     }
 
     fn leave(&mut self, queue: u32, connection: u32) {
-        self.inner.leave(Queue(queue), Connection(connection));
+        if let Some(receiver) = self.inner.receiver_on(Connection(connection)) {
+            self.inner.leave(Queue(queue), receiver);
+        }
     }
 
     fn select(&mut self, queue: u32, selection: PyRef<'_, Selection>) -> PyResult<()> {
-        self.inner.select(Queue(queue), selection.inner.clone()).map_err(to_python)
+        let among = selection.inner.among(|owner| self.inner.receiver_on(owner));
+        self.inner.select(Queue(queue), among).map_err(to_python)
     }
 
     fn members(&mut self, queue: u32) -> PyResult<Vec<(u32, u64, usize)>> {
         let members = self.inner.members(Queue(queue)).map_err(to_python)?;
-        Ok(members.into_iter().map(|(connection, given, in_flight)| (connection.0, given, in_flight)).collect())
+        let row = |(member, given, in_flight)| Some((self.inner.connection_of(member)?.0, given, in_flight));
+        Ok(members.into_iter().filter_map(row).collect())
     }
 
     #[allow(clippy::type_complexity, reason = "rows of plain numbers, described on the Python side")]
     fn keys(&mut self, queue: u32, maximum: usize) -> PyResult<(usize, Vec<(u16, u32, usize, usize, u64, u64)>)> {
         let (waiting, holds) = self.inner.keys(Queue(queue), maximum).map_err(to_python)?;
-        let row =
-            |hold: Hold| (hold.slot.0, hold.connection.0, hold.in_flight, hold.moving, hold.since.0, hold.first.0);
-        Ok((waiting, holds.into_iter().map(row).collect()))
+        let row = |hold: Hold| {
+            let connection = self.inner.connection_of(hold.receiver)?.0;
+            Some((hold.slot.0, connection, hold.in_flight, hold.moving, hold.since.0, hold.first.0))
+        };
+        Ok((waiting, holds.into_iter().filter_map(row).collect()))
     }
 
     fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {
@@ -162,7 +173,7 @@ impl Dispatch {
     }
 
     fn admit(&mut self, arrivals: &Arrivals, end_position: u64) {
-        self.inner.admit(&arrivals.inner, LogPosition(end_position));
+        self.inner.admit(&arrivals.inner, LogPosition(end_position), exchange::next);
     }
 
     fn hold(&mut self, connection: u32, data: Vec<u8>, position: u64) {
@@ -209,16 +220,18 @@ impl Dispatch {
     }
 
     fn retry_pack(&mut self, connection: u32, group: u32, resend: bool, now_us: u64) -> PyResult<()> {
-        self.inner.retry_pack(Connection(connection), Party(group), resend, Timestamp(now_us)).map_err(to_python)
+        let receiver = self.receiver(connection)?;
+        self.inner.retry_pack(receiver, Party(group), resend, Timestamp(now_us)).map_err(to_python)
     }
 
     fn give_up_pack(&mut self, connection: u32, group: u32, keep_identifiers: bool) -> PyResult<Vec<(u64, u64)>> {
-        let given_up = self.inner.give_up_pack(Connection(connection), Party(group), keep_identifiers);
+        let given_up = self.inner.give_up_pack(self.receiver(connection)?, Party(group), keep_identifiers);
         given_up.map(|ranges| ranges.iter().collect()).map_err(to_python)
     }
 
     fn pack<'py>(&mut self, py: Python<'py>, connection: u32, group: u32) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(pack) = self.inner.pack(Connection(connection), Party(group)) else { return Ok(None) };
+        let Some(receiver) = self.inner.receiver_on(Connection(connection)) else { return Ok(None) };
+        let Some(pack) = self.inner.pack(receiver, Party(group)) else { return Ok(None) };
         let (first, taken) = pack.content().map_or((None, 0), |(first, taken)| (Some(first.0), taken));
         let dict = PyDict::new(py);
         dict.set_item("first_offset", first)?;
@@ -246,7 +259,8 @@ impl Dispatch {
     }
 
     fn refused(&mut self) -> Vec<(u32, u8)> {
-        self.inner.take_refused().into_iter().map(|(connection, reason)| (connection.0, reason)).collect()
+        let refused = self.inner.take_refused().into_iter();
+        refused.map(|(connection, refusal)| (connection.0, reason_code::of(refusal))).collect()
     }
 
     fn at_fault(&mut self) -> Vec<u32> {
@@ -278,6 +292,13 @@ impl Dispatch {
         dict.set_item("answered", counters.answered)?;
         dict.set_item("refused", counters.refused)?;
         Ok(dict)
+    }
+}
+
+impl Dispatch {
+    fn receiver(&self, connection: u32) -> PyResult<Receiver> {
+        let receiver = self.inner.receiver_on(Connection(connection));
+        receiver.ok_or_else(|| to_python(Error::Invalid(format!("connection {connection} has no receiver"))))
     }
 }
 

@@ -53,7 +53,7 @@ impl Outgoing {
     }
 
     fn __len__(&self) -> usize {
-        self.inner.packets.len()
+        self.inner.departures.len()
     }
 }
 

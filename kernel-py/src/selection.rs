@@ -16,7 +16,7 @@ pub fn key_slot(key: &[u8]) -> u16 {
 /// How the next member is chosen.
 #[pyclass(module = "holdfast._kernel", frozen)]
 pub struct Selection {
-    pub inner: selection::Selection,
+    pub inner: selection::Selection<Connection>,
 }
 
 #[pymethods]

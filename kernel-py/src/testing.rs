@@ -1,8 +1,8 @@
 //! What only tests ask for: the hash of keys, and a `Cursor`, since the broker's live inside `Dispatch`.
 
 use crate::ranges::RangeSet;
-use holdfast_kernel::dispatch::cursor::{self, Entry, Holder};
-use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::dispatch::cursor::{self, Entry};
+use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::selection;
 use pyo3::prelude::*;
 
@@ -46,7 +46,7 @@ impl Cursor {
 
     #[pyo3(signature = (offset, holder, *, count = 1, key_slot = 0))]
     fn deliver(&mut self, offset: u64, holder: u32, count: u32, key_slot: u16) -> bool {
-        self.inner.deliver(entry(offset, count, key_slot, 0), Holder(holder))
+        self.inner.deliver(entry(offset, count, key_slot, 0), Receiver(holder))
     }
 
     #[pyo3(signature = (offset, not_before, *, count = 1, key_slot = 0))]
@@ -77,7 +77,7 @@ impl Cursor {
     }
 
     fn release(&mut self, holder: u32) -> u64 {
-        self.inner.release(Holder(holder))
+        self.inner.release(Receiver(holder))
     }
 
     fn next_redelivery(&mut self, now: u64, key_slots_on_hold: Vec<u16>) -> Option<u64> {
@@ -86,7 +86,7 @@ impl Cursor {
     }
 
     fn redeliver(&mut self, offset: u64, holder: u32) -> Option<u16> {
-        self.inner.redeliver(Offset(offset), Holder(holder))
+        self.inner.redeliver(Offset(offset), Receiver(holder))
     }
 
     fn next_due(&self) -> Option<u64> {

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, missing_docs)]
 
-use holdfast_kernel::dispatch::cursor::{Cursor, Entry, Holder};
-use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::dispatch::cursor::{Cursor, Entry};
+use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::ranges::RangeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn windows(order: &[u64]) -> (Duration, u64) {
     for round in 0..ROUNDS {
         let base = round * WINDOW * 3;
         for index in 0..WINDOW {
-            cursor.deliver(entry(base + index * 3), Holder(1));
+            cursor.deliver(entry(base + index * 3), Receiver(1));
         }
         for index in order {
             black_box(cursor.acknowledge(Offset(base + index * 3)));
@@ -47,11 +47,11 @@ fn report(name: &str, run: impl Fn() -> (Duration, u64)) {
 fn sliding() -> (Duration, u64) {
     let mut cursor = Cursor::new(Offset(0));
     for index in 0..WINDOW {
-        cursor.deliver(entry(index * 3), Holder(1));
+        cursor.deliver(entry(index * 3), Receiver(1));
     }
     let began = Instant::now();
     for index in WINDOW..WINDOW * ROUNDS {
-        cursor.deliver(entry(index * 3), Holder(1));
+        cursor.deliver(entry(index * 3), Receiver(1));
         black_box(cursor.acknowledge(Offset((index - WINDOW) * 3)));
     }
     (began.elapsed(), WINDOW * (ROUNDS - 1))
@@ -63,7 +63,7 @@ fn two_holders() -> (Duration, u64) {
     let began = Instant::now();
     let mut slow = 0;
     for index in 0..WINDOW * ROUNDS {
-        cursor.deliver(entry(index), Holder((index % 2) as u32));
+        cursor.deliver(entry(index), Receiver((index % 2) as u32));
         if index % 2 == 0 && index >= 100 {
             black_box(cursor.acknowledge(Offset(index - 100)));
         } else if index >= WINDOW {
@@ -77,10 +77,10 @@ fn two_holders() -> (Duration, u64) {
 /// One entry is never acknowledged while a million after it are.
 fn stuck() -> (Duration, u64) {
     let mut cursor = Cursor::new(Offset(0));
-    cursor.deliver(entry(0), Holder(1));
+    cursor.deliver(entry(0), Receiver(1));
     let began = Instant::now();
     for index in 1..1_000_000 {
-        cursor.deliver(entry(index), Holder(2));
+        cursor.deliver(entry(index), Receiver(2));
         black_box(cursor.acknowledge(Offset(index)));
     }
     assert_eq!(cursor.acknowledged().len(), 1);
@@ -93,11 +93,11 @@ fn redelivery() -> (Duration, u64) {
     for round in 0..ROUNDS / 4 {
         let base = round * WINDOW;
         for index in 0..WINDOW {
-            cursor.deliver(entry(base + index), Holder(1));
+            cursor.deliver(entry(base + index), Receiver(1));
         }
-        cursor.release(Holder(1));
+        cursor.release(Receiver(1));
         while let Some(entry) = cursor.next_redelivery(Timestamp(1), |_| true) {
-            cursor.redeliver(entry.offset, Holder(2));
+            cursor.redeliver(entry.offset, Receiver(2));
         }
         cursor.acknowledge_cumulative(Offset(base + WINDOW));
     }

@@ -7,8 +7,9 @@
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
-use holdfast_kernel::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Outgoing, Packet};
+use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Timestamp};
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
@@ -104,7 +105,7 @@ impl Stages {
                 entries_maximum: 0,
                 pack_maximum: 0,
             };
-            let queue = self.dispatch.attach(connection, attachment).unwrap();
+            let (_, queue) = self.dispatch.attach(connection, attachment).unwrap();
             if connection == subscriber {
                 let (qos, no_local, retain_as_published, identifier) = (1, false, false, None);
                 let subscription =
@@ -131,7 +132,7 @@ impl Stages {
             self.inbox.settled(Connection(1 + pair), MESSAGES_EACH.into());
         }
         if count >= 4 {
-            self.dispatch.admit(&self.arrivals, self.log.end_position());
+            self.dispatch.admit(&self.arrivals, self.log.end_position(), exchange::next);
         }
         if count >= 5 {
             self.log.commit().unwrap();
@@ -147,22 +148,22 @@ impl Stages {
             self.outboxes.encode(&mut self.outgoing, &mut self.log, NOW).unwrap();
             self.outboxes.take(|_, bytes| assert!(!black_box(bytes).is_empty()));
         }
-        self.outgoing.packets.clear();
+        self.outgoing.departures.clear();
     }
 
     /// Every subscriber answers what it has just been allotted, so that windows stay open.
     fn acknowledge(&mut self) {
-        let answer = |packet: &Packet| match packet {
-            Packet::Publish(delivery) => Some(Acknowledgement {
+        let answer = |packet: &Departure| match packet {
+            Departure::Delivery(delivery) => Some(Acknowledgement {
                 connection: delivery.connection,
-                kind: AcknowledgementKind::Puback,
+                step: Step::Acknowledged,
                 packet_identifier: delivery.packet_identifier,
-                reason_code: 0,
+                refusal: None,
             }),
             _ => None,
         };
-        let acknowledgements = self.outgoing.packets.iter().filter_map(answer).collect();
-        self.dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+        let acknowledgements = self.outgoing.departures.iter().filter_map(answer).collect();
+        self.dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
         black_box(self.dispatch.take_progress());
     }
 }

@@ -1,8 +1,12 @@
 //! The values that pass from stage to stage; the stages themselves do not know one another.
 //!
+//! They name no protocol's packets and no protocol's codes: each protocol translates what it has to say into these
+//! words, and what it is told out of them.
+//!
 //! Flow: [`Arrivals`] is made by decode, completed by route (targets) and append (where each message is stored), and
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
+pub mod exchange;
 pub mod state;
 
 use crate::error::Result;
@@ -25,27 +29,27 @@ pub struct Span {
 pub struct Arrivals {
     /// The arena that all spans point into.
     pub bytes: Vec<u8>,
-    /// PUBLISH packets, in order per connection.
+    /// Messages that are published, in order per connection.
     pub publishes: Vec<Publish>,
-    /// PUBACK, PUBREC, PUBREL and PUBCOMP packets, in order per connection.
+    /// What peers say of messages on their way, in order per connection.
     pub acknowledgements: Vec<Acknowledgement>,
-    /// Connections that sent PINGREQ, to be answered with PINGRESP.
+    /// Connections that ask whether anybody is there, to be answered.
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
     pub received: Received,
 }
 
-/// PUBLISH packets that peers have sent, and the bytes of their application messages.
+/// Messages that peers have published, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// At QoS 0, 1 and 2.
     pub publishes: [u64; 3],
-    /// Bytes of their application messages.
+    /// Bytes of what they say.
     pub payload_bytes: u64,
 }
 
 impl Received {
-    /// One packet more.
+    /// One message more.
     #[inline]
     pub fn note(&mut self, qos: u8, payload_bytes: usize) {
         if let Some(count) = self.publishes.get_mut(usize::from(qos)) {
@@ -72,10 +76,10 @@ impl Arrivals {
     }
 }
 
-/// One PUBLISH on its way through the stages.
+/// One message on its way through the stages.
 #[derive(Debug, Clone)]
 pub struct Publish {
-    /// Where it came from, and where its PUBACK or PUBREC goes.
+    /// Where it came from, and who is told what becomes of it.
     pub connection: Connection,
     /// Who published it.
     pub publisher: Party,
@@ -105,15 +109,15 @@ pub struct Publish {
     pub stored: Option<Stored>,
 }
 
-/// What becomes of a PUBLISH.
+/// What becomes of a message that is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Route it, store it, acknowledge it when durable.
     Accepted,
     /// QoS 2 and received before: acknowledge again, do nothing else.
     Duplicate,
-    /// Not taken; an MQTT 5 publisher is told this reason code.
-    Refused(u8),
+    /// Not taken; its publisher is told why.
+    Refused(Refusal),
     /// Its publisher may not publish to this topic. Set by route.
     Denied,
 }
@@ -218,30 +222,44 @@ pub fn terms(
     found
 }
 
-/// What kind of acknowledgement a packet is.
+/// What one end of a connection tells the other about a message on its way between them. At QoS 1 there is one step,
+/// at QoS 2 there are three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcknowledgementKind {
-    /// QoS 1, by the receiver.
-    Puback,
-    /// QoS 2, by the receiver: it has the message.
-    Pubrec,
-    /// QoS 2, by the sender: it has forgotten the message.
-    Pubrel,
-    /// QoS 2, by the receiver: the packet identifier is free.
-    Pubcomp,
+pub enum Step {
+    /// By the receiver: it has the message, and that is all.
+    Acknowledged,
+    /// By the receiver: it has the message, and keeps its identifier in mind.
+    Received,
+    /// By the sender: it knows that, and will not send the message again.
+    Released,
+    /// By the receiver: it keeps the identifier in mind no more.
+    Completed,
 }
 
-/// One acknowledgement, received or to be sent.
+/// Why a message, or what was said of one, was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its publisher may not publish there.
+    NotAuthorized,
+    /// The log has no room for it.
+    NoRoom,
+    /// Nothing is in flight under this packet identifier.
+    NotInFlight,
+    /// The peer does not take it, for reasons of its own.
+    ByPeer,
+}
+
+/// One step, taken by the peer or to be told to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// From or to which connection.
     pub connection: Connection,
-    /// PUBACK, PUBREC, PUBREL or PUBCOMP.
-    pub kind: AcknowledgementKind,
-    /// Its packet identifier.
+    /// Which step.
+    pub step: Step,
+    /// About the message with this packet identifier.
     pub packet_identifier: u16,
-    /// MQTT 5 reason code; 0 for older versions.
-    pub reason_code: u8,
+    /// Why the message was not taken, if it was not.
+    pub refusal: Option<Refusal>,
 }
 
 /// A request to the log: which records after `from` does this queue want? Filled by the log.
@@ -337,18 +355,18 @@ pub trait Messages {
 /// What one turn sends, in order per connection.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// The packets.
-    pub packets: Vec<Packet>,
+    /// What leaves.
+    pub departures: Vec<Departure>,
 }
 
-/// One packet to encode.
+/// One thing that leaves.
 #[derive(Debug, Clone)]
-pub enum Packet {
-    /// A PUBLISH of a stored message.
-    Publish(Delivery),
-    /// An acknowledgement.
+pub enum Departure {
+    /// A stored message.
+    Delivery(Delivery),
+    /// A step about a message.
     Acknowledgement(Acknowledgement),
-    /// Bytes that the caller encoded and that waited for the disk (CONNACK, SUBACK, UNSUBACK).
+    /// Bytes that the caller encoded and that waited for the disk.
     Encoded(Connection, Vec<u8>),
 }
 
@@ -397,11 +415,11 @@ pub enum NoticeKind {
     Overflow,
     /// QoS 0, and the connection's outbox was full.
     SlowReader,
-    /// Larger than the receiver's Maximum Packet Size.
+    /// Larger than the receiver's Maximum Departure Size.
     TooLarge,
     /// Retention took it before the queue read it.
     Retention,
-    /// The receiver refused it (PUBACK or PUBREC with a reason code of 0x80 or more).
+    /// The receiver did not take it.
     Refused,
     /// It was in flight, and the queue may not have it any more.
     Denied,

@@ -48,6 +48,38 @@ impl Connection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Queue(pub u32);
 
+/// The small handle of whoever takes from a queue, while it is attached. Its number says nothing about its
+/// connection's: a connection may have several receivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Receiver(pub u32);
+
+/// A small number that is given out densely and used again, so that what it stands for can lie in a table.
+pub trait Handle: Copy {
+    /// The handle with this number.
+    fn new(number: u32) -> Self;
+
+    /// Its number.
+    fn number(self) -> u32;
+}
+
+macro_rules! handles {
+    ($($name:ident)*) => { $(
+        impl Handle for $name {
+            #[inline]
+            fn new(number: u32) -> $name {
+                $name(number)
+            }
+
+            #[inline]
+            fn number(self) -> u32 {
+                self.0
+            }
+        }
+    )* };
+}
+
+handles! { Connection Queue Receiver }
+
 /// A slot of the 65 536 that keys hash to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeySlot(pub u16);

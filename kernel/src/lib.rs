@@ -23,6 +23,7 @@ pub mod mqtt;
 pub mod ranges;
 pub mod route;
 pub mod selection;
+pub mod slots;
 pub mod store;
 pub mod topic;
 pub mod varint;

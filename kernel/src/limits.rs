@@ -153,6 +153,10 @@ pub const FILTER_CATCH_UP_MAXIMUM: u64 = 1_024;
 /// longest ago is forgotten.
 pub const SCAN_MEMORY_ENTRIES_MAXIMUM: usize = 8_388_608;
 
+/// Bytes of positions that queues with the same filters share between scans; beyond it the window that was used longest
+/// ago is merged again.
+pub const WINDOW_MEMORY_BYTES_MAXIMUM: usize = 16_777_216;
+
 /// What a remembered queue counts for besides, so that there are some thousands of them at most.
 pub const SCAN_MEMORY_OVERHEAD_ENTRIES: usize = 2_048;
 

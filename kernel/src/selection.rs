@@ -4,12 +4,12 @@
 //! Never: decides which way is taken or who owns what; the caller says so, and who has room.
 
 use crate::error::{Error, Result};
-use crate::ids::{Connection, KeySlot};
+use crate::ids::KeySlot;
 use std::sync::Arc;
 
 /// How the next one is chosen among those that have room.
 #[derive(Debug, Clone, Default)]
-pub enum Selection {
+pub enum Selection<Owner> {
     /// Each in its turn.
     #[default]
     Turns,
@@ -18,7 +18,23 @@ pub enum Selection {
     /// The same one as long as it has room.
     Stay,
     /// Whoever owns the slot of the record's key, nobody else.
-    ByKey(Key, Arc<Owners>),
+    ByKey(Key, Arc<Owners<Owner>>),
+}
+
+impl<Owner: Copy> Selection<Owner> {
+    /// The same way to choose among others: for each owner, who stands in for it, if anybody does.
+    pub fn among<Other>(&self, stands_in: impl Fn(Owner) -> Option<Other>) -> Selection<Other> {
+        match self {
+            Selection::Turns => Selection::Turns,
+            Selection::LeastLoaded => Selection::LeastLoaded,
+            Selection::Stay => Selection::Stay,
+            Selection::ByKey(key, owners) => {
+                let owned = owners.ranges.iter();
+                let ranges = owned.filter_map(|(start, end, owner)| Some((*start, *end, stands_in(*owner)?))).collect();
+                Selection::ByKey(key.clone(), Arc::new(Owners { ranges }))
+            }
+        }
+    }
 }
 
 /// What the key of a record is taken from.
@@ -98,15 +114,15 @@ pub fn murmur3_32(key: &[u8]) -> u32 {
 
 /// The owner of each key slot, as the caller divided them.
 #[derive(Debug, Clone, Default)]
-pub struct Owners {
+pub struct Owners<Owner> {
     /// First slot, slot after the last, owner; in order and disjoint.
-    ranges: Vec<(u32, u32, Connection)>,
+    ranges: Vec<(u32, u32, Owner)>,
 }
 
-impl Owners {
+impl<Owner: Copy> Owners<Owner> {
     /// A table of half-open ranges, given in any order; slots in none of them have no owner. Refused if a range is
     /// empty, ends past the last slot or overlaps another.
-    pub fn new(mut ranges: Vec<(u32, u32, Connection)>) -> Result<Owners> {
+    pub fn new(mut ranges: Vec<(u32, u32, Owner)>) -> Result<Owners<Owner>> {
         ranges.sort_unstable_by_key(|(start, _, _)| *start);
         let mut free_from = 0;
         for (start, end, _) in &ranges {
@@ -121,7 +137,7 @@ impl Owners {
     }
 
     /// Who owns a slot.
-    pub fn owner(&self, slot: KeySlot) -> Option<Connection> {
+    pub fn owner(&self, slot: KeySlot) -> Option<Owner> {
         let slot = u32::from(slot.0);
         let after = self.ranges.partition_point(|(start, _, _)| *start <= slot);
         let (_, end, owner) = self.ranges.get(after.checked_sub(1)?)?;
@@ -180,9 +196,9 @@ impl<Member> Round<Member> {
 
     /// The next one, of those for which `load` gives what they have to do; it gives `None` for one without room.
     /// Who owns a key is not asked here.
-    pub fn next(
+    pub fn next<Owner>(
         &mut self,
-        selection: &Selection,
+        selection: &Selection<Owner>,
         mut load: impl FnMut(&Member) -> Option<usize>,
     ) -> Option<&mut Member> {
         let turn = self.turn.min(self.members.len());

@@ -9,11 +9,12 @@ use holdfast_kernel::dispatch::window::Window;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Found, NoticeKind, Outgoing, Packet, Publish,
-    Stored, Terms,
+    Acknowledgement, Arrivals, Delivery, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Step, Stored,
+    Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits;
+use holdfast_kernel::mqtt::exchange;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usiz
         entries_maximum,
         pack_maximum: 0,
     };
-    dispatch.attach(SUBSCRIBER, attachment).unwrap()
+    dispatch.attach(SUBSCRIBER, attachment).unwrap().1
 }
 
 fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
@@ -40,32 +41,32 @@ fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
 
 fn admit(dispatch: &mut Dispatch, publishes: Vec<Publish>) {
     let end = publishes.iter().filter_map(|publish| publish.stored).map(|stored| stored.durable_at).max().unwrap();
-    dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, end);
+    dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, end, exchange::next);
 }
 
 fn allotted(dispatch: &mut Dispatch, durable: u64, now: u64) -> Vec<Delivery> {
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(durable), LogPosition(durable), &mut outgoing);
     dispatch.allot(&mut outgoing, Timestamp(now));
-    let deliveries = outgoing.packets.into_iter().filter_map(|packet| match packet {
-        Packet::Publish(delivery) => Some(delivery),
+    let deliveries = outgoing.departures.into_iter().filter_map(|packet| match packet {
+        Departure::Delivery(delivery) => Some(delivery),
         _ => None,
     });
     deliveries.collect()
 }
 
-fn acknowledge(dispatch: &mut Dispatch, kind: AcknowledgementKind, packet_identifier: u16) {
-    let acknowledgement = Acknowledgement { connection: SUBSCRIBER, kind, packet_identifier, reason_code: 0 };
+fn acknowledge(dispatch: &mut Dispatch, step: Step, packet_identifier: u16) {
+    let acknowledgement = Acknowledgement { connection: SUBSCRIBER, step, packet_identifier, refusal: None };
     let acknowledgements = vec![acknowledgement];
-    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
 }
 
 #[test]
 fn what_the_log_refused_is_counted_message_by_message() {
     let mut dispatch = Dispatch::default();
     let queue = attach(&mut dispatch, State::default(), 0, 0);
-    let refused = Publish { fate: Fate::Refused(0x97), stored: None, ..published(queue, 0, None) };
-    dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0));
+    let refused = Publish { fate: Fate::Refused(Refusal::NoRoom), stored: None, ..published(queue, 0, None) };
+    dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0), exchange::next);
     assert_eq!(dispatch.counters().refused, 3);
     assert_eq!(dispatch.take_refused().len(), 1);
 }
@@ -79,7 +80,7 @@ fn nothing_is_answered_or_sent_before_it_is_durable() {
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
     dispatch.allot(&mut outgoing, Timestamp(1));
-    assert!(outgoing.packets.is_empty());
+    assert!(outgoing.departures.is_empty());
     assert_eq!(allotted(&mut dispatch, 1, 1).len(), 1);
 }
 
@@ -94,7 +95,7 @@ fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
     let notices = dispatch.take_notices();
     assert!(notices.iter().all(|notice| notice.kind == NoticeKind::Expired && notice.count == 1));
     assert_eq!(notices.iter().map(|notice| notice.first.0).collect::<Vec<_>>(), [0, 2]);
-    acknowledge(&mut dispatch, AcknowledgementKind::Puback, 1);
+    acknowledge(&mut dispatch, Step::Acknowledged, 1);
     assert_eq!(dispatch.mark(queue).unwrap(), Offset(3));
 }
 
@@ -108,7 +109,7 @@ fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
     for (_, value) in dispatch.take_progress() {
         remembered.apply(&value).unwrap();
     }
-    let left = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    let left = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     for state in [remembered, left] {
         assert_eq!((state.mark, state.acknowledged.iter().collect::<Vec<_>>()), (Offset(0), vec![(2, 3)]));
     }
@@ -156,44 +157,66 @@ fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
     let mut own = published(queue, 0, None);
     own.connection = SUBSCRIBER;
     admit(&mut dispatch, vec![own]);
-    dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     attach(&mut dispatch, State::new(Offset(1)), 1, 0);
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(1), LogPosition(1), &mut outgoing);
-    assert!(outgoing.packets.is_empty());
+    assert!(outgoing.departures.is_empty());
+}
+
+#[test]
+fn a_receiver_is_known_by_its_own_handle_and_not_by_its_connections() {
+    let mut dispatch = Dispatch::default();
+    let attachment = |party| Attachment {
+        party: Party(party),
+        state: State::default(),
+        subscriptions: Arc::from([]),
+        receive_maximum: 10,
+        end: Offset(0),
+        entries_maximum: 0,
+        pack_maximum: 0,
+    };
+    let (first, _) = dispatch.attach(Connection(70), attachment(1)).unwrap();
+    let (second, _) = dispatch.attach(Connection(7), attachment(2)).unwrap();
+    assert_eq!(
+        (dispatch.connection_of(first), dispatch.connection_of(second)),
+        (Some(Connection(70)), Some(Connection(7)))
+    );
+    assert!(dispatch.attach(Connection(70), attachment(3)).is_err());
+    dispatch.detach(first, std::iter::empty()).unwrap();
+    let (third, _) = dispatch.attach(Connection(8), attachment(3)).unwrap();
+    assert_eq!(third, first, "a handle is used again");
+    assert_eq!((dispatch.receiver_on(Connection(70)), dispatch.receiver_on(Connection(8))), (None, Some(third)));
+    assert_eq!(dispatch.receiver_on(Connection(7)), Some(second));
 }
 
 #[test]
 fn only_what_the_exchange_awaits_is_an_answer_to_it() {
-    use AcknowledgementKind::{Puback, Pubcomp, Pubrec};
+    use Step::{Acknowledged, Completed, Received};
     let flight = |qos, phase| Flight { offset: Offset(0), qos, phase, source: Source::Queue };
     let cases = [
-        (flight(1, Phase::Published), vec![Puback]),
-        (flight(2, Phase::Published), vec![Pubrec]),
+        (flight(1, Phase::Sent), vec![Acknowledged]),
+        (flight(2, Phase::Sent), vec![Received]),
         // A client that has not seen PUBREL may say again that it has the message.
-        (flight(2, Phase::Received), vec![Pubrec, Pubcomp]),
+        (flight(2, Phase::Received), vec![Received, Completed]),
     ];
     for (flight, awaited) in cases {
-        for kind in [Puback, Pubrec, Pubcomp] {
-            for reason_code in [0, 0x80] {
+        for step in [Acknowledged, Received, Completed] {
+            for refusal in [None, Some(Refusal::ByPeer)] {
                 let mut dispatch = Dispatch::default();
                 let state = State { flights: BTreeMap::from([(9, flight)]), ..State::default() };
                 attach(&mut dispatch, state, 1, 0);
-                let answer = |packet_identifier| Acknowledgement {
-                    connection: SUBSCRIBER,
-                    kind,
-                    packet_identifier,
-                    reason_code,
-                };
+                let answer =
+                    |packet_identifier| Acknowledgement { connection: SUBSCRIBER, step, packet_identifier, refusal };
                 let acknowledgements = vec![answer(9), answer(10)];
-                dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
-                let is_awaited = awaited.contains(&kind);
-                assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{kind:?} {flight:?}");
+                dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+                let is_awaited = awaited.contains(&step);
+                assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{step:?} {flight:?}");
                 assert!(dispatch.take_at_fault().is_empty());
-                let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+                let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
                 assert_eq!(
                     state.flights.get(&9) == Some(&flight),
-                    !is_awaited || flight.phase == Phase::Received && kind == Pubrec && reason_code == 0
+                    !is_awaited || flight.phase == Phase::Received && step == Received && refusal.is_none()
                 );
             }
         }
@@ -203,7 +226,7 @@ fn only_what_the_exchange_awaits_is_an_answer_to_it() {
 #[test]
 fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
     let total = u64::from(u16::MAX);
-    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, source: Source::Queue };
+    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Sent, source: Source::Queue };
     let flights = (0..total).map(|offset| (offset as u16 + 1, flight(offset))).collect();
     let mut dispatch = Dispatch::default();
     attach(&mut dispatch, State { flights, ..State::default() }, total + 5, 0);
@@ -229,7 +252,7 @@ fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
     assert_eq!(again.len() as u64, total);
     // Nothing can be done before one of them is acknowledged.
     assert!(!dispatch.is_waiting());
-    acknowledge(&mut dispatch, AcknowledgementKind::Puback, 9);
+    acknowledge(&mut dispatch, Step::Acknowledged, 9);
     let new = allotted(&mut dispatch, total + 5, 1);
     assert_eq!(new.iter().map(|delivery| (delivery.packet_identifier, delivery.dup)).collect::<Vec<_>>(), [(9, false)]);
 }
@@ -254,16 +277,16 @@ fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
         sent.iter().map(|delivery| (delivery.retain, delivery.location.position)).collect::<Vec<_>>(),
         [(true, 3), (false, 10)]
     );
-    acknowledge(&mut dispatch, AcknowledgementKind::Puback, sent[1].packet_identifier);
-    let state = dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+    acknowledge(&mut dispatch, Step::Acknowledged, sent[1].packet_identifier);
+    let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(state.owed.iter().map(|owed| owed.offset).collect::<Vec<_>>(), [Offset(3)]);
     let queue = attach(&mut dispatch, state, 11, 0);
     feed(&mut dispatch);
     let again = allotted(&mut dispatch, 11, 1);
     assert_eq!((again.len(), again[0].dup, again[0].packet_identifier), (1, true, sent[0].packet_identifier));
-    acknowledge(&mut dispatch, AcknowledgementKind::Puback, again[0].packet_identifier);
+    acknowledge(&mut dispatch, Step::Acknowledged, again[0].packet_identifier);
     assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
-    assert!(dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap().owed.is_empty());
+    assert!(dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap().owed.is_empty());
 }
 
 #[test]
@@ -312,7 +335,7 @@ proptest! {
         let mut window = Window::resume(100, start, std::iter::empty());
         let mut open = BTreeMap::new();
         for turn in 0..200_000_u64 {
-            let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Published, source: Source::Queue };
+            let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Sent, source: Source::Queue };
             let identifier = window.send(flight).unwrap();
             prop_assert_ne!(identifier, 0);
             prop_assert!(open.insert(identifier, turn).is_none(), "identifier {} was still in flight", identifier);

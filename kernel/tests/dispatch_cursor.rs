@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, clippy::panic, missing_docs)]
 
-use holdfast_kernel::dispatch::cursor::{Cursor, Entry, Holder};
-use holdfast_kernel::ids::{KeySlot, Offset, Timestamp};
+use holdfast_kernel::dispatch::cursor::{Cursor, Entry};
+use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::ranges::RangeSet;
 use holdfast_kernel::selection::{key_slot, murmur3_32};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ impl Run {
         match *operation {
             Operation::Deliver { gap, count, holder } => {
                 let entry = entry(self.end + gap, count);
-                assert!(self.cursor.deliver(entry, Holder(holder)));
+                assert!(self.cursor.deliver(entry, Receiver(holder)));
                 self.outstanding.push(entry);
                 self.end = ends(&entry);
             }
@@ -98,12 +98,12 @@ impl Run {
                 self.cursor.give_back(self.chosen(choice).offset, Timestamp(time));
             }
             Operation::Release(holder) => {
-                self.cursor.release(Holder(holder));
+                self.cursor.release(Receiver(holder));
             }
             Operation::Redeliver(now, holder) => {
                 if let Some(entry) = self.cursor.next_redelivery(Timestamp(now), |entry| entry.key_slot != KeySlot(1)) {
                     assert_ne!(entry.key_slot, KeySlot(1));
-                    assert!(self.cursor.redeliver(entry.offset, Holder(holder)).unwrap() > 1);
+                    assert!(self.cursor.redeliver(entry.offset, Receiver(holder)).unwrap() > 1);
                 }
             }
             Operation::TakeProgress => self.take_progress(),
@@ -205,7 +205,7 @@ fn ranges_reach_to_the_last_position() {
 #[test]
 fn a_batch_is_done_when_its_last_message_is() {
     let mut cursor = Cursor::new(Offset(0));
-    cursor.deliver(entry(0, 3), Holder(1));
+    cursor.deliver(entry(0, 3), Receiver(1));
     assert!(!cursor.acknowledge_message(Offset(0), 2));
     assert!(!cursor.acknowledge_message(Offset(0), 2));
     assert!(!cursor.acknowledge_message(Offset(0), 3));
@@ -221,23 +221,23 @@ fn a_batch_is_done_when_its_last_message_is() {
 fn a_holder_that_leaves_gives_back_its_own_only() {
     let mut cursor = Cursor::new(Offset(0));
     for offset in 0..4 {
-        cursor.deliver(entry(offset, 1), Holder((offset % 2) as u32));
+        cursor.deliver(entry(offset, 1), Receiver((offset % 2) as u32));
     }
-    assert_eq!(cursor.release(Holder(1)), 2);
+    assert_eq!(cursor.release(Receiver(1)), 2);
     assert_eq!(cursor.deliveries().map(|delivery| delivery.entry.offset.0).collect::<Vec<_>>(), [0, 2]);
     let next = |cursor: &mut Cursor| cursor.next_redelivery(Timestamp(0), |_| true).map(|entry| entry.offset);
     assert_eq!(next(&mut cursor), Some(Offset(1)));
-    assert_eq!(cursor.redeliver(Offset(1), Holder(0)), Some(2));
+    assert_eq!(cursor.redeliver(Offset(1), Receiver(0)), Some(2));
     assert_eq!(cursor.give_back(Offset(2), Timestamp(50)).then(|| next(&mut cursor)), Some(Some(Offset(3))));
     assert_eq!(cursor.next_due(), Some(Timestamp(50)));
-    assert_eq!(cursor.redeliver(Offset(2), Holder(0)), None);
+    assert_eq!(cursor.redeliver(Offset(2), Receiver(0)), None);
 }
 
 #[test]
 fn what_is_skipped_is_told_by_what_was_known_of_it() {
     let mut cursor = Cursor::restore(Offset(0), [(40, 50)].into_iter().collect());
     for offset in [0, 10, 20, 28] {
-        cursor.deliver(entry(offset, 4), Holder(1));
+        cursor.deliver(entry(offset, 4), Receiver(1));
     }
     cursor.acknowledge(Offset(10));
     cursor.acknowledge_message(Offset(20), 1);
@@ -252,9 +252,9 @@ fn what_is_skipped_is_told_by_what_was_known_of_it() {
 #[test]
 fn done_entries_behind_one_that_is_stuck_take_no_memory() {
     let mut cursor = Cursor::new(Offset(0));
-    cursor.deliver(entry(0, 1), Holder(1));
+    cursor.deliver(entry(0, 1), Receiver(1));
     for offset in 1..100_000 {
-        cursor.deliver(entry(offset, 1), Holder(2));
+        cursor.deliver(entry(offset, 1), Receiver(2));
         assert!(cursor.acknowledge(Offset(offset)).is_some());
     }
     assert_eq!(cursor.acknowledged().iter().collect::<Vec<_>>(), [(1, 100_000)]);

@@ -13,10 +13,9 @@ use group_model::{attach_publisher, by_key, key_of, least_loaded, stay, turns, M
 use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
-use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Publish, Terms,
-};
+use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Terms};
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::selection::Selection;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +26,7 @@ const GROUP: Party = Party(50);
 const MEMBERS: [(Party, u8); 3] = [(Party(7), 2), (Party(8), 1), (Party(Party::TRANSIENT.0 + 1), 2)];
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Act {
     Publish { qos: u8, count: u8 },
     Commit,
     Turn,
@@ -41,23 +40,23 @@ enum Step {
     Crash { torn: u8 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Act>> {
     let member = 0..MEMBERS.len();
     let step = prop_oneof![
-        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Step::Publish { qos, count }),
-        5 => Just(Step::Commit),
-        9 => Just(Step::Turn),
+        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Act::Publish { qos, count }),
+        5 => Just(Act::Commit),
+        9 => Just(Act::Turn),
         9 => (member.clone(), any::<bool>(), 1..10_u8)
-            .prop_map(|(member, newest, count)| Step::Acknowledge { member, newest, count }),
+            .prop_map(|(member, newest, count)| Act::Acknowledge { member, newest, count }),
         4 => (member.clone(), 1..12_u8)
-            .prop_map(|(member, receive_maximum)| Step::Connect { member, receive_maximum }),
-        2 => member.clone().prop_map(|member| Step::Disconnect { member }),
-        3 => member.clone().prop_map(|member| Step::Subscribe { member }),
-        1 => member.clone().prop_map(|member| Step::Unsubscribe { member }),
-        2 => member.clone().prop_map(|member| Step::Retry { member }),
+            .prop_map(|(member, receive_maximum)| Act::Connect { member, receive_maximum }),
+        2 => member.clone().prop_map(|member| Act::Disconnect { member }),
+        3 => member.clone().prop_map(|member| Act::Subscribe { member }),
+        1 => member.clone().prop_map(|member| Act::Unsubscribe { member }),
+        2 => member.clone().prop_map(|member| Act::Retry { member }),
         1 => (member, any::<bool>())
-            .prop_map(|(member, keeps_identifiers)| Step::GiveUp { member, keeps_identifiers }),
-        1 => (0..4_u8).prop_map(|torn| Step::Crash { torn }),
+            .prop_map(|(member, keeps_identifiers)| Act::GiveUp { member, keeps_identifiers }),
+        1 => (0..4_u8).prop_map(|torn| Act::Crash { torn }),
     ];
     proptest::collection::vec(step, 1..150)
 }
@@ -69,7 +68,7 @@ enum Record {
 }
 
 struct World {
-    selection: fn(&[Connection]) -> Selection,
+    selection: fn(&[Connection]) -> Selection<Connection>,
     dispatch: Dispatch,
     log: Vec<Record>,
     durable: usize,
@@ -88,7 +87,7 @@ struct World {
 }
 
 impl World {
-    fn new(selection: fn(&[Connection]) -> Selection, pack_maximum: usize) -> World {
+    fn new(selection: fn(&[Connection]) -> Selection<Connection>, pack_maximum: usize) -> World {
         let mut dispatch = Dispatch::default();
         attach_publisher(&mut dispatch);
         let mut world = World {
@@ -151,7 +150,7 @@ impl World {
             arrivals.publishes.push(Publish { key_slot: KeySlot(key_of(self.published)), ..message });
             self.published += 1;
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// A session is attached when the state that its last connection left is durable (CONNACK waits for that).
@@ -188,7 +187,7 @@ impl World {
             self.group = Some(self.dispatch.open_group(attachment));
         }
         let terms = Terms { qos: MEMBERS[index].1, ..Terms::default() };
-        self.dispatch.join(self.group.unwrap(), connection(index), terms).unwrap();
+        self.dispatch.join(self.group.unwrap(), self.dispatch.receiver_on(connection(index)).unwrap(), terms).unwrap();
         self.select();
     }
 
@@ -197,7 +196,9 @@ impl World {
         let members = (0..3).filter(|index| self.members[*index].attached && self.members[*index].subscribed);
         let members: Vec<Connection> = members.map(connection).collect();
         if let Some(group) = self.group {
-            self.dispatch.select(group, (self.selection)(&members)).unwrap();
+            self.dispatch
+                .select(group, (self.selection)(&members).among(|owner| self.dispatch.receiver_on(owner)))
+                .unwrap();
         }
     }
 
@@ -205,7 +206,8 @@ impl World {
         if !std::mem::take(&mut self.members[index].attached) {
             return;
         }
-        let state = self.dispatch.detach(connection(index), std::iter::empty()).unwrap();
+        let state =
+            self.dispatch.detach(self.dispatch.receiver_on(connection(index)).unwrap(), std::iter::empty()).unwrap();
         let party = MEMBERS[index].0;
         if party.is_durable() {
             self.write(party, &state);
@@ -235,7 +237,9 @@ impl World {
     fn unsubscribe(&mut self, index: usize) {
         self.members[index].subscribed = false;
         if let Some(group) = self.group {
-            self.dispatch.leave(group, connection(index));
+            if let Some(receiver) = self.dispatch.receiver_on(connection(index)) {
+                self.dispatch.leave(group, receiver);
+            }
         }
         self.select();
         self.rest();
@@ -251,7 +255,10 @@ impl World {
     fn crash(&mut self, torn: u8) {
         let transient = MEMBERS.iter().position(|(party, _)| !party.is_durable()).unwrap();
         if self.members[transient].attached {
-            let state = self.dispatch.state(connection(transient), std::iter::empty()).unwrap();
+            let state = self
+                .dispatch
+                .state(self.dispatch.receiver_on(connection(transient)).unwrap(), std::iter::empty())
+                .unwrap();
             self.excused.extend(state.handed_over().map(|(offset, _)| offset.0));
             self.members[transient].subscribed = false;
         }
@@ -289,9 +296,9 @@ impl World {
             }
         }
         self.dispatch.feed(&mut scans);
-        let before = outgoing.packets.len();
+        let before = outgoing.departures.len();
         self.dispatch.allot(&mut outgoing, Timestamp(1));
-        self.check_order(&outgoing.packets[before..]);
+        self.check_order(&outgoing.departures[before..]);
         for (party, value) in self.dispatch.take_progress() {
             self.log.push(Record::State(party, value));
         }
@@ -300,7 +307,7 @@ impl World {
         if self.dispatch.needs_progress() {
             self.dispatch.progressed(LogPosition(size as u64));
         }
-        for packet in outgoing.packets {
+        for packet in outgoing.departures {
             self.take(packet);
         }
         for member in &self.members {
@@ -310,9 +317,9 @@ impl World {
     }
 
     /// What has been sent before comes before what has not, each in offset order.
-    fn check_order(&self, packets: &[Packet]) {
+    fn check_order(&self, packets: &[Departure]) {
         let deliveries = packets.iter().filter_map(|packet| match packet {
-            Packet::Publish(delivery) if !delivery.dup => Some(u64::from(delivery.location.position)),
+            Departure::Delivery(delivery) if !delivery.dup => Some(u64::from(delivery.location.position)),
             _ => None,
         });
         let mut order: Vec<(u16, bool, u64)> =
@@ -354,15 +361,15 @@ impl World {
         }
     }
 
-    fn take(&mut self, packet: Packet) {
+    fn take(&mut self, packet: Departure) {
         match packet {
-            Packet::Publish(delivery) => {
+            Departure::Delivery(delivery) => {
                 let index = delivery.connection.0 as usize - 1;
                 let (identifier, offset) = (delivery.packet_identifier, u64::from(delivery.location.position));
                 let member = &mut self.members[index];
-                let kind = if delivery.qos == 2 { AcknowledgementKind::Pubrec } else { AcknowledgementKind::Puback };
+                let step = if delivery.qos == 2 { Step::Received } else { Step::Acknowledged };
                 member.open.insert(identifier);
-                member.unanswered.push((identifier, kind));
+                member.unanswered.push((identifier, step));
                 if delivery.dup {
                     let is_asked_for = member.again.remove(&identifier);
                     assert!(delivery.qos == 2 || is_asked_for, "only what was handed over or asked for is sent again");
@@ -392,12 +399,12 @@ impl World {
                     self.handed.insert(offset);
                 }
             }
-            Packet::Acknowledgement(sent) if sent.connection != Connection(0) => {
-                assert_eq!(sent.kind, AcknowledgementKind::Pubrel);
+            Departure::Acknowledgement(sent) if sent.connection != Connection(0) => {
+                assert_eq!(sent.step, Step::Released);
                 let member = &mut self.members[sent.connection.0 as usize - 1];
-                member.unanswered.push((sent.packet_identifier, AcknowledgementKind::Pubcomp));
+                member.unanswered.push((sent.packet_identifier, Step::Completed));
             }
-            Packet::Acknowledgement(_) | Packet::Encoded(..) => {}
+            Departure::Acknowledgement(_) | Departure::Encoded(..) => {}
         }
     }
 
@@ -409,11 +416,11 @@ impl World {
             if at >= member.unanswered.len() {
                 break;
             }
-            let (packet_identifier, kind) = member.unanswered.remove(at);
+            let (packet_identifier, step) = member.unanswered.remove(at);
             if let Some((offset, _)) = member.has.get(&packet_identifier) {
                 member.unreceived.remove(offset);
             }
-            if matches!(kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp) {
+            if matches!(step, Step::Acknowledged | Step::Completed) {
                 member.open.remove(&packet_identifier);
                 if let Some((offset, 1)) = member.has.remove(&packet_identifier) {
                     self.acknowledged.insert(offset, usize::MAX);
@@ -422,9 +429,9 @@ impl World {
             }
             member.again.remove(&packet_identifier);
             let connection = connection(index);
-            arrivals.acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
+            arrivals.acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// True if something is pending of the member's pack, and none of it waits for the disk.
@@ -439,7 +446,9 @@ impl World {
 
     fn retry(&mut self, index: usize) {
         if self.is_overdue(index) {
-            self.dispatch.retry_pack(connection(index), GROUP, true, Timestamp(1)).unwrap();
+            self.dispatch
+                .retry_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, true, Timestamp(1))
+                .unwrap();
             let member = &mut self.members[index];
             let is_received = |identifier: &u16| !member.has.contains_key(identifier);
             member.again = member.pending.keys().filter(|identifier| !is_received(identifier)).copied().collect();
@@ -451,7 +460,10 @@ impl World {
         if !self.is_overdue(index) {
             return;
         }
-        let given_up = self.dispatch.give_up_pack(connection(index), GROUP, keeps_identifiers).unwrap();
+        let given_up = self
+            .dispatch
+            .give_up_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, keeps_identifiers)
+            .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         let member = &mut self.members[index];
         assert!(offsets.iter().all(|offset| member.pending.values().any(|pending| pending == offset)));
@@ -472,25 +484,28 @@ impl World {
         }
         member.commit();
         self.excused.extend(offsets);
-        assert!(self.dispatch.pack(connection(index), GROUP).is_none_or(|pack| pack.content().is_none()));
+        assert!(self
+            .dispatch
+            .pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP)
+            .is_none_or(|pack| pack.content().is_none()));
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, step: &Act) {
         match *step {
-            Step::Publish { qos, count } => self.publish(qos, count),
-            Step::Commit => self.durable = self.log.len(),
-            Step::Turn => self.turn(),
-            Step::Acknowledge { member, newest, count } => self.acknowledge(member, newest, count),
-            Step::Connect { member, receive_maximum } => self.connect(member, receive_maximum),
-            Step::Disconnect { member } => self.disconnect(member),
-            Step::Subscribe { member } => {
+            Act::Publish { qos, count } => self.publish(qos, count),
+            Act::Commit => self.durable = self.log.len(),
+            Act::Turn => self.turn(),
+            Act::Acknowledge { member, newest, count } => self.acknowledge(member, newest, count),
+            Act::Connect { member, receive_maximum } => self.connect(member, receive_maximum),
+            Act::Disconnect { member } => self.disconnect(member),
+            Act::Subscribe { member } => {
                 self.members[member].subscribed = true;
                 self.join(member);
             }
-            Step::Unsubscribe { member } => self.unsubscribe(member),
-            Step::Retry { member } => self.retry(member),
-            Step::GiveUp { member, keeps_identifiers } => self.give_up(member, keeps_identifiers),
-            Step::Crash { torn } => self.crash(torn),
+            Act::Unsubscribe { member } => self.unsubscribe(member),
+            Act::Retry { member } => self.retry(member),
+            Act::GiveUp { member, keeps_identifiers } => self.give_up(member, keeps_identifiers),
+            Act::Crash { torn } => self.crash(torn),
         }
     }
 

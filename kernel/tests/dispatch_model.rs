@@ -9,8 +9,9 @@ mod dispatch_support;
 use dispatch_support::{found, publish, reads, stored};
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Phase, State};
-use holdfast_kernel::flow::{terms, Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Outgoing, Packet};
+use holdfast_kernel::flow::{terms, Acknowledgement, Arrivals, Delivery, Departure, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Timestamp};
+use holdfast_kernel::mqtt::exchange;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ const SUBSCRIBER: Connection = Connection(1);
 const PARTY: Party = Party(7);
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Act {
     Publish { qos: u8, count: u8 },
     Commit,
     Turn,
@@ -30,17 +31,17 @@ enum Step {
     GiveUp { keeps_identifiers: bool },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Act>> {
     let step = prop_oneof![
-        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Step::Publish { qos, count }),
-        4 => Just(Step::Commit),
-        6 => Just(Step::Turn),
-        6 => (any::<bool>(), 1..10_u8).prop_map(|(newest, count)| Step::Acknowledge { newest, count }),
-        1 => Just(Step::Disconnect),
-        2 => (1..12_u8).prop_map(|receive_maximum| Step::Connect { receive_maximum }),
-        1 => Just(Step::Crash),
-        1 => Just(Step::Retry),
-        1 => any::<bool>().prop_map(|keeps_identifiers| Step::GiveUp { keeps_identifiers }),
+        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Act::Publish { qos, count }),
+        4 => Just(Act::Commit),
+        6 => Just(Act::Turn),
+        6 => (any::<bool>(), 1..10_u8).prop_map(|(newest, count)| Act::Acknowledge { newest, count }),
+        1 => Just(Act::Disconnect),
+        2 => (1..12_u8).prop_map(|receive_maximum| Act::Connect { receive_maximum }),
+        1 => Just(Act::Crash),
+        1 => Just(Act::Retry),
+        1 => any::<bool>().prop_map(|keeps_identifiers| Act::GiveUp { keeps_identifiers }),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -80,7 +81,7 @@ struct Pack {
 struct Client {
     got: BTreeMap<u64, u32>,
     last_new: Option<u64>,
-    unanswered: Vec<(u16, AcknowledgementKind)>,
+    unanswered: Vec<(u16, Step)>,
     received: BTreeMap<u16, u64>,
     open: BTreeSet<u16>,
     /// What must come again before anything new.
@@ -125,7 +126,7 @@ impl World {
             arrivals.publishes.push(publish(qos, target, stored(self.publish_total, self.log.len() as u64)));
             self.publish_total += 1;
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// A session is attached when the state that its last connection left is durable (CONNACK waits for that).
@@ -159,7 +160,7 @@ impl World {
         if !self.attached {
             return;
         }
-        let state = self.dispatch.detach(SUBSCRIBER, std::iter::empty()).unwrap();
+        let state = self.dispatch.detach(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
         self.log.push(Record::Full(State::decode(&bytes).unwrap()));
@@ -201,8 +202,8 @@ impl World {
         if self.dispatch.needs_progress() {
             self.dispatch.progressed(LogPosition(self.log.len() as u64));
         }
-        for packet in outgoing.packets {
-            if let Packet::Publish(delivery) = &packet {
+        for packet in outgoing.departures {
+            if let Departure::Delivery(delivery) = &packet {
                 self.pack.take(delivery);
             }
             self.client.take(packet);
@@ -214,20 +215,20 @@ impl World {
         let mut arrivals = Arrivals::default();
         for _ in 0..count {
             let next = if newest { self.client.unanswered.pop() } else { self.client.oldest() };
-            let Some((packet_identifier, kind)) = next else { break };
+            let Some((packet_identifier, step)) = next else { break };
             self.client.again.remove(&packet_identifier);
-            if matches!(kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubcomp) {
+            if matches!(step, Step::Acknowledged | Step::Completed) {
                 self.client.open.remove(&packet_identifier);
                 self.client.received.remove(&packet_identifier);
                 self.pack.finish(packet_identifier);
             }
-            if kind == AcknowledgementKind::Pubrec && self.pack.pending.contains_key(&packet_identifier) {
+            if step == Step::Received && self.pack.pending.contains_key(&packet_identifier) {
                 self.pack.received.insert(packet_identifier);
             }
             let connection = SUBSCRIBER;
-            arrivals.acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
+            arrivals.acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64));
+        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// What is pending comes again in the turns that follow, and nothing new before it.
@@ -235,7 +236,7 @@ impl World {
         if !self.is_overdue() {
             return;
         }
-        self.dispatch.retry_pack(SUBSCRIBER, Party(0), true, Timestamp(1)).unwrap();
+        self.dispatch.retry_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), true, Timestamp(1)).unwrap();
         let again = self.pack.pending.keys().copied().collect::<BTreeSet<_>>();
         self.client.again = again.difference(&self.pack.received).copied().collect();
     }
@@ -244,7 +245,10 @@ impl World {
         if !self.is_overdue() {
             return;
         }
-        let given_up = self.dispatch.give_up_pack(SUBSCRIBER, Party(0), keeps_identifiers).unwrap();
+        let given_up = self
+            .dispatch
+            .give_up_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), keeps_identifiers)
+            .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         assert_eq!(offsets, self.pack.published(), "what is given up is what nobody has said to have");
         self.given_up.extend(offsets);
@@ -255,7 +259,10 @@ impl World {
             self.client.open.retain(|identifier| !pending.contains_key(identifier) || received.contains(identifier));
         }
         self.pack.commit();
-        assert_eq!(self.dispatch.pack(SUBSCRIBER, Party(0)).unwrap().content(), None);
+        assert_eq!(
+            self.dispatch.pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0)).unwrap().content(),
+            None
+        );
     }
 
     /// True if something is pending, and none of it waits for the disk.
@@ -265,23 +272,28 @@ impl World {
             assert_eq!((found.connection, found.group), (SUBSCRIBER, Party(0)));
             assert_eq!(found.pending, self.pack.pending.len());
             assert!(found.first.0 <= *self.pack.pending.values().min().unwrap());
-            let (first, taken) = self.dispatch.pack(SUBSCRIBER, Party(0)).unwrap().content().unwrap();
+            let (first, taken) = self
+                .dispatch
+                .pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0))
+                .unwrap()
+                .content()
+                .unwrap();
             assert!(first == found.first && taken >= found.pending);
         }
         !overdue.is_empty()
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, step: &Act) {
         match step {
-            Step::Publish { qos, count } => self.publish(*qos, *count),
-            Step::Commit => self.durable = self.log.len(),
-            Step::Turn => self.turn(),
-            Step::Acknowledge { newest, count } => self.acknowledge(*newest, *count),
-            Step::Disconnect => self.disconnect(),
-            Step::Connect { receive_maximum } => self.connect(*receive_maximum),
-            Step::Crash => self.crash(),
-            Step::Retry => self.retry(),
-            Step::GiveUp { keeps_identifiers } => self.give_up(*keeps_identifiers),
+            Act::Publish { qos, count } => self.publish(*qos, *count),
+            Act::Commit => self.durable = self.log.len(),
+            Act::Turn => self.turn(),
+            Act::Acknowledge { newest, count } => self.acknowledge(*newest, *count),
+            Act::Disconnect => self.disconnect(),
+            Act::Connect { receive_maximum } => self.connect(*receive_maximum),
+            Act::Crash => self.crash(),
+            Act::Retry => self.retry(),
+            Act::GiveUp { keeps_identifiers } => self.give_up(*keeps_identifiers),
         }
     }
 
@@ -303,17 +315,17 @@ impl Client {
         self.last_new = None;
     }
 
-    fn oldest(&mut self) -> Option<(u16, AcknowledgementKind)> {
+    fn oldest(&mut self) -> Option<(u16, Step)> {
         (!self.unanswered.is_empty()).then(|| self.unanswered.remove(0))
     }
 
-    fn take(&mut self, packet: Packet) {
-        if let Packet::Publish(delivery) = &packet {
+    fn take(&mut self, packet: Departure) {
+        if let Departure::Delivery(delivery) = &packet {
             assert!(delivery.dup || self.again.is_empty(), "something new came before {:?}", self.again);
             self.again.remove(&delivery.packet_identifier);
         }
         match packet {
-            Packet::Publish(delivery) if delivery.qos == 2 => {
+            Departure::Delivery(delivery) if delivery.qos == 2 => {
                 self.open.insert(delivery.packet_identifier);
                 let offset = u64::from(delivery.location.position);
                 if let Some(known) = self.received.insert(delivery.packet_identifier, offset) {
@@ -322,9 +334,9 @@ impl Client {
                 } else {
                     *self.got.entry(offset).or_default() += 1;
                 }
-                self.unanswered.push((delivery.packet_identifier, AcknowledgementKind::Pubrec));
+                self.unanswered.push((delivery.packet_identifier, Step::Received));
             }
-            Packet::Publish(delivery) => {
+            Departure::Delivery(delivery) => {
                 assert_eq!(delivery.qos, 1);
                 let offset = u64::from(delivery.location.position);
                 if self.last_new.is_some_and(|last| last > offset) && !delivery.dup {
@@ -333,15 +345,15 @@ impl Client {
                 self.last_new = Some(offset);
                 self.open.insert(delivery.packet_identifier);
                 *self.got.entry(offset).or_default() += 1;
-                self.unanswered.push((delivery.packet_identifier, AcknowledgementKind::Puback));
+                self.unanswered.push((delivery.packet_identifier, Step::Acknowledged));
             }
-            Packet::Acknowledgement(acknowledgement) => {
+            Departure::Acknowledgement(acknowledgement) => {
                 if acknowledgement.connection == SUBSCRIBER {
-                    assert_eq!(acknowledgement.kind, AcknowledgementKind::Pubrel);
-                    self.unanswered.push((acknowledgement.packet_identifier, AcknowledgementKind::Pubcomp));
+                    assert_eq!(acknowledgement.step, Step::Released);
+                    self.unanswered.push((acknowledgement.packet_identifier, Step::Completed));
                 }
             }
-            Packet::Encoded(..) => {}
+            Departure::Encoded(..) => {}
         }
     }
 }

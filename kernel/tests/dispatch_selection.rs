@@ -10,11 +10,11 @@ use holdfast_kernel::dispatch::members::GroupAttachment;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Found, NoticeKind, Outgoing, Packet, Publish, Stored, Subscription,
-    Terms,
+    Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Stored, Subscription, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::KEYS_WAITING_MAXIMUM;
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::selection::{key_slot, Key, Owners, Selection};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ struct World {
 }
 
 impl World {
-    fn new(selection: Selection, receive_maximum: u16) -> World {
+    fn new(selection: Selection<Connection>, receive_maximum: u16) -> World {
         let mut dispatch = Dispatch::default();
         for connection in [Connection(0), A, B] {
             let attachment = attachment(connection, Arc::from([]), receive_maximum);
             dispatch.attach(connection, attachment).unwrap();
         }
         let group = dispatch.open_group(group_of(Party(50)));
-        dispatch.select(group, selection).unwrap();
+        dispatch.select(group, selection.among(|owner| dispatch.receiver_on(owner))).unwrap();
         let mut world = World { dispatch, group, keys: Vec::new(), has: Default::default(), now: 0 };
         world.join(A);
         world.join(B);
@@ -48,7 +48,9 @@ impl World {
     }
 
     fn join(&mut self, member: Connection) {
-        self.dispatch.join(self.group, member, Terms { qos: 1, ..Terms::default() }).unwrap();
+        self.dispatch
+            .join(self.group, self.dispatch.receiver_on(member).unwrap(), Terms { qos: 1, ..Terms::default() })
+            .unwrap();
     }
 
     /// One message of each key, and what is sent because of that: offsets for A and for B.
@@ -59,7 +61,7 @@ impl World {
             self.keys.push(*key);
             arrivals.publishes.push(published(self.group, offset, *key, None));
         }
-        self.dispatch.admit(&arrivals, LogPosition(0));
+        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
@@ -67,7 +69,7 @@ impl World {
         self.now += 1;
         let (end, mut outgoing) = (self.keys.len() as u64, Outgoing::default());
         self.dispatch.settle(Offset(end), LogPosition(end), &mut outgoing);
-        outgoing.packets.clear();
+        outgoing.departures.clear();
         let mut sent: [Vec<u64>; 2] = Default::default();
         // Until nothing more can be done: a queue reads the log page by page.
         for _ in 0..100 {
@@ -79,8 +81,8 @@ impl World {
             }
             self.dispatch.feed(&mut scans);
             self.dispatch.allot(&mut outgoing, Timestamp(self.now));
-            for packet in outgoing.packets.drain(..) {
-                let Packet::Publish(delivery) = packet else { panic!("{packet:?}") };
+            for packet in outgoing.departures.drain(..) {
+                let Departure::Delivery(delivery) = packet else { panic!("{packet:?}") };
                 let (index, offset) = (delivery.connection.0 as usize - 1, u64::from(delivery.location.position));
                 self.has[index].push_back((delivery.packet_identifier, offset));
                 sent[index].push(offset);
@@ -97,12 +99,12 @@ impl World {
         let taken = self.has[member.0 as usize - 1].drain(..count);
         let acknowledgements = taken.map(|(packet_identifier, _)| Acknowledgement {
             connection: member,
-            kind: AcknowledgementKind::Puback,
+            step: Step::Acknowledged,
             packet_identifier,
-            reason_code: 0,
+            refusal: None,
         });
         let arrivals = Arrivals { acknowledgements: acknowledgements.collect(), ..Arrivals::default() };
-        self.dispatch.admit(&arrivals, LogPosition(0));
+        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
@@ -134,7 +136,7 @@ fn group_of(party: Party) -> GroupAttachment {
 }
 
 /// Slots 0 to 99 and 100 to 199 with their owners.
-fn by_key(low: Connection, high: Connection) -> Selection {
+fn by_key(low: Connection, high: Connection) -> Selection<Connection> {
     let owners = Owners::new(vec![(0, 100, low), (100, 200, high)]).unwrap();
     Selection::ByKey(Key::Publisher, Arc::new(owners))
 }
@@ -146,7 +148,10 @@ fn who_has_least_in_flight_gets_the_next() {
     world.acknowledge(B, 3);
     assert_eq!(world.publish(&[0; 3]), [vec![], vec![6, 7, 8]], "until it has as many as the other");
     assert_eq!(world.publish(&[0; 2]), [vec![9], vec![10]]);
-    assert_eq!(world.dispatch.members(world.group).unwrap(), [(A, 4, 4), (B, 7, 4)]);
+    let members = world.dispatch.members(world.group).unwrap().into_iter();
+    let members =
+        members.map(|(member, given, in_flight)| (world.dispatch.connection_of(member).unwrap(), given, in_flight));
+    assert_eq!(members.collect::<Vec<_>>(), [(A, 4, 4), (B, 7, 4)]);
 }
 
 #[test]
@@ -156,7 +161,7 @@ fn the_same_member_gets_all_as_long_as_it_has_room_and_is_there() {
     assert_eq!(world.publish(&[0; 3]), [vec![3], vec![4, 5]]);
     world.acknowledge(A, 4);
     assert_eq!(world.publish(&[0; 1]), [vec![], vec![6]], "it does not go back before it has to");
-    world.dispatch.detach(B, std::iter::empty()).unwrap();
+    world.dispatch.detach(world.dispatch.receiver_on(B).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(world.publish(&[0; 1])[0], [4, 5, 6, 7]);
 }
 
@@ -202,11 +207,21 @@ fn a_member_that_stalls_holds_up_its_own_keys_alone_and_memory_is_bounded() {
 fn a_key_moves_when_what_is_in_flight_of_it_has_been_settled() {
     let mut world = World::new(by_key(A, A), 10);
     assert_eq!(world.publish(&[150, 1, 150]), [vec![0, 1, 2], vec![]]);
-    world.dispatch.select(world.group, by_key(A, B)).unwrap();
+    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[150, 1, 160]), [vec![4], vec![5]], "160 is at nobody, 150 at A still");
     let (waiting, holds) = world.dispatch.keys(world.group, 2).unwrap();
-    let seen: Vec<_> =
-        holds.iter().map(|hold| (hold.slot.0, hold.connection, hold.in_flight, hold.moving, hold.since.0)).collect();
+    let seen: Vec<_> = holds
+        .iter()
+        .map(|hold| {
+            (
+                hold.slot.0,
+                world.dispatch.connection_of(hold.receiver).unwrap(),
+                hold.in_flight,
+                hold.moving,
+                hold.since.0,
+            )
+        })
+        .collect();
     assert_eq!((waiting, seen), (1, vec![(1, A, 2, 0, 1), (150, A, 2, 1, 1)]));
     assert_eq!(world.acknowledge(A, 1), [vec![], vec![]], "one of two");
     assert_eq!(world.acknowledge(A, 2), [vec![], vec![3]]);
@@ -217,9 +232,9 @@ fn a_key_moves_when_what_is_in_flight_of_it_has_been_settled() {
 fn what_a_holder_had_goes_before_what_waits_for_its_key_to_move() {
     let mut world = World::new(by_key(A, A), 10);
     world.publish(&[150, 1, 150]);
-    world.dispatch.select(world.group, by_key(A, B)).unwrap();
+    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[150, 150]), [vec![], vec![]]);
-    world.dispatch.detach(A, std::iter::empty()).unwrap();
+    world.dispatch.detach(world.dispatch.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(world.turn(), [vec![], vec![0, 2, 3, 4]]);
 }
 
@@ -229,8 +244,8 @@ fn a_key_goes_over_when_its_holder_is_gone_with_what_it_held_first() {
     world.publish(&[1, 2, 1, 2, 1]);
     assert_eq!(world.has[0].iter().map(|(_, offset)| *offset).collect::<Vec<_>>(), [0, 1, 2]);
     world.acknowledge(A, 0);
-    world.dispatch.detach(A, std::iter::empty()).unwrap();
-    world.dispatch.select(world.group, by_key(B, B)).unwrap();
+    world.dispatch.detach(world.dispatch.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
+    world.dispatch.select(world.group, by_key(B, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[1]), [vec![], vec![0, 1, 2]]);
     assert_eq!(world.acknowledge(B, 3)[1], [3, 4, 5]);
 }
@@ -239,7 +254,7 @@ fn a_key_goes_over_when_its_holder_is_gone_with_what_it_held_first() {
 fn keys_begin_when_what_was_given_without_them_has_been_settled() {
     let mut world = World::new(Selection::Turns, 10);
     assert_eq!(world.publish(&[1, 1]), [vec![0], vec![1]]);
-    world.dispatch.select(world.group, by_key(A, B)).unwrap();
+    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[1]), [vec![], vec![]]);
     assert_eq!(world.acknowledge(A, 1), [vec![], vec![]]);
     assert_eq!(world.acknowledge(B, 1), [vec![2], vec![]]);
@@ -274,15 +289,15 @@ fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Ve
     let mut counts = Vec::new();
     for (number, party) in (0..).zip([Party(50), Party(51)]) {
         let group = dispatch.open_group(group_of(party));
-        dispatch.join(group, A, Terms { qos: 1, ..Terms::default() }).unwrap();
+        dispatch.join(group, dispatch.receiver_on(A).unwrap(), Terms { qos: 1, ..Terms::default() }).unwrap();
         let publishes = (number * 10..number * 10 + 10).map(|offset| published(group, offset, 0, expires_at)).collect();
-        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30));
+        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30), exchange::next);
     }
     for end in [10, 20] {
         let mut outgoing = Outgoing::default();
         dispatch.settle(Offset(end), LogPosition(end - 1), &mut outgoing);
         dispatch.allot(&mut outgoing, Timestamp(5));
-        let publishes = outgoing.packets.iter().filter(|packet| matches!(packet, Packet::Publish(_)));
+        let publishes = outgoing.departures.iter().filter(|packet| matches!(packet, Departure::Delivery(_)));
         counts.push(publishes.count());
     }
     (counts, dispatch)

@@ -15,10 +15,11 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Fate, NoticeKind, Outgoing, Packet, Subscription,
+    Acknowledgement, Arrivals, Departure, Fate, NoticeKind, Outgoing, Refusal, Step, Subscription,
 };
 use holdfast_kernel::ids::{Connection, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits;
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::route::{self, Routes};
 use holdfast_kernel::store::Log;
 use holdfast_kernel::topic;
@@ -141,7 +142,7 @@ fn attached(dispatch: &mut Dispatch, log: &Log, state: State, receive_maximum: u
     let (party, end, entries_maximum, pack_maximum) = (Party(7), log.end_offset(), 0, 0);
     let subscriptions = Arc::from(subscriptions);
     let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum };
-    dispatch.attach(HERE, attachment).unwrap()
+    dispatch.attach(HERE, attachment).unwrap().1
 }
 
 /// Takes so many turns and acknowledges everything; returns the offsets in the order in which they were sent.
@@ -153,20 +154,20 @@ fn delivered(dispatch: &mut Dispatch, log: &mut Log, turns: u32, window: u16) ->
         dispatch.feed(&mut scans);
         let mut outgoing = Outgoing::default();
         dispatch.allot(&mut outgoing, Timestamp(9));
-        assert!(outgoing.packets.len() <= usize::from(window));
+        assert!(outgoing.departures.len() <= usize::from(window));
         let mut acknowledgements = Vec::new();
-        for packet in outgoing.packets {
-            let Packet::Publish(delivery) = packet else { continue };
+        for packet in outgoing.departures {
+            let Departure::Delivery(delivery) = packet else { continue };
             let offset = locations.iter().position(|location| *location == delivery.location);
             sent.push(offset.expect("it is stored") as u64);
             acknowledgements.push(Acknowledgement {
                 connection: HERE,
-                kind: AcknowledgementKind::Puback,
+                step: Step::Acknowledged,
                 packet_identifier: delivery.packet_identifier,
-                reason_code: 0,
+                refusal: None,
             });
         }
-        dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+        dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
         if !dispatch.is_waiting() {
             break;
         }
@@ -196,7 +197,7 @@ fn retained_messages_that_are_denied_are_not_owed() {
 fn what_was_in_flight_and_is_denied_now_is_given_up() {
     let mut log = logged(&[0, 1, 2]);
     let mut dispatch = Dispatch::default();
-    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Published, source: Source::Queue };
+    let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Sent, source: Source::Queue };
     let flights = [(1, flight(0)), (2, flight(1))].into_iter().collect();
     let queue = attached(&mut dispatch, &log, State { flights, ..State::default() }, 2);
     dispatch.grant(queue, Some(&[("a/b/#", true)])).unwrap();
@@ -237,18 +238,21 @@ fn a_denied_message_is_answered_and_goes_no_further() {
 
     let mut dispatch = Dispatch::default();
     attached(&mut dispatch, &log, State::default(), 10);
-    dispatch.admit(&turn, log.end_position());
+    dispatch.admit(&turn, log.end_position(), exchange::next);
     let mut outgoing = Outgoing::default();
     dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
     let answers: Vec<_> = outgoing
-        .packets
+        .departures
         .iter()
         .map(|packet| match packet {
-            Packet::Acknowledgement(answer) => (answer.kind, answer.packet_identifier, answer.reason_code),
+            Departure::Acknowledgement(answer) => (answer.step, answer.packet_identifier, answer.refusal),
             _ => panic!("{packet:?}"),
         })
         .collect();
-    assert_eq!(answers, [(AcknowledgementKind::Puback, 2, 0x87), (AcknowledgementKind::Pubrec, 3, 0x87)]);
+    assert_eq!(
+        answers,
+        [(Step::Acknowledged, 2, Some(Refusal::NotAuthorized)), (Step::Received, 3, Some(Refusal::NotAuthorized))]
+    );
     assert_eq!(dispatch.take_answered().remove(&HERE), Some(2), "Receive Maximum is given back");
     assert!(dispatch.take_refused().is_empty(), "the log has room, so nobody is to be closed");
     assert_eq!(routes.grants.take_denied().into_iter().collect::<Vec<_>>(), [(HERE, 3)]);

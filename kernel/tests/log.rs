@@ -14,7 +14,7 @@ use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
-use holdfast_kernel::flow::{Fate, Scan, Subscription};
+use holdfast_kernel::flow::{Fate, Refusal, Scan, Subscription};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
 use holdfast_kernel::store::{Commit, Log, Options, Question, Wanted};
 use holdfast_kernel::topic;
@@ -338,7 +338,7 @@ fn a_full_disk_refuses_messages_takes_control_records_and_recovers_by_itself() {
         now += 1;
         let mut turn = arrivals(&[message("a", &[7; 1_000])]);
         log.append(&mut turn, &[""; 0], Timestamp(now)).unwrap();
-        refused = turn.publishes[0].fate == Fate::Refused(0x97);
+        refused = turn.publishes[0].fate == Fate::Refused(Refusal::NoRoom);
         assert_eq!(turn.publishes[0].stored.is_some(), !refused);
         stored += u64::from(!refused);
         log.commit().unwrap();

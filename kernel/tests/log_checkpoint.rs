@@ -107,7 +107,7 @@ fn rested(log: &Log, party: u32, in_flight: bool) -> Vec<u8> {
     let mut state = known.unwrap_or_default();
     if in_flight {
         let offset = state.mark;
-        let flight = Flight { offset, qos: 1, phase: Phase::Published, source: Source::Queue };
+        let flight = Flight { offset, qos: 1, phase: Phase::Sent, source: Source::Queue };
         state.flights.insert(9, flight);
     }
     let mut value = Vec::new();

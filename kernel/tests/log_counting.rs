@@ -105,11 +105,11 @@ fn a_segment_without_records_does_not_hide_the_ages_of_those_before() {
 fn what_is_skipped_is_never_what_is_in_flight() {
     let flight = |offset, phase, source| Flight { offset: Offset(offset), qos: 2, phase, source };
     let mut state = State::new(Offset(3));
-    state.flights.insert(1, Flight { qos: 1, ..flight(5, Phase::Published, Source::Queue) });
-    state.flights.insert(2, flight(7, Phase::Published, Source::Queue));
+    state.flights.insert(1, Flight { qos: 1, ..flight(5, Phase::Sent, Source::Queue) });
+    state.flights.insert(2, flight(7, Phase::Sent, Source::Queue));
     state.flights.insert(3, flight(8, Phase::Received, Source::Queue));
-    state.flights.insert(4, flight(9, Phase::Published, Source::Group(Party(9))));
-    state.flights.insert(5, flight(30, Phase::Published, Source::Queue));
+    state.flights.insert(4, flight(9, Phase::Sent, Source::Group(Party(9))));
+    state.flights.insert(5, flight(30, Phase::Sent, Source::Queue));
     let flights = state.flights.clone();
     state.skip(Offset(20));
     assert_eq!(state.mark, Offset(5));

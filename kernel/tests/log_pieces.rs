@@ -154,6 +154,48 @@ fn large() -> Log {
     log
 }
 
+/// One message in each of these topics.
+fn store_in(log: &mut Log, topics: impl Iterator<Item = String>) {
+    let messages: Vec<Stored> = topics.map(|topic| message(topic.leak(), &[7; 60])).collect();
+    for some in messages.chunks(1_000) {
+        let mut arrived = arrivals(some);
+        log.append(&mut arrived, &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+    }
+}
+
+#[test]
+fn a_queue_that_takes_a_little_each_turn_from_a_segment_that_grows_costs_what_it_takes() {
+    // Of all topics the first filter has enough that the segment is read in order, the second one has too few.
+    for (filter, of) in [("zebra/fx/+/reads", 1_u64), ("zebra/fx/+/rare", 8)] {
+        let topics = 400;
+        let disk = FakeDisk::new(1, 1 << 34);
+        let (mut log, _) = open(&disk, Options { segment_bytes: 1 << 26, cache_bytes: 1 << 20, ..options() });
+        let name = |number: u64| match (of, number % of) {
+            (1, _) => format!("zebra/fx/{}/reads", number % topics),
+            (_, 0) => format!("zebra/fx/{}/rare", number % topics),
+            _ => format!("zebra/fx/{}/frequent", number % topics),
+        };
+        store_in(&mut log, (0..8_000).map(name));
+        let mut scan = Scan { records_maximum: 50, bytes_maximum: 1 << 20, ..scan_of(filter, 0) };
+        let (mut found, mut turns, before) = (Vec::new(), 0, log.effort());
+        while scan.from < log.durable_offset() {
+            log.scan(std::slice::from_mut(&mut scan)).unwrap();
+            found.extend(scan.found.iter().map(|found| found.offset.0));
+            scan.from = scan.reached;
+            turns += 1;
+            if turns % 10 == 0 && turns < 100 {
+                store_in(&mut log, (8_000..8_008).map(name));
+            }
+        }
+        let end = log.durable_offset().0;
+        let expected: Vec<u64> = (0..end).filter(|offset| offset % of == 0).collect();
+        assert_eq!(found, expected, "{filter}");
+        let spent = log.effort() - before;
+        assert!(spent < 6 * end, "{filter}: {spent} for {} in {turns} turns", found.len());
+    }
+}
+
 /// Effort beyond what a piece was given: what reading one footer takes, and what lies between two marks.
 const SLACK: u64 = 20_000;
 
@@ -197,6 +239,44 @@ fn a_question_that_was_answered_costs_little_the_next_time() {
     assert!(first > MANY);
     // All but the segment that still grows is remembered.
     assert!(ask(&mut log) < first / 3);
+}
+
+#[test]
+fn queues_with_the_same_filters_share_what_was_merged_and_no_turn_merges_more_than_its_effort() {
+    let topics = MANY / 2;
+    // Of a segment that grows only windows that are full are shared.
+    for (segment_bytes, is_shared) in [(1 << 20, true), (1 << 26, MANY >= 100_000)] {
+        let disk = FakeDisk::new(1, 1 << 34);
+        let (mut log, _) = open(&disk, Options { segment_bytes, cache_bytes: 1 << 20, ..options() });
+        // One message in eight is wanted, each of another topic.
+        let name = |number: u64| match number % 8 {
+            0 => format!("f/{number}/s"),
+            _ => "busy".to_owned(),
+        };
+        store_in(&mut log, (0..8 * topics).map(name));
+        let mut alone = 0;
+        for number in 0..5 {
+            let mut filters = [subscription("f/+/s", 0, u64::MAX), subscription("+/+/nothing", 0, u64::MAX)];
+            // The first one finds the topics of the filters as well, and only the second one has them in this order.
+            filters.rotate_left(usize::from(number == 1));
+            let queue = holdfast_kernel::ids::Queue(number);
+            let mut scan = Scan { queue, subscriptions: filters.into(), ..scan_of("a", 0) };
+            let (mut found, before) = (0, log.effort());
+            while scan.from < log.durable_offset() {
+                let so_far = log.effort();
+                log.scan(std::slice::from_mut(&mut scan)).unwrap();
+                let spent = log.effort() - so_far;
+                assert!(spent <= SCAN_EFFORT_MAXIMUM + SLACK, "{spent}");
+                found += scan.found.len() as u64;
+                scan.from = scan.reached;
+            }
+            assert_eq!(found, topics);
+            let spent = log.effort() - before;
+            alone = if number == 1 { spent } else { alone };
+            // What is found costs each of them the same.
+            assert!(number < 2 || !is_shared || spent < alone - topics, "{spent} after {alone}");
+        }
+    }
 }
 
 #[test]

@@ -18,8 +18,9 @@ use holdfast_kernel::disk::Disk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::State;
-use holdfast_kernel::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Messages, Outgoing, Packet};
+use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Messages, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, Offset, Party, Timestamp};
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::store::Log;
 use log_support::{arrivals, message, open, options, scan_all, Stored};
 use std::collections::BTreeSet;
@@ -208,8 +209,8 @@ fn completions(dispatch: &mut Dispatch, log: &Log) -> usize {
     let mut outgoing = Outgoing::default();
     dispatch.settle(log.durable_offset(), log.durable_position(), &mut outgoing);
     let is_completion =
-        |packet: &&Packet| matches!(packet, Packet::Acknowledgement(sent) if sent.kind == AcknowledgementKind::Pubcomp);
-    outgoing.packets.iter().filter(is_completion).count()
+        |packet: &&Departure| matches!(packet, Departure::Acknowledgement(sent) if sent.step == Step::Completed);
+    outgoing.departures.iter().filter(is_completion).count()
 }
 
 #[test]
@@ -229,9 +230,13 @@ fn whoever_was_told_that_an_identifier_is_free_may_use_it_again_after_a_power_cu
         pack_maximum: 0,
     };
     dispatch.attach(Connection(1), attachment).unwrap();
-    let kind = AcknowledgementKind::Pubrel;
-    let released = Acknowledgement { connection: Connection(1), kind, packet_identifier: 1, reason_code: 0 };
-    dispatch.admit(&Arrivals { acknowledgements: vec![released], ..Arrivals::default() }, log.end_position());
+    let step = Step::Released;
+    let released = Acknowledgement { connection: Connection(1), step, packet_identifier: 1, refusal: None };
+    dispatch.admit(
+        &Arrivals { acknowledgements: vec![released], ..Arrivals::default() },
+        log.end_position(),
+        exchange::next,
+    );
     assert_eq!(completions(&mut dispatch, &log), 0, "PUBCOMP waits for the record");
     for (party, value) in dispatch.take_progress() {
         log.append_control(0, &party.0.to_le_bytes(), &value, Timestamp(6)).unwrap();

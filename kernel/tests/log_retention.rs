@@ -306,7 +306,7 @@ fn a_message_that_a_group_has_handed_over_stays_until_its_receiver_has_it() {
     let disk = FakeDisk::new(1, 1 << 30);
     let (mut log, _) = open(&disk, options());
     let (group, member) = (Party(50), Party(7));
-    let flight = |offset, source| Flight { offset: Offset(offset), qos: 2, phase: Phase::Published, source };
+    let flight = |offset, source| Flight { offset: Offset(offset), qos: 2, phase: Phase::Sent, source };
     let mut state = State::new(Offset(0));
     state.flights.insert(1, flight(3, Source::Group(group)));
     state.flights.insert(2, Flight { phase: Phase::Received, ..flight(4, Source::Group(group)) });

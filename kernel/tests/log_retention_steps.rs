@@ -261,7 +261,7 @@ impl Run {
                 assert!(self.log.locate(Offset(offset)).unwrap().is_some(), "the group's message {offset} is kept");
             }
         }
-        for flight in self.state(MEMBER).flights.values().filter(|flight| flight.phase == Phase::Published) {
+        for flight in self.state(MEMBER).flights.values().filter(|flight| flight.phase == Phase::Sent) {
             assert!(self.log.locate(flight.offset).unwrap().is_some(), "{flight:?} was handed over and is kept");
         }
         assert_eq!(self.state(AT_REST).mark, Offset(4_711), "a party at rest keeps its state");

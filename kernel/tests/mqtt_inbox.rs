@@ -11,12 +11,13 @@
 
 mod mqtt_corpus;
 
-use holdfast_kernel::flow::{Arrivals, Fate};
+use holdfast_kernel::flow::{Arrivals, Fate, Refusal};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
-use holdfast_kernel::mqtt::packet::{Kind, Packet, Publish};
+use holdfast_kernel::mqtt::kind::Kind;
+use holdfast_kernel::mqtt::packet::{Packet, Publish};
 use holdfast_kernel::mqtt::property::{Properties, Property, Value};
 use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::receiver::Receiver;
@@ -165,7 +166,7 @@ fn settle_forgets_what_was_released_or_refused() {
     let mut desk = Desk::accepted(Version::V5, 100, 1_000, &[7]);
     desk.turn(&[publish(2, 1), publish(2, 2), vec![0x62, 2, 0, 7], vec![0x62, 2, 0, 8]].concat());
     assert_eq!(desk.arrivals.acknowledgements.len(), 2, "an unknown one is answered too");
-    desk.arrivals.publishes[1].fate = Fate::Refused(0x97);
+    desk.arrivals.publishes[1].fate = Fate::Refused(Refusal::NoRoom);
     assert_eq!(desk.inbox.received(HERE), Ok(vec![1, 2, 7]));
     let Desk { inbox, arrivals } = &mut desk;
     inbox.settle(arrivals);

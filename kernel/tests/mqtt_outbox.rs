@@ -11,8 +11,8 @@
 
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, NoticeKind, Outgoing, Packet,
-    Publish, Span, Target, Terms,
+    Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, NoticeKind, Outgoing, Publish, Refusal,
+    Span, Step, Target, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
@@ -97,7 +97,7 @@ fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
     boxes.pass_through(&arrivals(0, false, vec![target(OLD, qos_1)]));
     boxes.pass_through(&arrivals(2, false, vec![target(NEW, Terms::default())]));
     assert_eq!(taken(&mut boxes).len(), 2);
-    for fate in [Fate::Duplicate, Fate::Refused(0x97)] {
+    for fate in [Fate::Duplicate, Fate::Refused(Refusal::NoRoom)] {
         let mut again = arrivals(2, false, vec![target(NEW, Terms::default())]);
         again.publishes[0].fate = fate;
         boxes.pass_through(&again);
@@ -109,14 +109,14 @@ fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
 fn a_refusal_that_a_version_cannot_express_is_not_sent_as_an_acknowledgement() {
     let mut boxes = outboxes(1_000);
     let refusal = |connection| {
-        Packet::Acknowledgement(Acknowledgement {
+        Departure::Acknowledgement(Acknowledgement {
             connection,
-            kind: AcknowledgementKind::Puback,
+            step: Step::Acknowledged,
             packet_identifier: 7,
-            reason_code: 0x97,
+            refusal: Some(Refusal::NoRoom),
         })
     };
-    let mut outgoing = Outgoing { packets: vec![refusal(OLD), refusal(NEW)] };
+    let mut outgoing = Outgoing { departures: vec![refusal(OLD), refusal(NEW)] };
     boxes.encode(&mut outgoing, &mut Log, Timestamp(0)).unwrap();
     assert_eq!(taken(&mut boxes), [(NEW, vec![0x40, 3, 0, 7, 0x97])]);
 }
@@ -124,12 +124,17 @@ fn a_refusal_that_a_version_cannot_express_is_not_sent_as_an_acknowledgement() {
 #[test]
 fn an_old_client_is_acknowledged_what_it_may_not_publish() {
     let mut boxes = outboxes(1_000);
-    let denied = |connection, kind| {
-        Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier: 7, reason_code: 0x87 })
+    let denied = |connection, step| {
+        Departure::Acknowledgement(Acknowledgement {
+            connection,
+            step,
+            packet_identifier: 7,
+            refusal: Some(Refusal::NotAuthorized),
+        })
     };
-    let kinds = [AcknowledgementKind::Puback, AcknowledgementKind::Pubrec];
-    let packets = kinds.iter().flat_map(|kind| [denied(OLD, *kind), denied(NEW, *kind)]).collect();
-    boxes.encode(&mut Outgoing { packets }, &mut Log, Timestamp(0)).unwrap();
+    let steps = [Step::Acknowledged, Step::Received];
+    let packets = steps.iter().flat_map(|step| [denied(OLD, *step), denied(NEW, *step)]).collect();
+    boxes.encode(&mut Outgoing { departures: packets }, &mut Log, Timestamp(0)).unwrap();
     let (old, new) = (vec![0x40, 2, 0, 7, 0x50, 2, 0, 7], vec![0x40, 3, 0, 7, 0x87, 0x50, 3, 0, 7, 0x87]);
     assert_eq!(taken(&mut boxes), [(OLD, old), (NEW, new)]);
 }
@@ -180,8 +185,8 @@ impl Messages for Log {
     }
 }
 
-fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Packet {
-    Packet::Publish(Delivery {
+fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Departure {
+    Departure::Delivery(Delivery {
         connection,
         packet_identifier: if qos == 0 { 0 } else { 258 },
         qos,
@@ -193,10 +198,10 @@ fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Pac
     })
 }
 
-fn encoded(boxes: &mut Outboxes, packets: Vec<Packet>, now_us: u64) -> Vec<(Connection, Vec<u8>)> {
-    let mut outgoing = Outgoing { packets };
+fn encoded(boxes: &mut Outboxes, packets: Vec<Departure>, now_us: u64) -> Vec<(Connection, Vec<u8>)> {
+    let mut outgoing = Outgoing { departures: packets };
     boxes.encode(&mut outgoing, &mut Log, Timestamp(now_us)).unwrap();
-    assert!(outgoing.packets.is_empty());
+    assert!(outgoing.departures.is_empty());
     taken(boxes)
 }
 
@@ -224,17 +229,17 @@ fn deliveries_carry_the_interval_that_remains() {
 #[test]
 fn each_version_gets_its_own_packets() {
     let mut boxes = outboxes(1_000);
-    let acknowledge = |connection, kind, reason_code| {
-        Packet::Acknowledgement(Acknowledgement { connection, kind, packet_identifier: 258, reason_code })
+    let acknowledge = |connection, step, refusal| {
+        Departure::Acknowledgement(Acknowledgement { connection, step, packet_identifier: 258, refusal })
     };
     let packets = |connection| {
         vec![
             delivery(connection, 1, 0, 0),
-            acknowledge(connection, AcknowledgementKind::Puback, 0),
-            acknowledge(connection, AcknowledgementKind::Pubrec, 0x97),
-            acknowledge(connection, AcknowledgementKind::Pubrel, 0),
-            acknowledge(connection, AcknowledgementKind::Pubcomp, 0x92),
-            Packet::Encoded(connection, vec![1, 2, 3]),
+            acknowledge(connection, Step::Acknowledged, None),
+            acknowledge(connection, Step::Received, Some(Refusal::NoRoom)),
+            acknowledge(connection, Step::Released, None),
+            acknowledge(connection, Step::Completed, Some(Refusal::NotInFlight)),
+            Departure::Encoded(connection, vec![1, 2, 3]),
         ]
     };
     let old = b"\x3A\x07\0\x01t\x01\x02pp\x40\x02\x01\x02\x62\x02\x01\x02\x70\x02\x01\x02\x01\x02\x03";
@@ -323,7 +328,7 @@ fn a_write_has_at_most_so_many_messages_and_what_is_left_leaves_with_the_turn() 
 }
 
 /// What each of two members of a group has been given of so many messages of QoS 0, with this much waiting for OLD.
-fn shared(selection: Selection, waits: usize, count: usize) -> [u64; 2] {
+fn shared(selection: Selection<Connection>, waits: usize, count: usize) -> [u64; 2] {
     let mut boxes = outboxes(1_000);
     let member = |connection| Member { connection, terms: Terms::default(), given: 0 };
     boxes.write(OLD, &vec![0; waits]);

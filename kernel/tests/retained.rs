@@ -14,9 +14,10 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{OwedFilter, State};
-use holdfast_kernel::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Messages, Outgoing, Packet};
+use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Messages, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::{OWED_PAGE_MAXIMUM, RETAINED_LOOKED_AT_MAXIMUM};
+use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::store::{Log, Options};
 use log_support::{arrivals, open, options, subscription, Stored};
 use proptest::prelude::*;
@@ -50,7 +51,7 @@ fn attach(dispatch: &mut Dispatch, log: &Log, party: Party, state: State, filter
     let subscriptions = Arc::from(subscriptions);
     let attachment =
         Attachment { party, state, subscriptions, receive_maximum: 500, end, entries_maximum: 0, pack_maximum: 0 };
-    dispatch.attach(HERE, attachment).unwrap()
+    dispatch.attach(HERE, attachment).unwrap().1
 }
 
 fn owed(log: &Log, qos: u8) -> OwedFilter {
@@ -66,17 +67,17 @@ fn turn(dispatch: &mut Dispatch, log: &mut Log) -> Vec<String> {
     let mut outgoing = Outgoing::default();
     dispatch.allot(&mut outgoing, Timestamp(9));
     let (mut topics, mut acknowledgements) = (Vec::new(), Vec::new());
-    for packet in outgoing.packets {
-        let Packet::Publish(delivery) = packet else { continue };
+    for packet in outgoing.departures {
+        let Departure::Delivery(delivery) = packet else { continue };
         assert!(delivery.retain && !delivery.dup);
         let message = log.message(delivery.location, delivery.offset).unwrap().unwrap();
         topics.push(String::from_utf8(message.topic.to_vec()).unwrap());
         let (connection, packet_identifier) = (HERE, delivery.packet_identifier);
-        let kind = AcknowledgementKind::Puback;
-        acknowledgements.push(Acknowledgement { connection, kind, packet_identifier, reason_code: 0 });
+        let step = Step::Acknowledged;
+        acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
     }
     remember(dispatch, log);
-    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0));
+    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
     remember(dispatch, log);
     topics
 }
@@ -142,7 +143,7 @@ fn a_session_that_leaves_keeps_what_it_is_owed_above_qos_0() {
     let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["t/+", "#"]);
     dispatch.owe(queue, b"t/+".to_vec(), owed(&log, 2)).unwrap();
     dispatch.owe(queue, b"#".to_vec(), owed(&log, 0)).unwrap();
-    let state = dispatch.detach(HERE, std::iter::empty()).unwrap();
+    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     let mut bytes = Vec::new();
     state.encode(&mut bytes);
     assert_eq!(State::decode(&bytes).unwrap(), state);
@@ -205,7 +206,7 @@ fn overlapping_filters_are_held_as_filters() {
         dispatch.owe(queue, filter.as_bytes().to_vec(), owed(&log, 1)).unwrap();
     }
     turn(&mut dispatch, &mut log);
-    let state = dispatch.detach(HERE, std::iter::empty()).unwrap();
+    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     assert_eq!((state.owed.len(), state.owed_filters.len()), (OWED_PAGE_MAXIMUM - 500, filters.len()));
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, clippy::panic, missing_docs)]
 
-use holdfast_kernel::flow::{Arrivals, Fate, Publish, Span, Target, Terms};
+use holdfast_kernel::flow::{Arrivals, Fate, Publish, Refusal, Span, Target, Terms};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue};
 use holdfast_kernel::limits;
 use holdfast_kernel::route::trie::{Trie, Walk};
@@ -179,7 +179,7 @@ fn only_accepted_messages_are_routed() {
     let mut arrivals = Arrivals::default();
     publish(&mut arrivals, b"a", Fate::Duplicate);
     publish(&mut arrivals, b"a", Fate::Accepted);
-    publish(&mut arrivals, b"a", Fate::Refused(0x87));
+    publish(&mut arrivals, b"a", Fate::Refused(Refusal::NotAuthorized));
     publish(&mut arrivals, b"a", Fate::Accepted);
     publish(&mut arrivals, b"b", Fate::Accepted);
     routes.route(&mut arrivals);

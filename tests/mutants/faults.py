@@ -34,7 +34,7 @@ RECOVERY = (
     Fault(
         "recovery does not write anew the bytes that no marker vouches for",
         "kernel/src/store/resync.rs",
-        "            rewrite(segment, sure)?;\n",
+        "        rewrite(segment, sure)?;\n",
         "",
         (f"{POWER}::what_a_start_shows_after_a_failed_sync_outlives_the_next_power_cut",),
     ),
@@ -58,7 +58,7 @@ RECOVERY = (
     Fault(
         "append times begin again from the clock after a replay",
         "kernel/src/store/recovery.rs",
-        "        self.head.time = self.head.time.max(record.appended_at.0);\n",
+        "        head.time = head.time.max(record.appended_at.0);\n",
         "",
         (f"{POWER}::append_times_go_on_from_the_newest_record_whatever_the_clock_says",),
     ),
@@ -72,7 +72,7 @@ RECOVERY = (
     Fault(
         "recovery does not note a message for its publisher's identifiers",
         "kernel/src/store/recovery.rs",
-        "                    self.parties.note_message(record);\n",
+        "                    self.derived.parties.note_message(record);\n",
         "",
         (f"{POWER}::a_stored_message_is_known_by_its_publishers_identifier_after_a_power_cut",),
     ),
@@ -116,22 +116,22 @@ RETAINING = (
     Fault(
         "retention goes on before what it wrote anew is durable",
         "kernel/src/store/retention.rs",
-        "until >= end && self.durable_position() >= at);",
-        "until >= end && at <= self.end_position());",
+        "until >= end && records.durable_position() >= at);",
+        "until >= end && at <= records.end_position());",
         (f"{STEPS}::nothing_is_looked_for_before_what_was_written_anew_is_durable",),
     ),
     Fault(
         "retention goes on before the checkpoint stands that it counts on",
         "kernel/src/store/retention.rs",
-        "durable && (self.checkpointed >= end || self.space_is_low)",
+        "durable && (checkpointed >= end || records.space.is_low())",
         "durable",
         (f"{STEPS}::nothing_is_looked_for_before_a_checkpoint_stands_behind_the_range",),
     ),
     Fault(
         "control records in force are not carried with their range",
         "kernel/src/store/renewal.rs",
-        "if table > 0 && self.in_force.is(table, key, number) {",
-        "if table > 99 && self.in_force.is(table, key, number) {",
+        "if table > 0 && records.derived.in_force.is(table, key, number) {",
+        "if table > 99 && records.derived.in_force.is(table, key, number) {",
         (f"{RETENTION}::control_records_are_in_force_wherever_retention_is_cut_short",),
     ),
     Fault(
@@ -157,8 +157,8 @@ COMMITS = (
     Fault(
         "a commit does not sync the names of new segments",
         "kernel/src/store/commit.rs",
-        "            if self.sync_directory {\n",
-        "            if self.sync_directory && self.ends.position.0 == 0 {\n",
+        "            if self.gathered.sync_directory {\n",
+        "            if self.gathered.sync_directory && self.ends.position.0 == 0 {\n",
         (f"{POWER}::a_group_of_several_segments_is_there_from_its_start_up_to_some_place",),
     ),
     Fault(
@@ -170,15 +170,15 @@ COMMITS = (
     ),
     Fault(
         "the next group's marker vouches for a group that found no space",
-        "kernel/src/store/commit.rs",
-        "        if self.group_started {\n            self.revoke_marker(gathered);\n",
-        "        if false {\n            self.revoke_marker(gathered);\n",
+        "kernel/src/store/group.rs",
+        "        if self.has_begun {\n            self.revoke_marker(&mut gathered, tail, salt);\n",
+        "        if false {\n            self.revoke_marker(&mut gathered, tail, salt);\n",
         (f"{POWER}::a_group_that_found_no_space_is_vouched_for_by_nobody_until_it_is_durable",),
     ),
     Fault(
         "a stored message is not noted for its publisher's identifiers",
-        "kernel/src/store/append.rs",
-        "        self.parties.note_message(&record);\n",
+        "kernel/src/store/records.rs",
+        "        self.derived.parties.note_message(&record);\n",
         "",
         (f"{POWER}::a_stored_message_is_known_by_its_publishers_identifier_after_a_power_cut",),
     ),
@@ -191,7 +191,7 @@ ANSWERS = (
     Fault(
         "a publisher's PUBREL is answered without a record of it",
         "kernel/src/dispatch/admission.rs",
-        "self.change(connection, |changes| changes.released.push(packet_identifier));",
+        "self.receivers.change(handle, |changes| changes.released.push(packet_identifier));",
         "",
         (RELEASED,),
     ),
@@ -205,8 +205,8 @@ ANSWERS = (
     Fault(
         "PUBACK does not wait for the disk",
         "kernel/src/dispatch/admission.rs",
-        "self.answer(publish, stored.durable_at, 0);",
-        "self.answer(publish, LogPosition(0), 0);",
+        "self.answer(publish, stored.durable_at, None);",
+        "self.answer(publish, LogPosition(0), None);",
         ("kernel/tests/dispatch_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import acceptance_coverage, libraries_page, limits_page, metrics_page, settings_page
+from tests.tidy import (
+    acceptance_coverage,
+    exchanges_page,
+    libraries_page,
+    limits_page,
+    metrics_page,
+    settings_page,
+)
 from tests.tidy.repository import ROOT, files, name
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -91,6 +98,10 @@ def test_each_page_has_one_title() -> None:
 
 def test_the_page_of_limits_says_what_the_code_says() -> None:
     assert limits_page.PAGE.read_text() == limits_page.page(), "run: make docs"
+
+
+def test_the_page_of_exchanges_says_what_the_code_says() -> None:
+    assert exchanges_page.PAGE.read_text() == exchanges_page.page(), "run: make docs"
 
 
 def test_the_page_of_settings_says_what_the_code_says() -> None:

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +20,9 @@ TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "dispatch": "cursor
 
 STAGES = tuple(TWINS)
 
+FOLDERS_WITHOUT_CIRCLES = ("dispatch", "mqtt", "route", "store")
+"""Folders of the kernel whose files can be read one after the other, from the bottom up."""
+
 ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
 """What only a build with the feature `testing` has."""
 
@@ -28,6 +32,12 @@ PRODUCT_WORDS = re.compile(
     r"|(retry|skip)_all\b|strateg(y|ies)\b|credentials?\b)",
     re.IGNORECASE,
 )
+PACKETS = re.compile(
+    r"(?i:puback|pubrec|pubrel|pubcomp|connack|suback|pingre[qs]|reason_?code)|\bPUBLISH\b|\bAUTH\b"
+    r"|\b(UN)?SUBSCRIBE\b|\b(DIS)?CONNECT\b|\b0x[89A-F][0-9A-F]\b"
+)
+NEUTRAL = ("flow.rs", "flow/", "dispatch/", "route/", "store/")
+"""What passes from stage to stage, and the stages that no protocol owns."""
 OUTSIDE_WORLD = re.compile(
     r"\b(std::net|std::thread|std::time|std::env|std::process|SystemTime|Instant::|rand::|tokio|pyo3)\b"
 )
@@ -54,6 +64,18 @@ def test_kernel_knows_no_word_of(pattern: re.Pattern[str]) -> None:
     assert not found
 
 
+def test_what_no_protocol_owns_names_no_packet_and_no_reason_code() -> None:
+    files = [path for part in NEUTRAL for path in under(f"kernel/src/{part}", ".rs")]
+    assert files, "the stages have moved; this test looks at nothing"
+    found = [
+        f"{name(path)}:{number}: {match[0]}"
+        for path in files
+        for number, line in enumerate(without_tests(path.read_text()), 1)
+        if (match := PACKETS.search(line))
+    ]
+    assert not found
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_stages_do_not_use_one_another(stage: str) -> None:
     others = set(STAGES) - {stage}
@@ -65,6 +87,63 @@ def test_stages_do_not_use_one_another(stage: str) -> None:
         for used in re.findall(r"\bcrate::(\w+)", path.read_text())
         if used in others
     ]
+    assert not found
+
+
+def uses_of(folder: str) -> dict[str, set[str]]:
+    """Each file of a kernel folder, with those of its siblings that it names."""
+    files = {
+        path.stem: "\n".join(line for line in without_tests(path.read_text()) if is_code(line))
+        for path in under(f"kernel/src/{folder}", ".rs")
+        if path.stem != "mod" and not is_rust_test(path)
+    }
+    crate = folder.replace("/", "::")
+    return {
+        file: set(named(rf"\b(?:super|crate::{crate})::", text)) & files.keys() - {file}
+        for file, text in files.items()
+    }
+
+
+def named(prefix: str, source: str) -> Iterator[str]:
+    """The modules that a source names behind this prefix, one by one or in braces."""
+    for group, single in re.findall(prefix + r"(?:\{([^}]*)\}|(\w+))", source):
+        yield single
+        yield from re.findall(r"\w+", group)
+
+
+def circles(uses: dict[str, set[str]]) -> list[str]:
+    """What is left when files that use nothing that is left are taken away, again and again."""
+    left = dict(uses)
+    while free := [file for file, used in left.items() if not used & left.keys()]:
+        for file in free:
+            del left[file]
+    return sorted(left)
+
+
+@pytest.mark.parametrize("folder", FOLDERS_WITHOUT_CIRCLES)
+def test_files_of_a_folder_do_not_use_one_another_in_circles(folder: str) -> None:
+    uses = uses_of(folder)
+    assert any(uses.values()), f"the folder {folder} has moved; this test looks at nothing"
+    assert not circles(uses)
+
+
+def test_a_circle_is_found_wherever_it_lies() -> None:
+    uses = {"log": {"scan", "record"}, "scan": {"job"}, "job": {"log"}, "record": set[str]()}
+    assert circles(uses) == ["job", "log", "scan"]
+    assert not circles({**uses, "job": {"record"}})
+
+
+@pytest.mark.parametrize("folder", ["mqtt", "route", "store"])
+def test_a_type_has_its_methods_in_its_own_file(folder: str) -> None:
+    found = []
+    for path in under(f"kernel/src/{folder}", ".rs"):
+        text = "\n".join(without_tests(path.read_text()))
+        methods_of = re.findall(r"^impl(?:<[^>]*>)? (\w+)(?:<[^>]*>)? \{", text, re.MULTILINE)
+        found += [
+            f"{name(path)}: {owner}"
+            for owner in methods_of
+            if not re.search(rf"\b(?:struct|enum) {owner}\b", text)
+        ]
     assert not found
 
 

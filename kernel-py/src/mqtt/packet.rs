@@ -1,14 +1,14 @@
 //! Control packets to and from a kind and a dict of fields.
 
 use super::{invalid, properties, version};
-use holdfast_kernel::flow::AcknowledgementKind;
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::fault::Fault;
 use holdfast_kernel::mqtt::frame::Frame;
+use holdfast_kernel::mqtt::kind::{AcknowledgementKind, Kind};
 use holdfast_kernel::mqtt::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet as Decoded, Publish, Reason, Subscribe,
-    SubscriptionRequest, Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet as Decoded, Publish, Reason, Subscribe, SubscriptionRequest,
+    Unsubscribe, Will,
 };
 use holdfast_kernel::mqtt::property::{Place, Properties};
 use holdfast_kernel::mqtt::{Role, Version};

@@ -1,7 +1,7 @@
 //! MQTT 5 properties to and from a dict of property name to value.
 
 use super::invalid;
-use holdfast_kernel::mqtt::packet::Kind;
+use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::property::{Form, Place, Properties, Property, Value, SUBSCRIPTION_IDENTIFIER};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,145 +1,216 @@
-//! Queued messages are given to windows that have room.
+//! Queued messages are given to receivers that have room.
+//!
+//! A queue gives what it has at hand to its one receiver, or to a member of its group whom its selection chooses; what
+//! follows is the same for both.
 
-use super::cursor::Holder;
-use super::queue::{entry_of, Queue, Turn};
-use super::{emit, slot, Dispatch, Session};
+use super::members::Group;
+use super::queue::{entry_of, Queue};
+use super::queues::Turn;
+use super::receiver::Receiver;
+use super::receivers::Receivers;
+use super::Dispatch;
 use crate::flow::state::{Flight, Owed, Phase, Source};
-use crate::flow::{Delivery, Found, Notice, NoticeKind, Outgoing, Packet};
+use crate::flow::{Delivery, Departure, Found, Notice, NoticeKind, Outgoing};
 use crate::ids::{self, Offset, Timestamp};
-use crate::limits;
 
-/// What became of one entry.
-enum Allotted {
-    Sent(Delivery),
-    Expired,
-    /// It was acknowledged while it was looked up.
-    Done,
-    NoRoom,
+/// What becomes of a queue's next message.
+enum Next {
+    /// It leaves for a receiver.
+    Leaves(ids::Receiver, Delivery, Source),
+    /// Its Message Expiry Interval has passed: it is not sent.
+    Expired(Found, Source),
+    /// It was acknowledged while it was looked up, or waits for its key: what is behind it may go.
+    Passed,
+    /// Nobody has room for it.
+    Waits,
+    /// Whoever has room has been sent as much as one turn may.
+    Sated,
+    /// There is none at hand.
+    Nothing,
 }
 
 impl Dispatch {
     /// Gives every ready queue one turn. A message whose Message Expiry Interval has passed is not sent and takes no
     /// packet identifier; one in flight since an earlier connection is sent again under its own, with DUP.
     pub fn allot(&mut self, outgoing: &mut Outgoing, now: Timestamp) {
-        for _ in 0..self.ready.len() {
-            let Some(handle) = self.ready.pop_front() else { break };
-            let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
-            let turn = if queue.is_some_and(|queue| queue.group.is_some()) {
-                self.allot_group(handle, outgoing, now)
-            } else {
-                self.allot_queue(handle, outgoing, now)
-            };
-            let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) else { continue };
-            if turn == Turn::GoesOn || queue.reads_on() {
-                self.ready.push_back(handle);
-            } else {
-                queue.is_ready = false;
-            }
+        for _ in 0..self.queues.ready_count() {
+            let Some(handle) = self.queues.begin_turn() else { break };
+            let turn = self.allot_queue(handle, outgoing, now);
+            self.queues.end_turn(handle, turn);
         }
     }
 
     fn allot_queue(&mut self, handle: ids::Queue, outgoing: &mut Outgoing, now: Timestamp) -> Turn {
-        let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) else { return Turn::Rests };
-        let session = self.sessions.get_mut(slot(queue.connection.0)).and_then(Option::as_mut);
-        let Some(session) = session else { return Turn::Rests };
-        session.allotted_bytes = 0;
-        let mut changed = false;
-        let mut turn = Turn::Rests;
-        while session.is_writable {
-            if session.allotted_bytes > limits::ALLOT_BYTES_MAXIMUM {
-                turn = Turn::GoesOn;
-                break;
-            }
-            let is_owed = !queue.owed_entries.is_empty();
-            let Some((found, allotted)) = next(queue, session, now) else { break };
-            let delivery = match allotted {
-                Allotted::NoRoom => break,
-                Allotted::Done => continue,
-                Allotted::Expired => {
-                    let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
-                    let (party, count) = (queue.party, u64::from(found.count));
-                    let notice = Notice { party, kind: NoticeKind::Expired, first: found.offset, end, count };
-                    self.notices.add(notice);
-                    if is_owed {
-                        session.changes.owed_done.push(found.offset);
-                    }
-                    changed = true;
-                    continue;
+        let Dispatch { receivers, queues, held, notices, reports } = self;
+        let Some(queue) = queues.get_mut(handle) else { return Turn::Rests };
+        receivers.begin_turn(queue);
+        let (party, is_group, mut is_changed) = (queue.party, queue.group.is_some(), false);
+        let turn = loop {
+            let next = match queue.receiver {
+                Some(only) => {
+                    receivers.get_mut(only).map_or(Next::Nothing, |receiver| next(queue, only, receiver, now))
                 }
-                Allotted::Sent(delivery) => delivery,
+                None => next_shared(handle, queue, receivers, now),
             };
-            let size = usize::try_from(found.size_bytes).unwrap_or(usize::MAX);
-            session.allotted_bytes = session.allotted_bytes.saturating_add(size);
-            self.counters.deliveries = self.counters.deliveries.wrapping_add(1);
-            self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(delivery.dup));
-            if delivery.qos == 2 && !delivery.dup && session.party.is_durable() {
-                // The packet identifier has to be durable before PUBLISH leaves (docs/adr/0002-one-log.md).
-                let source = if is_owed { Source::Retained } else { Source::Queue };
-                session.changes.sent.push((delivery.packet_identifier, found.offset, source));
-                changed = true;
-                self.unpositioned.push((session.serial, Packet::Publish(delivery)));
-            } else {
-                emit(outgoing, Packet::Publish(delivery));
+            match next {
+                Next::Leaves(receiver, delivery, source) => {
+                    reports.deliver(delivery.dup);
+                    if is_group && delivery.qos != 1 {
+                        // At QoS 0 and 2 the group is done with it.
+                        queue.cursor.acknowledge(delivery.offset);
+                        is_changed = true;
+                    }
+                    let is_new = delivery.qos == 2 && !delivery.dup;
+                    if is_new && (is_group || receivers.is_durable(receiver)) {
+                        // The packet identifier, and what a group hands over, has to be durable before the message
+                        // leaves (docs/adr/0002-one-log.md).
+                        let sent = (delivery.packet_identifier, delivery.offset, source);
+                        receivers.change(receiver, |changes| changes.sent.push(sent));
+                        held.until_progress(receivers.serial_of(delivery.connection), Departure::Delivery(delivery));
+                    } else {
+                        outgoing.departures.push(Departure::Delivery(delivery));
+                    }
+                }
+                Next::Expired(found, source) => {
+                    let (first, end) = (found.offset, entry_of(&found).end());
+                    notices.add(Notice { party, kind: NoticeKind::Expired, first, end, count: u64::from(found.count) });
+                    is_changed = true;
+                    if let Some(receiver) = queue.receiver {
+                        receivers.change(receiver, |changes| {
+                            changes.owed_done.extend((source == Source::Retained).then_some(first));
+                        });
+                    }
+                }
+                Next::Passed => {}
+                Next::Waits => break Turn::Rests,
+                Next::Sated => break Turn::GoesOn,
+                Next::Nothing => {
+                    receivers.close_packs(handle, queue);
+                    break Turn::Rests;
+                }
             }
-        }
-        if let Some(pack) = session.pack.as_mut().filter(|_| !queue.has_entries() && !queue.reads_on()) {
-            pack.close();
-        }
-        if changed {
-            let connection = queue.connection;
-            self.change(connection, |_| {});
+        };
+        if is_group && is_changed {
+            queues.change_group(handle);
         }
         turn
     }
 }
 
-/// Takes the next entry of a queue that may be sent: what groups handed over and retained messages first, then in
-/// offset order.
-fn next(queue: &mut Queue, session: &mut Session, now: Timestamp) -> Option<(Found, Allotted)> {
-    if let Some((found, packet_identifier)) = queue.handed_entries.pop_front() {
-        let allotted = allot_handed(&found, packet_identifier, queue, session, now);
-        if matches!(allotted, Allotted::NoRoom) {
-            queue.handed_entries.push_front((found.clone(), packet_identifier));
+/// Who has room.
+impl Receivers {
+    /// True if somebody has room for what the queue has.
+    pub(super) fn have_room_for(&self, handle: ids::Queue, queue: &Queue, durable: Offset) -> bool {
+        if let Some(group) = &queue.group {
+            return group.looks_on() && group.round.members().iter().any(|member| self.takes_of(handle, *member));
         }
-        return Some((found, allotted));
+        let receiver = queue.receiver.and_then(|receiver| self.get(receiver)).filter(|receiver| receiver.is_writable);
+        receiver.is_some_and(|receiver| match receiver.window.has_room() {
+            true => receiver.takes_new() || queue.has_beside(durable),
+            false => receiver.window.has_quota() && queue.goes_on_again(),
+        })
     }
-    if let Some((found, owed)) = queue.owed_entries.front() {
-        let allotted = allot_owed(found, owed, queue, session, now);
-        if matches!(allotted, Allotted::NoRoom) {
-            return Some((found.clone(), allotted));
+
+    /// True if a member would take what waits for room at it.
+    pub(super) fn are_waited_for(&self, handle: ids::Queue, queue: &Queue) -> bool {
+        let keys = queue.group.as_ref().and_then(|group| group.keys.as_ref());
+        keys.is_some_and(|keys| keys.waited_for().any(|member| self.takes_of(handle, member)))
+    }
+
+    fn takes_of(&self, handle: ids::Queue, member: ids::Receiver) -> bool {
+        self.get(member).is_some_and(|receiver| receiver.takes_of(handle).is_some())
+    }
+
+    /// What a member that has room, in this turn too, has in flight from the group.
+    fn load(&self, handle: ids::Queue, member: ids::Receiver) -> Option<usize> {
+        let receiver = self.get(member).filter(|receiver| !receiver.is_sated())?;
+        receiver.takes_of(handle).map(|membership| membership.in_flight)
+    }
+
+    fn is_sated(&self, member: ids::Receiver) -> bool {
+        self.get(member).is_some_and(Receiver::is_sated)
+    }
+
+    fn is_durable(&self, handle: ids::Receiver) -> bool {
+        self.get(handle).is_some_and(|receiver| receiver.party.is_durable())
+    }
+
+    /// The bytes that may be sent of the queue count from here.
+    fn begin_turn(&mut self, queue: &Queue) {
+        let members = queue.group.iter().flat_map(|group| group.round.members());
+        for member in members.chain(&queue.receiver) {
+            if let Some(receiver) = self.get_mut(*member) {
+                receiver.allotted_bytes = 0;
+            }
         }
-        let (found, owed) = queue.owed_entries.pop_front()?;
-        queue.resumed_owed.remove(&owed.offset);
-        return Some((found, allotted));
     }
-    let found = queue.entries.pop_front()?;
-    let allotted = allot_entry(&found, queue, session, now);
-    if matches!(allotted, Allotted::NoRoom) {
-        queue.entries.push_front(found.clone());
+
+    /// Where nothing more is at hand, what has been given of the queue is all that its receivers wait for.
+    fn close_packs(&mut self, handle: ids::Queue, queue: &Queue) {
+        if queue.reads_on() {
+            return;
+        }
+        let members = queue.group.iter().flat_map(|group| group.round.members());
+        for member in members {
+            let membership = self.get_mut(*member).and_then(|receiver| receiver.membership_of(handle));
+            if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
+                pack.close();
+            }
+        }
+        let own = queue.receiver.and_then(|receiver| self.get_mut(receiver));
+        if let Some(pack) = own.and_then(|receiver| receiver.pack.as_mut()) {
+            pack.close();
+        }
     }
-    Some((found, allotted))
 }
 
-fn allot_handed(
-    found: &Found,
-    packet_identifier: u16,
-    queue: &Queue,
-    session: &mut Session,
-    now: Timestamp,
-) -> Allotted {
-    let flight = session.window.awaited(packet_identifier).filter(|flight| flight.offset == found.offset);
-    let Some(Flight { qos, source, .. }) = flight else { return Allotted::Done };
-    if !session.window.has_quota() {
-        return Allotted::NoRoom;
+/// Takes the next message of a queue with one receiver: what groups handed over and retained messages first, then in
+/// offset order.
+fn next(queue: &mut Queue, handle: ids::Receiver, receiver: &mut Receiver, now: Timestamp) -> Next {
+    if !queue.has_entries() {
+        return Next::Nothing;
     }
-    session.window.send_again(packet_identifier);
-    let membership = session.memberships.iter_mut().find(|known| source == Source::Group(known.party));
+    if receiver.is_sated() {
+        return Next::Sated;
+    }
+    if !receiver.is_writable {
+        return Next::Waits;
+    }
+    if let Some((found, packet_identifier)) = queue.handed_entries.pop_front() {
+        return next_handed(found, packet_identifier, queue, handle, receiver, now);
+    }
+    if let Some((found, owed)) = queue.owed_entries.pop_front() {
+        return next_owed(found, owed, queue, handle, receiver, now);
+    }
+    match queue.entries.pop_front() {
+        Some(found) => next_entry(found, queue, handle, receiver, now),
+        None => Next::Nothing,
+    }
+}
+
+fn next_handed(
+    found: Found,
+    packet_identifier: u16,
+    queue: &mut Queue,
+    handle: ids::Receiver,
+    receiver: &mut Receiver,
+    now: Timestamp,
+) -> Next {
+    let flight = receiver.window.awaited(packet_identifier).filter(|flight| flight.offset == found.offset);
+    let Some(Flight { qos, source, .. }) = flight else { return Next::Passed };
+    if !receiver.window.has_quota() {
+        queue.handed_entries.push_front((found, packet_identifier));
+        return Next::Waits;
+    }
+    receiver.window.send_again(packet_identifier);
+    receiver.note_sent(found.size_bytes);
+    let membership = receiver.memberships.iter_mut().find(|known| source == Source::Group(known.party));
     let terms = membership.as_ref().map(|membership| membership.terms.clone()).unwrap_or_default();
     if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
         pack.send_again(now);
     }
-    Allotted::Sent(Delivery {
-        connection: queue.connection,
+    let delivery = Delivery {
+        connection: receiver.connection,
         packet_identifier,
         qos,
         dup: true,
@@ -147,19 +218,32 @@ fn allot_handed(
         identifiers: terms.identifiers,
         offset: found.offset,
         location: found.location,
-    })
+    };
+    Next::Leaves(handle, delivery, source)
 }
 
-fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, now: Timestamp) -> Allotted {
-    let again = queue.resumed_owed.get(&owed.offset).copied();
+fn next_owed(
+    found: Found,
+    owed: Owed,
+    queue: &mut Queue,
+    handle: ids::Receiver,
+    receiver: &mut Receiver,
+    now: Timestamp,
+) -> Next {
+    let (again, source) = (queue.resumed_owed.get(&owed.offset).copied(), Source::Retained);
     if again.is_none() && found.has_expired(now) {
-        return Allotted::Expired;
+        return Next::Expired(found, source);
     }
     let qos = found.qos.min(owed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Retained };
-    let Some(packet_identifier) = identifier(session, again, flight) else { return Allotted::NoRoom };
-    Allotted::Sent(Delivery {
-        connection: queue.connection,
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source };
+    let Some(packet_identifier) = receiver.identifier(again, flight) else {
+        queue.owed_entries.push_front((found, owed));
+        return Next::Waits;
+    };
+    queue.resumed_owed.remove(&owed.offset);
+    receiver.note_sent(found.size_bytes);
+    let delivery = Delivery {
+        connection: receiver.connection,
         packet_identifier,
         qos,
         dup: again.is_some(),
@@ -167,58 +251,149 @@ fn allot_owed(found: &Found, owed: &Owed, queue: &Queue, session: &mut Session, 
         identifiers: owed.identifier.map(|identifier| [identifier].into()),
         offset: found.offset,
         location: found.location,
-    })
+    };
+    Next::Leaves(handle, delivery, source)
 }
 
-fn allot_entry(found: &Found, queue: &mut Queue, session: &mut Session, now: Timestamp) -> Allotted {
-    let end = Offset(found.offset.0.saturating_add(u64::from(found.count)));
-    let again = queue.resumed.get(&found.offset).copied();
+fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: &mut Receiver, now: Timestamp) -> Next {
+    let (again, source) = (queue.resumed.get(&found.offset).copied(), Source::Queue);
     // Until everything is sent again that was in flight, whatever lies in between goes with it.
-    if !session.takes_new() && again.is_none() && queue.resumed.is_empty() {
-        return Allotted::NoRoom;
+    if !receiver.takes_new() && again.is_none() && queue.resumed.is_empty() {
+        queue.entries.push_front(found);
+        return Next::Waits;
     }
     if again.is_none() && found.has_expired(now) {
         // Not only passed by: it would be found, and told, again if what lies before it is not acknowledged.
-        queue.cursor.acknowledge_ahead(&entry_of(found));
-        queue.cursor.pass(end);
-        return Allotted::Expired;
+        queue.cursor.acknowledge_ahead(&entry_of(&found));
+        queue.cursor.pass(entry_of(&found).end());
+        return Next::Expired(found, source);
     }
     let qos = again.map_or(found.qos.min(found.terms.qos), |resumed| resumed.qos);
-    let flight = Flight { offset: found.offset, qos, phase: Phase::Published, source: Source::Queue };
-    let Some(packet_identifier) = identifier(session, again.map(|resumed| resumed.packet_identifier), flight) else {
-        return Allotted::NoRoom;
+    let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source };
+    let identifier = receiver.identifier(again.map(|resumed| resumed.packet_identifier), flight);
+    let Some(packet_identifier) = identifier else {
+        queue.entries.push_front(found);
+        return Next::Waits;
     };
-    match &mut session.pack {
+    match &mut receiver.pack {
         Some(pack) if again.is_some() => pack.send_again(now),
         Some(pack) => pack.give(found.offset, now),
         None => {}
     }
-    queue.resumed.remove(&found.offset);
-    queue.cursor.deliver(entry_of(found), Holder(queue.connection.0));
-    Allotted::Sent(Delivery {
-        connection: queue.connection,
+    if again.is_some() {
+        queue.resumed.remove(&found.offset);
+    }
+    receiver.note_sent(found.size_bytes);
+    queue.cursor.deliver(entry_of(&found), handle);
+    let delivery = Delivery {
+        connection: receiver.connection,
         packet_identifier,
         qos,
         // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
         dup: again.is_some() || qos == 1 && found.offset < queue.sent_before,
         retain: found.retain && found.terms.retain_as_published,
-        identifiers: found.terms.identifiers.clone(),
+        identifiers: found.terms.identifiers,
         offset: found.offset,
         location: found.location,
-    })
+    };
+    Next::Leaves(handle, delivery, source)
 }
 
-/// A packet identifier for a delivery: its old one, a new one, or 0 at QoS 0. `None` without room in the window.
-fn identifier(session: &mut Session, again: Option<u16>, flight: Flight) -> Option<u16> {
-    if let Some(identifier) = again {
-        if !session.window.has_quota() {
-            return None;
+/// Takes the next message of a group's queue for a member that has room, as its selection says.
+fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers, now: Timestamp) -> Next {
+    match choose(handle, queue, receivers, now) {
+        Chosen::Member(found, member) => {
+            let receiver = receivers.get_mut(member);
+            let taken = receiver.and_then(|receiver| receiver.take_shared(handle, &found, now));
+            let Some((delivery, source)) = taken else { return Next::Waits };
+            if let Some(keys) = queue.keys().filter(|_| delivery.qos > 0) {
+                keys.sent(&found, member, now);
+            }
+            Next::Leaves(member, delivery, source)
         }
-        session.window.send_again(identifier);
-        return Some(identifier);
+        Chosen::Expired(found) => {
+            if queue.cursor.acknowledge(found.offset).is_none() {
+                queue.cursor.pass(entry_of(&found).end());
+            }
+            Next::Expired(found, Source::Group(queue.party))
+        }
+        Chosen::Waits => Next::Passed,
+        Chosen::Nobody => {
+            let is_sated = receivers.are_waited_for(handle, queue) || receivers.have_room_for(handle, queue, Offset(0));
+            if is_sated {
+                Next::Sated
+            } else {
+                Next::Waits
+            }
+        }
+        Chosen::Nothing => Next::Nothing,
     }
-    if flight.qos == 0 {
-        return Some(0);
+}
+
+/// What becomes of a group's next message.
+enum Chosen {
+    /// It goes to this member; the cursor knows.
+    Member(Found, ids::Receiver),
+    /// It is not sent any more.
+    Expired(Found),
+    /// It waits for its key; what is behind it may go past.
+    Waits,
+    /// Nobody has room for it now.
+    Nobody,
+    /// There is none at hand.
+    Nothing,
+}
+
+fn choose(handle: ids::Queue, queue: &mut Queue, receivers: &Receivers, now: Timestamp) -> Chosen {
+    let is_back = queue.has_returned();
+    let Queue { group: Some(group), cursor, entries, .. } = queue else { return Chosen::Nothing };
+    let Group { round, selection, keys, returned, .. } = group;
+    let has_room = |member: ids::Receiver| receivers.load(handle, member).is_some();
+    if let Some(keys) = keys {
+        let waited_for = keys.waited_for().find(|owner| has_room(*owner));
+        if let Some((found, owner)) = waited_for.and_then(|owner| Some((keys.take(owner)?, owner))) {
+            if found.has_expired(now) {
+                return Chosen::Expired(found);
+            }
+            cursor.redeliver(found.offset, owner);
+            return Chosen::Member(found, owner);
+        }
+        if !keys.looks_on() || !round.members().iter().any(|member| has_room(*member)) {
+            return Chosen::Nobody;
+        }
     }
-    session.window.send(flight)
+    // What came back is next, also while it is still to be looked up.
+    let at_hand = if is_back { returned } else { entries };
+    let Some(found) = at_hand.pop_front() else { return Chosen::Nothing };
+    if found.has_expired(now) {
+        return Chosen::Expired(found);
+    }
+    let member = match keys {
+        None => round.next(selection, |member| receivers.load(handle, *member)).copied(),
+        Some(keys) => {
+            let owner = keys.owner(found.key_slot);
+            if owner.is_some_and(|owner| receivers.is_sated(owner)) {
+                at_hand.push_front(found);
+                return Chosen::Nobody;
+            }
+            let free = owner.filter(|owner| keys.is_clear(*owner) && has_room(*owner));
+            if free.is_none() {
+                if is_back || cursor.delay(entry_of(&found)) {
+                    keys.wait(owner, found);
+                }
+                return Chosen::Waits;
+            }
+            free
+        }
+    };
+    let Some(member) = member else {
+        at_hand.push_front(found);
+        return Chosen::Nobody;
+    };
+    if is_back {
+        cursor.redeliver(found.offset, member);
+    } else {
+        cursor.deliver(entry_of(&found), member);
+    }
+    Chosen::Member(found, member)
 }

@@ -15,7 +15,7 @@
 //! nanoseconds, where a tree costs a hundred. Done entries are popped at the front; those in the middle
 //! stay as marks until they outnumber the rest, and are then removed together.
 
-use crate::ids::{KeySlot, Offset, Timestamp};
+use crate::ids::{KeySlot, Offset, Receiver, Timestamp};
 use crate::ranges::RangeSet;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,10 +24,6 @@ const DONE_SLOTS_MINIMUM: usize = 64;
 
 /// Fresh ranges that are noted before they are put in order.
 const FRESH_RANGES_MINIMUM: usize = 64;
-
-/// Whoever holds deliveries: a connection or consumer, by a number that the caller gives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Holder(pub u32);
 
 /// A record that a queue wants, as the cursor sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +51,7 @@ pub struct Delivery {
     /// The record.
     pub entry: Entry,
     /// Who has it, or had it last.
-    pub holder: Holder,
+    pub holder: Receiver,
     /// How often it was delivered: 1 at first, 0 if a delay has kept it from everybody so far.
     pub attempts: u16,
     /// Messages of the batch acknowledged one by one, by their index in it.
@@ -205,7 +201,7 @@ impl Cursor {
     }
 
     /// A new record goes to a holder, and reading moves past it. False, and nothing happens, if it is not wanted.
-    pub fn deliver(&mut self, entry: Entry, holder: Holder) -> bool {
+    pub fn deliver(&mut self, entry: Entry, holder: Receiver) -> bool {
         let wanted = self.wants(&entry);
         if wanted {
             self.held += 1;
@@ -220,7 +216,7 @@ impl Cursor {
         let wanted = self.wants(&entry);
         if wanted {
             let state = self.enqueue(entry.offset.0, entry.not_before);
-            self.offer(Delivery { entry, holder: Holder::default(), attempts: 0, acknowledged: None }, state);
+            self.offer(Delivery { entry, holder: Receiver::default(), attempts: 0, acknowledged: None }, state);
         }
         wanted
     }
@@ -298,7 +294,7 @@ impl Cursor {
     }
 
     /// A holder has left: what it has waits for redelivery, in position order. Returns the number of entries.
-    pub fn release(&mut self, holder: Holder) -> u64 {
+    pub fn release(&mut self, holder: Receiver) -> u64 {
         let mut released = 0;
         for slot in &mut self.slots {
             if slot.state == State::Held && slot.delivery.holder == holder {
@@ -327,7 +323,7 @@ impl Cursor {
 
     /// A waiting entry that is due goes to a holder; returns the attempts with this one. `None` if it is not in the
     /// redelivery set.
-    pub fn redeliver(&mut self, offset: Offset, holder: Holder) -> Option<u16> {
+    pub fn redeliver(&mut self, offset: Offset, holder: Receiver) -> Option<u16> {
         let index = self.find(offset.0).filter(|index| self.state(*index) == Some(State::Ready))?;
         let slot = self.slots.get_mut(index)?;
         slot.state = State::Held;

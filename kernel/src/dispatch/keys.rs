@@ -11,7 +11,7 @@
 use super::window::Spread;
 use crate::flow::state::Flight;
 use crate::flow::Found;
-use crate::ids::{Connection, KeySlot, Offset, Timestamp};
+use crate::ids::{KeySlot, Offset, Receiver, Timestamp};
 use crate::limits::KEYS_WAITING_MAXIMUM;
 use crate::selection::{Key, Owners};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,7 +23,7 @@ pub struct Hold {
     /// The slot.
     pub slot: KeySlot,
     /// At whom.
-    pub connection: Connection,
+    pub receiver: Receiver,
     /// How many messages.
     pub in_flight: usize,
     /// How many wait until the slot can move; known of what [`Keys::holds`] gives.
@@ -39,12 +39,12 @@ pub struct Hold {
 pub struct Keys {
     /// What keys are taken from.
     pub key: Key,
-    owners: Arc<Owners>,
+    owners: Arc<Owners<Receiver>>,
     holds: HashMap<KeySlot, Hold, Spread>,
     /// The slot of each message in flight.
     slots: HashMap<Offset, KeySlot, Spread>,
     /// What waits for room at its owner.
-    lanes: BTreeMap<Connection, VecDeque<Found>>,
+    lanes: BTreeMap<Receiver, VecDeque<Found>>,
     /// What waits until its slot can move.
     moving: BTreeMap<KeySlot, VecDeque<Found>>,
     waiting: usize,
@@ -56,13 +56,13 @@ pub struct Keys {
 
 impl Keys {
     /// Keys of a group that has `before` messages in flight.
-    pub fn new(key: Key, owners: Arc<Owners>, before: usize) -> Keys {
+    pub fn new(key: Key, owners: Arc<Owners<Receiver>>, before: usize) -> Keys {
         let (holds, slots, ahead) = (HashMap::default(), HashMap::default(), VecDeque::new());
         Keys { key, owners, holds, slots, lanes: BTreeMap::new(), moving: BTreeMap::new(), waiting: 0, before, ahead }
     }
 
     /// Divides the slots anew. What waits is forgotten: it is looked up again.
-    pub fn divide(&mut self, owners: Arc<Owners>) {
+    pub fn divide(&mut self, owners: Arc<Owners<Receiver>>) {
         self.owners = owners;
         self.forget();
     }
@@ -100,18 +100,18 @@ impl Keys {
     }
 
     /// Who gets a message of this slot if it has room; `None` while the slot cannot move there, or nobody owns it.
-    pub fn owner(&self, slot: KeySlot) -> Option<Connection> {
+    pub fn owner(&self, slot: KeySlot) -> Option<Receiver> {
         let owner = self.owners.owner(slot)?;
-        self.holds.get(&slot).is_none_or(|hold| hold.connection == owner).then_some(owner)
+        self.holds.get(&slot).is_none_or(|hold| hold.receiver == owner).then_some(owner)
     }
 
     /// True if nothing waits for room there.
-    pub fn is_clear(&self, owner: Connection) -> bool {
+    pub fn is_clear(&self, owner: Receiver) -> bool {
         !self.lanes.contains_key(&owner)
     }
 
     /// The message waits: for room at its owner, or without one until its slot can move.
-    pub fn wait(&mut self, owner: Option<Connection>, found: Found) {
+    pub fn wait(&mut self, owner: Option<Receiver>, found: Found) {
         self.waiting += 1;
         match owner {
             Some(owner) => self.lanes.entry(owner).or_default().push_back(found),
@@ -120,12 +120,12 @@ impl Keys {
     }
 
     /// Those for whose room something waits.
-    pub fn waited_for(&self) -> impl Iterator<Item = Connection> + '_ {
+    pub fn waited_for(&self) -> impl Iterator<Item = Receiver> + '_ {
         self.lanes.keys().copied()
     }
 
     /// The first message that waits for room there.
-    pub fn take(&mut self, owner: Connection) -> Option<Found> {
+    pub fn take(&mut self, owner: Receiver) -> Option<Found> {
         let lane = self.lanes.get_mut(&owner)?;
         let found = lane.pop_front()?;
         if lane.is_empty() {
@@ -136,9 +136,9 @@ impl Keys {
     }
 
     /// A message went out at QoS 1 or 2.
-    pub fn sent(&mut self, found: &Found, connection: Connection, now: Timestamp) {
+    pub fn sent(&mut self, found: &Found, receiver: Receiver, now: Timestamp) {
         let (slot, first) = (found.key_slot, found.offset);
-        let new = Hold { slot, connection, in_flight: 0, moving: 0, since: now, first };
+        let new = Hold { slot, receiver, in_flight: 0, moving: 0, since: now, first };
         self.holds.entry(slot).or_insert(new).in_flight += 1;
         self.slots.insert(first, slot);
     }

@@ -1,4 +1,4 @@
-//! What a queue has beside its cursor if several sessions take from it, and a session's part in that.
+//! What a queue has beside its cursor if several receivers take from it, and a receiver's part in that.
 //!
 //! Owns: the data of groups and memberships. Never: decides or moves anything; `group` does.
 
@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::pack::Pack;
 use crate::flow::state::State;
 use crate::flow::{Found, Subscription, Terms};
-use crate::ids::{self, Connection, Offset, Party};
+use crate::ids::{self, Offset, Party, Receiver};
 use crate::selection::{Round, Selection};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// What a queue has beside its cursor and entries if it is a group's.
 #[derive(Debug, Default)]
 pub struct Group {
-    pub(super) round: Round<Connection>,
+    pub(super) round: Round<Receiver>,
     /// How the next member is chosen.
-    pub(super) selection: Selection,
+    pub(super) selection: Selection<Receiver>,
     /// Where keys are, if it is chosen by key.
     pub(super) keys: Option<Keys>,
     /// Members have given these back; at hand again, in offset order.
@@ -37,7 +37,7 @@ impl Group {
     }
 }
 
-/// One session's part in one group.
+/// One receiver's part in one group.
 #[derive(Debug)]
 pub(super) struct Membership {
     pub group: ids::Queue,

@@ -1,14 +1,16 @@
-//! Decide which stored message each session is sent next, and what its acknowledgements mean.
+//! Decide which stored message each receiver is sent next, and what its acknowledgements mean.
 //!
-//! Owns: one [`queue::Queue`] and one [`window::Window`] for each attached session; the order in which queues get a
-//! turn; what waits until the log is durable. Never: reads record bytes, encodes a packet, or waits for anything.
+//! Owns: the attached queues and who takes from them; what waits until the log is durable. Each part is a file that
+//! owns its fields; what several of them do together is here and in the files named for it. Never: reads record bytes,
+//! encodes a packet, or waits for anything.
 //!
 //! Invariants:
 //! 1. A cursor's mark never moves backwards.
-//! 2. Messages outstanding to a session never exceed its Receive Maximum [MQTT-3.3.4-9].
-//! 3. Nothing is sent at QoS 1 or 2 that is not durable; PUBACK, PUBREC and PUBCOMP leave after what they
-//!    acknowledge is durable (docs/adr/0002-one-log.md).
-//! 4. A QoS 2 message is sent after its packet identifier is durable, PUBREL after its PUBREC is.
+//! 2. Messages outstanding to a receiver never exceed what it allowed [MQTT-3.3.4-9].
+//! 3. Nothing is sent at QoS 1 or 2 that is not durable; publishers are told that their messages were
+//!    taken after that is durable (docs/adr/0002-one-log.md).
+//! 4. A QoS 2 message is sent after its packet identifier is durable, and released after it is durable that it was
+//!    received.
 //!
 //! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.
 
@@ -16,119 +18,61 @@ mod admission;
 mod allotment;
 pub mod cursor;
 mod group;
+mod held;
 pub mod keys;
 pub mod members;
 mod notices;
 pub mod pack;
+pub mod packs;
 pub mod queue;
+mod queues;
+mod receiver;
+mod receivers;
+mod reports;
 mod retained;
 pub mod window;
 
+pub use reports::Counters;
+
 use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
-use crate::flow::{Acknowledgement, AcknowledgementKind, Notice, Outgoing, Packet, Scan, Subscription, Target};
+use crate::flow::{Acknowledgement, Departure, Notice, NoticeKind, Refusal, Scan, Step, Subscription};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
 use crate::limits;
-use crate::topic::table::Tables;
-use members::Membership;
+use held::Held;
 use notices::Notices;
 use pack::Pack;
 use queue::Queue;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use queues::Queues;
+use receiver::Receiver;
+use receivers::Receivers;
+use reports::Reports;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use window::Window;
 
-/// All attached sessions and their queues.
+/// All attached queues and receivers.
 #[derive(Debug, Default)]
 pub struct Dispatch {
-    sessions: Vec<Option<Session>>,
-    queues: Vec<Option<Queue>>,
-    groups: BTreeMap<Party, ids::Queue>,
-    freed: VecDeque<(ids::Queue, u64)>,
-    arrived: VecDeque<Arrived>,
-    arrived_total: u64,
-    settled_total: u64,
-    awaiting: VecDeque<Awaiting>,
-    unpositioned: Vec<(u32, Packet)>,
-    changed: Vec<Connection>,
-    changed_groups: Vec<ids::Queue>,
-    ready: VecDeque<ids::Queue>,
-    /// Whose turn it is to ask the log first, among those that are ready.
-    first_scan: usize,
-    answered: BTreeMap<Connection, u32>,
-    refused: BTreeMap<Connection, u8>,
-    at_fault: BTreeSet<Connection>,
+    receivers: Receivers,
+    queues: Queues,
+    held: Held,
     notices: Notices,
-    tables: Tables,
-    durable: Offset,
-    serial: u32,
-    counters: Counters,
+    reports: Reports,
 }
 
-/// Totals since the start.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Counters {
-    /// Messages of QoS 1 and 2 given to a window, repeated ones included.
-    pub deliveries: u64,
-    /// Of those, sent again after a reconnect.
-    pub redeliveries: u64,
-    /// Deliveries that were acknowledged to the end.
-    pub completed: u64,
-    /// PUBACKs and PUBRECs that publishers were sent.
-    pub answered: u64,
-    /// Messages of any QoS that the log did not take.
-    pub refused: u64,
-}
-
-/// One attached session.
-#[derive(Debug)]
-struct Session {
-    party: Party,
-    queue: ids::Queue,
-    serial: u32,
-    window: Window,
-    /// What its own queue may give before it waits; none if that may always go on.
-    pack: Option<Pack>,
-    is_writable: bool,
-    allotted_bytes: usize,
-    changes: Changes,
-    is_changed: bool,
-    memberships: Vec<Membership>,
-    /// The session has subscriptions of its own.
-    has_own: bool,
-    /// How much of the window one group may take.
-    part: usize,
-}
-
-/// A stored message on its way to queues; it waits until it is durable.
-#[derive(Debug)]
-struct Arrived {
-    durable_at: LogPosition,
-    found: crate::flow::Found,
-    publisher: Party,
-    targets: Arc<[Target]>,
-}
-
-/// A packet that waits until the log is durable up to `position`; dropped if its session is gone by then.
-#[derive(Debug)]
-struct Awaiting {
-    position: LogPosition,
-    serial: u32,
-    packet: Packet,
-}
-
-/// How a session is attached.
+/// How a receiver with a queue of its own is attached.
 #[derive(Debug)]
 pub struct Attachment {
-    /// Whose session.
+    /// Whose it is.
     pub party: Party,
     /// Its delivery state.
     pub state: State,
     /// Its subscriptions, past ones included.
     pub subscriptions: Arc<[Subscription]>,
-    /// The client's Receive Maximum.
+    /// How many messages may be in flight to it.
     pub receive_maximum: u16,
-    /// The log's end: from here on the session is routed to directly.
+    /// The log's end: from here on the queue is routed to directly.
     pub end: Offset,
     /// 0: the queue reads the log again when it falls behind. Else it keeps this many entries and skips the rest.
     pub entries_maximum: usize,
@@ -137,34 +81,28 @@ pub struct Attachment {
 }
 
 impl Dispatch {
-    /// The session is on `connection` from now on; returns its queue. What was in flight is sent again first: PUBREL at
-    /// once, PUBLISH with DUP as the log gives the records again, in their order [MQTT-4.4.0-1].
-    pub fn attach(&mut self, connection: Connection, attachment: Attachment) -> Result<ids::Queue> {
-        let index = slot(connection.0);
-        if self.sessions.get(index).is_some_and(Option::is_some) {
-            return Err(Error::Invalid(format!("connection {} has a session already", connection.0)));
+    /// A receiver is on `connection` from now on; returns it and its queue. What was in flight goes on first: what was
+    /// received is released at once, the rest is sent again as the log gives the records again, in their order
+    /// [MQTT-4.4.0-1].
+    pub fn attach(&mut self, connection: Connection, attachment: Attachment) -> Result<(ids::Receiver, ids::Queue)> {
+        if self.receivers.on(connection).is_some() {
+            return Err(Error::Invalid(format!("connection {} has a receiver already", connection.0)));
         }
         let Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum } =
             attachment;
-        let (handle, has_own) = (self.take_handle(), !subscriptions.is_empty());
-        let queue = Queue::resume(party, connection, &state, subscriptions, end, entries_maximum);
+        let (receiver, has_own) = (self.receivers.next(), !subscriptions.is_empty());
+        let mut queue = Queue::resume(party, connection, &state, subscriptions, end, entries_maximum);
+        queue.receiver = Some(receiver);
+        let queue = self.queues.add(queue, self.held.settled_total());
         let flights = state.flights.iter().map(|(identifier, flight)| (*identifier, *flight));
         let own = state.flights.values().filter(|flight| flight.source == Source::Queue).map(|flight| flight.offset);
-        let pack = (pack_maximum > 0).then(|| Pack::resume(pack_maximum, own));
-        let window = Window::resume(receive_maximum, state.last_packet_identifier, flights);
-        self.serial = self.serial.wrapping_add(1);
-        for (identifier, flight) in &state.flights {
-            if flight.phase == Phase::Received {
-                self.await_now(connection, AcknowledgementKind::Pubrel, *identifier, 0);
-            }
-        }
-        put(&mut self.queues, slot(handle.0), queue);
-        let session = Session {
+        self.receivers.add(Receiver {
+            connection,
+            serial: 0,
             party,
-            queue: handle,
-            serial: self.serial,
-            window,
-            pack,
+            queue,
+            window: Window::resume(receive_maximum, state.last_packet_identifier, flights),
+            pack: (pack_maximum > 0).then(|| Pack::resume(pack_maximum, own)),
             is_writable: true,
             allotted_bytes: 0,
             changes: Changes::default(),
@@ -172,55 +110,58 @@ impl Dispatch {
             memberships: Vec::new(),
             has_own,
             part: 0,
-        };
-        put(&mut self.sessions, index, session);
-        self.make_ready(handle);
-        Ok(handle)
+        });
+        for (identifier, _) in state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Received) {
+            self.release(connection, *identifier);
+        }
+        Ok((receiver, queue))
     }
 
-    /// What the session's own queue has below `end` may have been sent to it at QoS 1, which is on no record: it goes
+    /// What the receiver's own queue has below `end` may have been sent to it at QoS 1, which is on no record: it goes
     /// out with DUP.
     pub fn set_sent_before(&mut self, handle: ids::Queue, end: Offset) -> Result<()> {
-        self.queue_mut(handle)?.sent_before = end;
+        self.queues.find(handle)?.sent_before = end;
         Ok(())
     }
 
-    /// The session leaves `connection`; returns its whole delivery state. `received` are the packet identifiers of
+    /// The receiver leaves its connection; returns its whole delivery state. `received` are the packet identifiers of
     /// QoS 2 messages from the client that it has not released.
-    pub fn detach(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
-        let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::take);
-        let session = session.ok_or_else(|| no_session(connection))?;
-        let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::take);
-        let mut queue = queue.ok_or_else(|| no_session(connection))?;
-        self.freed.push_back((session.queue, self.arrived_total));
-        self.ready.retain(|handle| *handle != session.queue);
-        self.answered.remove(&connection);
-        self.refused.remove(&connection);
-        self.at_fault.remove(&connection);
-        self.give_all_back(connection, &session);
-        queue.catch_up_mark(self.durable);
-        Ok(state_of(&session, &queue, received))
+    pub fn detach(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+        let receiver = self.receivers.remove(handle)?;
+        self.reports.forget(receiver.connection);
+        self.give_all_back(handle, &receiver);
+        let queue = self.queues.remove(receiver.queue, self.held.arrived_total());
+        let mut queue = queue.ok_or_else(|| Error::Invalid(format!("receiver {} has no queue", handle.0)))?;
+        queue.catch_up_mark(self.held.durable());
+        Ok(state_of(&receiver, &queue, received))
     }
 
-    /// The session's whole delivery state while it stays attached, for a checkpoint.
-    pub fn state(&mut self, connection: Connection, received: impl Iterator<Item = u16>) -> Result<State> {
-        let session = self.sessions.get(slot(connection.0)).and_then(Option::as_ref);
-        let session = session.ok_or_else(|| no_session(connection))?;
-        let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::as_mut);
-        let queue = queue.ok_or_else(|| no_session(connection))?;
-        queue.catch_up_mark(self.durable);
-        Ok(state_of(session, queue, received))
+    /// The receiver's whole delivery state while it stays attached, for a checkpoint.
+    pub fn state(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+        let receiver = self.receivers.find(handle)?;
+        let queue = self.queues.find(receiver.queue)?;
+        queue.catch_up_mark(self.held.durable());
+        Ok(state_of(receiver, queue, received))
+    }
+
+    /// The receiver on a connection, if it has one.
+    pub fn receiver_on(&self, connection: Connection) -> Option<ids::Receiver> {
+        self.receivers.on(connection)
+    }
+
+    /// Where a receiver is, while it is attached.
+    pub fn connection_of(&self, handle: ids::Receiver) -> Option<Connection> {
+        self.receivers.get(handle).map(|receiver| receiver.connection)
     }
 
     /// Replaces the subscriptions by which the queue reads the log.
     pub fn set_subscriptions(&mut self, handle: ids::Queue, subscriptions: Arc<[Subscription]>) -> Result<()> {
         let has_own = !subscriptions.is_empty();
-        let queue = self.queue_mut(handle)?;
+        let queue = self.queues.find(handle)?;
         queue.set_subscriptions(subscriptions);
-        let connection = queue.connection;
-        if let Some(session) = self.session_mut(connection) {
-            session.has_own = has_own;
-            session.divide();
+        if let Some(receiver) = queue.receiver.and_then(|receiver| self.receivers.get_mut(receiver)) {
+            receiver.has_own = has_own;
+            receiver.divide();
         }
         self.drop_owed_filters(handle);
         Ok(())
@@ -228,46 +169,37 @@ impl Dispatch {
 
     /// Replaces what the queue may get (topic filter, allowed, in order); `None` for everything.
     pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
-        let receive = receive.map(|rules| self.tables.table(rules)).transpose()?;
-        self.queue_mut(handle)?.grant(receive);
-        self.make_ready(handle);
+        let receive = receive.map(|rules| self.queues.table(rules)).transpose()?;
+        self.queues.find(handle)?.grant(receive);
+        self.queues.make_ready(handle);
         Ok(())
     }
 
     /// Whether the connection's socket takes more bytes; while it does not, its messages stay in the log.
     pub fn set_writable(&mut self, connection: Connection, is_writable: bool) {
-        let Some(session) = self.session_mut(connection) else { return };
-        session.is_writable = is_writable;
-        let queue = session.queue;
+        let Some(handle) = self.receivers.on(connection) else { return };
+        let Some(receiver) = self.receivers.get_mut(handle) else { return };
+        receiver.is_writable = is_writable;
         if is_writable {
-            self.make_ready(queue);
-            self.make_groups_ready(connection);
+            self.make_queues_ready(handle);
         }
     }
 
     /// `data` goes out once the log is durable up to `position`.
     pub fn hold(&mut self, connection: Connection, data: Vec<u8>, position: LogPosition) {
-        let serial = self.serial_of(connection);
-        self.push_awaiting(position, serial, Packet::Encoded(connection, data));
+        let serial = self.receivers.serial_of(connection);
+        self.held.until(position, serial, Departure::Encoded(connection, data));
     }
 
     /// The queues that need the log, and what they ask of it.
     pub fn hungry(&mut self, durable: Offset) -> Vec<Scan> {
-        self.durable = self.durable.max(durable);
-        // Each turn begins with another queue, so that none waits behind one that has much to look through.
-        let ready = self.ready.len();
-        self.first_scan = self.first_scan.wrapping_add(1).checked_rem(ready).unwrap_or_default();
-        let mut scans = Vec::new();
-        for handle in self.ready.iter().copied().cycle().skip(self.first_scan).take(ready) {
-            if scans.len() >= limits::SCANS_MAXIMUM {
-                break;
-            }
-            let Some(queue) = self.queues.get(slot(handle.0)).and_then(Option::as_ref) else { continue };
-            if queue.needs_log(self.durable) && self.can_send(handle, queue) {
-                scans.push(queue.scan(handle, self.durable));
-            }
-        }
-        scans
+        self.held.advance(durable);
+        let Dispatch { receivers, queues, held, .. } = self;
+        let durable = held.durable();
+        let hungry = queues
+            .ready_by_turns()
+            .filter(|(handle, queue)| queue.needs_log(durable) && receivers.have_room_for(*handle, queue, durable));
+        hungry.map(|(handle, queue)| queue.scan(handle, durable)).take(limits::SCANS_MAXIMUM).collect()
     }
 
     /// Gives queues what the log found for them.
@@ -275,57 +207,54 @@ impl Dispatch {
         for mut scan in scans.drain(..) {
             self.feed_returned(&mut scan);
             self.feed_retained(&mut scan);
-            let Ok(queue) = self.queue_mut(scan.queue) else { continue };
-            let (party, connection) = (queue.party, queue.connection);
+            let Some(queue) = self.queues.get_mut(scan.queue) else { continue };
+            let (party, receiver) = (queue.party, queue.receiver);
             let gone = queue.feed(&mut scan);
             let because = queue.gone_because();
             if let Some((first, end)) = scan.missing {
                 let count = end.0.saturating_sub(first.0);
-                self.notices.add(Notice { party, kind: crate::flow::NoticeKind::Retention, first, end, count });
+                self.notices.add(Notice { party, kind: NoticeKind::Retention, first, end, count });
             }
             for (identifier, offset) in gone {
-                self.give_up(connection, identifier, offset, because);
+                if let Some(receiver) = receiver {
+                    self.give_up(receiver, identifier, offset, because);
+                }
             }
-            self.make_ready(scan.queue);
+            self.queues.make_ready(scan.queue);
         }
     }
 
     /// True if another turn has work although nothing new arrived or became durable.
     pub fn is_waiting(&self) -> bool {
-        self.ready.iter().any(|handle| {
-            let queue = self.queues.get(slot(handle.0)).and_then(Option::as_ref);
-            queue.is_some_and(|queue| {
-                self.is_waited_for(*handle, queue)
-                    || self.can_send(*handle, queue) && (queue.has_entries() || queue.needs_log(self.durable))
-            })
+        let durable = self.held.durable();
+        self.queues.ready().any(|(handle, queue)| {
+            self.receivers.are_waited_for(handle, queue)
+                || self.receivers.have_room_for(handle, queue, durable)
+                    && (queue.has_entries() || queue.needs_log(durable))
         })
     }
 
-    /// True if a message or an answer waits until the log is durable further on.
+    /// True if a message or an answer waits until the log is durable further on. Retained messages of QoS 0 are stored
+    /// without anybody waiting for that, until a subscriber does.
     pub fn awaits_commit(&self) -> bool {
-        !self.awaiting.is_empty() || !self.arrived.is_empty() || self.owes_beyond_durable()
-    }
-
-    /// Retained messages of QoS 0 are stored without anybody waiting for that, until a subscriber does.
-    fn owes_beyond_durable(&self) -> bool {
-        let queue = |handle: &ids::Queue| self.queues.get(slot(handle.0)).and_then(Option::as_ref);
-        self.ready.iter().filter_map(queue).any(|queue| queue.owes_beyond(self.durable))
+        let durable = self.held.durable();
+        self.held.is_any() || self.queues.ready().any(|(_, queue)| queue.owes_beyond(durable))
     }
 
     /// How many QoS 1 and 2 messages of each connection have been answered to the end since the last call.
     pub fn take_answered(&mut self) -> BTreeMap<Connection, u32> {
-        std::mem::take(&mut self.answered)
+        self.reports.take_answered()
     }
 
-    /// Connections whose messages the log refused since the last call, with the reason code.
-    pub fn take_refused(&mut self) -> BTreeMap<Connection, u8> {
-        std::mem::take(&mut self.refused)
+    /// Connections whose messages the log refused since the last call, and why.
+    pub fn take_refused(&mut self) -> BTreeMap<Connection, Refusal> {
+        self.reports.take_refused()
     }
 
     /// Connections that since the last call have sent an acknowledgement that does not belong to the exchange of its
     /// packet identifier.
     pub fn take_at_fault(&mut self) -> BTreeSet<Connection> {
-        std::mem::take(&mut self.at_fault)
+        self.reports.take_at_fault()
     }
 
     /// What will not be delivered, since the last call.
@@ -336,19 +265,19 @@ impl Dispatch {
     /// What has to be remembered of this turn: for each durable party its encoded changes.
     pub fn take_progress(&mut self) -> Vec<(Party, Vec<u8>)> {
         let mut progress = Vec::new();
-        for connection in std::mem::take(&mut self.changed) {
-            let Some(session) = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut) else { continue };
-            session.is_changed = false;
-            let mut changes = std::mem::take(&mut session.changes);
-            let queue = self.queues.get_mut(slot(session.queue.0)).and_then(Option::as_mut);
+        for handle in self.receivers.take_changed() {
+            let Some(receiver) = self.receivers.get_mut(handle) else { continue };
+            receiver.is_changed = false;
+            let mut changes = std::mem::take(&mut receiver.changes);
+            let queue = self.queues.get_mut(receiver.queue);
             if let Some(progress) = queue.and_then(|queue| queue.cursor.take_progress()) {
                 changes.mark = Some(progress.mark);
                 changes.acknowledged.extend(progress.ranges.iter().map(|(first, end)| (Offset(first), Offset(end))));
             }
-            if session.party.is_durable() && !changes.is_empty() {
+            if receiver.party.is_durable() && !changes.is_empty() {
                 let mut value = Vec::new();
                 changes.encode(&mut value);
-                progress.push((session.party, value));
+                progress.push((receiver.party, value));
             }
         }
         // After those of members: what a group has handed over is in the member's record first.
@@ -358,144 +287,67 @@ impl Dispatch {
 
     /// The progress of this turn is durable once the log is durable up to `position`: what depends on it waits.
     pub fn progressed(&mut self, position: LogPosition) {
-        for (serial, packet) in std::mem::take(&mut self.unpositioned) {
-            self.push_awaiting(position, serial, packet);
-        }
+        self.held.progressed(position);
     }
 
-    /// True if a packet of this turn waits for progress that is not yet in the log.
+    /// True if something of this turn waits for progress that is not yet in the log.
     pub fn needs_progress(&self) -> bool {
-        !self.unpositioned.is_empty()
+        self.held.needs_progress()
     }
 
     /// The mark of an attached queue.
     pub fn mark(&mut self, handle: ids::Queue) -> Result<Offset> {
-        let durable = self.durable;
-        let queue = self.queue_mut(handle)?;
-        queue.catch_up_mark(durable);
+        let queue = self.queues.find(handle)?;
+        queue.catch_up_mark(self.held.durable());
         Ok(queue.cursor.mark())
     }
 
-    /// Messages in flight to the queue's session, or from a group at QoS 1 to its members; by key also those of QoS 2
+    /// Messages in flight to the queue's receiver, or from a group at QoS 1 to its members; by key also those of QoS 2
     /// that have not been received: their keys stay where they are until then.
     pub fn in_flight(&mut self, handle: ids::Queue) -> Result<usize> {
-        let queue = self.queue_mut(handle)?;
+        let queue = self.queues.find(handle)?;
         if queue.group.is_some() {
             let held = queue.cursor.in_flight_count();
             return Ok(queue.keys().map_or(held, |keys| keys.in_flight()));
         }
-        let connection = queue.connection;
-        Ok(self.session(connection).map_or(0, |session| session.window.len()))
+        let receiver = queue.receiver.and_then(|receiver| self.receivers.get(receiver));
+        Ok(receiver.map_or(0, |receiver| receiver.window.len()))
     }
 
-    /// Every session's queue: party, queue, connection.
+    /// Every receiver's own queue: party, queue, connection.
     pub fn queues(&self) -> Vec<(Party, ids::Queue, Connection)> {
-        let attached = self.sessions.iter().zip(0_u32..);
-        attached
-            .filter_map(|(session, index)| session.as_ref().map(|s| (s.party, s.queue, Connection(index))))
-            .collect()
+        let receivers = self.receivers.iter();
+        receivers.map(|(_, receiver)| (receiver.party, receiver.queue, receiver.connection)).collect()
     }
 
     /// Totals since the start.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.reports.counters()
     }
 
-    /// True if somebody has room for what the queue has.
-    fn can_send(&self, handle: ids::Queue, queue: &Queue) -> bool {
-        match &queue.group {
-            None => {
-                let session = self.session(queue.connection).filter(|session| session.is_writable);
-                session.is_some_and(|session| match session.window.has_room() {
-                    true => session.takes_new() || queue.has_beside(self.durable),
-                    false => session.window.has_quota() && queue.goes_on_again(),
-                })
-            }
-            Some(group) => group.looks_on() && self.has_taker(handle, group),
+    /// The receiver has room again: the queues that it takes from may have something for it.
+    fn make_queues_ready(&mut self, handle: ids::Receiver) {
+        let Some(receiver) = self.receivers.get(handle) else { return };
+        self.queues.make_ready(receiver.queue);
+        for membership in &receiver.memberships {
+            self.queues.make_ready(membership.group);
         }
     }
 
-    fn take_handle(&mut self) -> ids::Queue {
-        // A handle is used again only when no message that is still on its way names it.
-        if let Some((handle, until)) = self.freed.front().copied() {
-            if until <= self.settled_total {
-                self.freed.pop_front();
-                return handle;
-            }
-        }
-        self.queues.push(None);
-        ids::Queue(u32::try_from(self.queues.len().saturating_sub(1)).unwrap_or(u32::MAX))
-    }
-
-    fn make_ready(&mut self, handle: ids::Queue) {
-        if let Some(queue) = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut) {
-            if !queue.is_ready {
-                queue.is_ready = true;
-                self.ready.push_back(handle);
-            }
-        }
-    }
-
-    fn change(&mut self, connection: Connection, change: impl FnOnce(&mut Changes)) {
-        let Some(session) = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut) else { return };
-        if session.party.is_durable() {
-            change(&mut session.changes);
-        }
-        if !session.is_changed {
-            session.is_changed = true;
-            self.changed.push(connection);
-        }
-    }
-
-    fn push_awaiting(&mut self, position: LogPosition, serial: u32, packet: Packet) {
-        let after = self.awaiting.back().map_or(position, |last| last.position.max(position));
-        self.awaiting.push_back(Awaiting { position: after, serial, packet });
-    }
-
-    fn await_now(
-        &mut self,
-        connection: Connection,
-        kind: AcknowledgementKind,
-        packet_identifier: u16,
-        reason_code: u8,
-    ) {
-        let serial = self.serial;
-        let acknowledgement = Acknowledgement { connection, kind, packet_identifier, reason_code };
-        self.push_awaiting(LogPosition(0), serial, Packet::Acknowledgement(acknowledgement));
-    }
-
-    fn session(&self, connection: Connection) -> Option<&Session> {
-        self.sessions.get(slot(connection.0)).and_then(Option::as_ref)
-    }
-
-    fn session_mut(&mut self, connection: Connection) -> Option<&mut Session> {
-        self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut)
-    }
-
-    fn serial_of(&self, connection: Connection) -> u32 {
-        self.session(connection).map_or(0, |session| session.serial)
-    }
-
-    fn queue_mut(&mut self, handle: ids::Queue) -> Result<&mut Queue> {
-        let queue = self.queues.get_mut(slot(handle.0)).and_then(Option::as_mut);
-        queue.ok_or_else(|| Error::Invalid(format!("there is no queue {}", handle.0)))
+    /// What was received is released; nothing has to be durable for that.
+    fn release(&mut self, connection: Connection, packet_identifier: u16) {
+        let told = Acknowledgement { connection, step: Step::Released, packet_identifier, refusal: None };
+        let serial = self.receivers.serial_of(connection);
+        self.held.until(LogPosition(0), serial, Departure::Acknowledgement(told));
     }
 }
 
-impl Session {
-    fn membership_of(&mut self, party: Party) -> Option<&mut Membership> {
-        self.memberships.iter_mut().find(|membership| membership.party == party)
-    }
-}
-
-fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
+fn state_of(receiver: &Receiver, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
     // What a group has in flight at QoS 1 is the group's.
     let keeps = |flight: &Flight| flight.qos == 2 || !matches!(flight.source, Source::Group(_));
-    let flights: BTreeMap<u16, Flight> = session.window.flights().filter(|(_, flight)| keeps(flight)).collect();
+    let flights: BTreeMap<u16, Flight> = receiver.window.flights().filter(|(_, flight)| keeps(flight)).collect();
     let mut owed: Vec<Owed> = Vec::new();
-    for flight in
-        flights.values().filter(|flight| flight.source == Source::Retained && flight.phase == Phase::Published)
-    {
+    for flight in flights.values().filter(|flight| flight.source == Source::Retained && flight.phase == Phase::Sent) {
         owed.push(Owed { offset: flight.offset, qos: flight.qos, identifier: None });
     }
     owed.extend(queue.owed_entries.iter().map(|(_, owed)| owed.clone()).filter(|owed| owed.qos > 0));
@@ -510,28 +362,6 @@ fn state_of(session: &Session, queue: &Queue, received: impl Iterator<Item = u16
         owed,
         owed_filters: owed_filters.map(|(filter, owed)| (filter.clone(), owed.clone())).collect(),
         received: received.collect(),
-        last_packet_identifier: session.window.last(),
+        last_packet_identifier: receiver.window.last(),
     }
-}
-
-fn put<T>(slots: &mut Vec<Option<T>>, index: usize, value: T) {
-    if slots.len() <= index {
-        slots.resize_with(index.saturating_add(1), || None);
-    }
-    if let Some(place) = slots.get_mut(index) {
-        *place = Some(value);
-    }
-}
-
-fn slot(handle: u32) -> usize {
-    usize::try_from(handle).unwrap_or(usize::MAX)
-}
-
-fn no_session(connection: Connection) -> Error {
-    Error::Invalid(format!("connection {} has no session", connection.0))
-}
-
-/// Gives `outgoing` what may go now.
-fn emit(outgoing: &mut Outgoing, packet: Packet) {
-    outgoing.packets.push(packet);
 }

@@ -1,24 +1,15 @@
 //! A queue gives so many messages and then waits until all of them are acknowledged: a pack.
 //!
-//! Owns: how many messages a queue has given since its last commit, how many of them are pending, since when it
-//! waits; and what it does to a session to send a pack again or to give it up. Never: decides which of the two, or
-//! how long is too long; the caller does, since it is the one that has a clock and a policy.
+//! Owns: how many messages a queue has given since its last commit, how many of them are pending, and since when it
+//! waits. Never: decides what is done about a pack that waits.
 //!
 //! Invariants:
 //! 1. At most `maximum` messages are given between two commits, and once a pack is closed none.
 //! 2. A pack is committed as soon as nothing of it is pending, and only then; the next one may begin in the same turn.
-//! 3. What is given up is acknowledged on the receiver's behalf: it is not sent again. Its packet identifier may stay
-//!    taken, so that neither the receiver's window nor a late acknowledgement is mistaken.
 //!
-//! Flow: allotment gives, admission finishes, the caller asks now and then what is overdue.
+//! Flow: allotment gives, admission finishes, the caller asks now and then what is overdue (`packs`).
 
-use super::window::Window;
-use super::{no_session, slot, Dispatch, Session};
-use crate::error::Result;
-use crate::flow::state::{Flight, Phase, Source};
-use crate::flow::{Acknowledgement, AcknowledgementKind, Packet};
-use crate::ids::{Connection, LogPosition, Offset, Party, Timestamp};
-use crate::ranges::RangeSet;
+use crate::ids::{Offset, Timestamp};
 
 /// What a queue has given to one session since its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,19 +20,6 @@ pub struct Pack {
     first: Offset,
     is_closed: bool,
     sent_at: Timestamp,
-}
-
-/// A pack whose time is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overdue {
-    /// To whom it was sent.
-    pub connection: Connection,
-    /// The group that gave it; 0 for the session's own queue.
-    pub group: Party,
-    /// Its first message.
-    pub first: Offset,
-    /// How many of its messages are not acknowledged.
-    pub pending: usize,
 }
 
 impl Pack {
@@ -112,189 +90,18 @@ impl Pack {
         (self.taken, self.pending, self.is_closed) = (0, 0, false);
     }
 
+    /// When something of it was last sent; 0 if it has not been on this connection.
+    pub fn sent_at(&self) -> Timestamp {
+        self.sent_at
+    }
+
+    /// Its first message.
+    pub fn first(&self) -> Offset {
+        self.first
+    }
+
     /// True if nothing has been sent of it for so long although something is pending.
     pub fn is_overdue(&self, now: Timestamp, timeout_us: u64) -> bool {
         self.pending > 0 && now.0.saturating_sub(self.sent_at.0) >= timeout_us
     }
-}
-
-impl Dispatch {
-    /// The packs of which nothing was sent for `timeout_us`, and that are not acknowledged. Only time during which a
-    /// connection takes bytes counts, and none while a packet of the pack waits for the disk.
-    pub fn packs_overdue(&mut self, now: Timestamp, timeout_us: u64) -> Vec<Overdue> {
-        let mut overdue = Vec::new();
-        for (session, index) in self.sessions.iter_mut().zip(0_u32..) {
-            let Some(session) = session else { continue };
-            let (connection, is_writable, window) = (Connection(index), session.is_writable, &session.window);
-            let groups = session.memberships.iter_mut();
-            let groups = groups.filter_map(|membership| Some((membership.party, membership.pack.as_mut()?)));
-            for (group, pack) in session.pack.iter_mut().map(|pack| (Party(0), pack)).chain(groups) {
-                // What an earlier connection left has not been sent on this one yet.
-                if !is_writable || pack.sent_at == Timestamp(0) {
-                    pack.send_again(now);
-                } else if pack.is_overdue(now, timeout_us) {
-                    let positioned = self.awaiting.iter().map(|waiting| (waiting.serial, &waiting.packet));
-                    let others = self.unpositioned.iter().map(|(serial, packet)| (*serial, packet));
-                    let waits = positioned
-                        .chain(others)
-                        .any(|(serial, packet)| serial == session.serial && belongs(packet, window, source_of(group)));
-                    let found = Overdue { connection, group, first: pack.first, pending: pack.pending };
-                    overdue.extend((!waits).then_some(found));
-                }
-            }
-        }
-        overdue
-    }
-
-    /// When the first of the packs that are pending now will be overdue; `now` for one whose time does not run yet.
-    /// Whatever is sent later has its time from then on.
-    pub fn packs_due(&self, now: Timestamp, timeout_us: u64) -> Option<Timestamp> {
-        let due = |session: &Session, pack: &Pack| match session.is_writable && pack.sent_at > Timestamp(0) {
-            true => Timestamp(pack.sent_at.0.saturating_add(timeout_us)),
-            false => now,
-        };
-        let sessions = self.sessions.iter().flatten();
-        let dues = sessions.flat_map(|session| {
-            let of_groups = session.memberships.iter().filter_map(|membership| membership.pack.as_ref());
-            let packs = session.pack.iter().chain(of_groups).filter(|pack| pack.pending > 0);
-            packs.map(move |pack| due(session, pack))
-        });
-        dues.min()
-    }
-
-    /// A pack's time begins again. With `resend` what is pending of it goes out once more under its packet identifiers
-    /// and in its order, PUBLISH with DUP, or PUBREL where PUBREC came; and nothing is added to it.
-    pub fn retry_pack(&mut self, connection: Connection, group: Party, resend: bool, now: Timestamp) -> Result<()> {
-        let source = source_of(group);
-        let session = self.sessions.get_mut(slot(connection.0)).and_then(Option::as_mut);
-        let session = session.ok_or_else(|| no_session(connection))?;
-        let Some(pack) = session.pack_of(source) else { return Ok(()) };
-        pack.send_again(now);
-        if !resend {
-            return Ok(());
-        }
-        // Nothing new goes before what is sent again.
-        pack.close();
-        let (handle, serial, pending) = (session.queue, session.serial, session.pending_of(source));
-        let (published, received): (Vec<_>, Vec<_>) =
-            pending.into_iter().partition(|(_, flight)| flight.phase == Phase::Published);
-        for (packet_identifier, _) in &published {
-            session.window.send_later(*packet_identifier);
-        }
-        self.queue_mut(handle)?.send_again(&published);
-        for (packet_identifier, _) in received {
-            let kind = AcknowledgementKind::Pubrel;
-            let packet = Acknowledgement { connection, kind, packet_identifier, reason_code: 0 };
-            self.push_awaiting(LogPosition(0), serial, Packet::Acknowledgement(packet));
-        }
-        self.make_ready(handle);
-        Ok(())
-    }
-
-    /// What is pending of a pack is done with, and the next one may begin; returns the messages that the receiver has
-    /// not said to have. With `keeps_identifiers` the packet identifiers of those stay taken until they are
-    /// acknowledged or the connection ends.
-    pub fn give_up_pack(&mut self, connection: Connection, group: Party, keeps_identifiers: bool) -> Result<RangeSet> {
-        let source = source_of(group);
-        let session = self.session_mut(connection).ok_or_else(|| no_session(connection))?;
-        let (handle, flights) = (session.queue, session.pending_of(source));
-        let mut given_up = RangeSet::default();
-        for (packet_identifier, flight) in flights {
-            let is_published = flight.phase == Phase::Published;
-            let Some(session) = self.session_mut(connection) else { break };
-            session.window.give_up(packet_identifier);
-            if !is_published {
-                // The receiver has the message; PUBREL and PUBCOMP may still follow.
-                continue;
-            }
-            if !keeps_identifiers {
-                session.end(packet_identifier);
-            }
-            given_up.insert(flight.offset.0, flight.offset.0.saturating_add(1));
-            self.finish_record(connection, &flight);
-            if flight.qos == 2 {
-                self.change(connection, |changes| changes.completed.push(packet_identifier));
-            }
-        }
-        if let Some(pack) = self.session_mut(connection).and_then(|session| session.pack_of(source)) {
-            pack.commit();
-        }
-        self.make_ready(handle);
-        self.make_groups_ready(connection);
-        Ok(given_up)
-    }
-
-    /// What has been given of a pack and not committed; `None` for a session without packs.
-    pub fn pack(&mut self, connection: Connection, group: Party) -> Option<&Pack> {
-        self.session_mut(connection)?.pack_of(source_of(group)).map(|pack| &*pack)
-    }
-}
-
-impl Session {
-    /// The exchange of a packet identifier is over; returns it, and whether it was given up before.
-    #[inline]
-    pub(super) fn end(&mut self, packet_identifier: u16) -> Option<(Flight, bool)> {
-        let (flight, was_given_up) = self.window.complete(packet_identifier)?;
-        let pack = match flight.source {
-            Source::Queue => self.pack.as_mut(),
-            Source::Retained => None,
-            Source::Group(party) => self.membership_of(party).and_then(|membership| {
-                membership.in_flight = membership.in_flight.saturating_sub(1);
-                membership.pack.as_mut()
-            }),
-        };
-        if let Some(pack) = pack.filter(|_| !was_given_up) {
-            pack.finish();
-        }
-        Some((flight, was_given_up))
-    }
-
-    /// True if its own queue may give it something new.
-    pub(super) fn takes_new(&self) -> bool {
-        self.pack.as_ref().is_none_or(Pack::is_open)
-    }
-
-    /// Whose the message is as long as nobody has acknowledged it.
-    pub(super) fn loser(&self, flight: &Flight) -> Party {
-        match flight.source {
-            Source::Group(party) => party,
-            _ => self.party,
-        }
-    }
-
-    /// The pack in which messages from there are.
-    pub(super) fn pack_of(&mut self, source: Source) -> Option<&mut Pack> {
-        match source {
-            Source::Queue => self.pack.as_mut(),
-            Source::Retained => None,
-            Source::Group(party) => self.membership_of(party)?.pack.as_mut(),
-        }
-    }
-
-    /// What is in flight from there and not given up, in the order in which it was sent.
-    fn pending_of(&self, source: Source) -> Vec<(u16, Flight)> {
-        let mut pending: Vec<(u16, Flight)> =
-            self.window.pending().filter(|(_, flight)| flight.source == source).collect();
-        let last = self.window.last();
-        pending.sort_unstable_by_key(|(identifier, _)| identifier.wrapping_sub(last).wrapping_sub(1));
-        pending
-    }
-}
-
-fn source_of(group: Party) -> Source {
-    if group == Party(0) {
-        Source::Queue
-    } else {
-        Source::Group(group)
-    }
-}
-
-/// True if the packet is part of an exchange of this source.
-fn belongs(packet: &Packet, window: &Window, source: Source) -> bool {
-    let packet_identifier = match packet {
-        Packet::Publish(delivery) => delivery.packet_identifier,
-        Packet::Acknowledgement(sent) if sent.kind == AcknowledgementKind::Pubrel => sent.packet_identifier,
-        _ => return false,
-    };
-    window.flight(packet_identifier).is_some_and(|flight| flight.source == source)
 }

@@ -28,15 +28,6 @@ pub enum Offered {
     Skipped,
 }
 
-/// What became of a queue's turn.
-#[derive(PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has nothing more, or its window is full: an acknowledgement or a new message makes it ready again.
-    Rests,
-    /// It has more than one turn may send.
-    GoesOn,
-}
-
 /// One attached queue.
 #[derive(Debug)]
 pub struct Queue {
@@ -44,8 +35,10 @@ pub struct Queue {
     pub party: Party,
     /// Whose own messages No Local leaves out: the party's, or of those whose queue this stands in for.
     pub owner: Party,
-    /// Where it is delivered.
+    /// Where what is routed to it at QoS 0 goes; [`Connection::GROUP`] for a group's.
     pub connection: Connection,
+    /// Who takes from it; nobody if it is a group's, whose members do.
+    pub receiver: Option<ids::Receiver>,
     /// Positions, acknowledgements.
     pub cursor: Cursor,
     /// Records at hand, in offset order.
@@ -64,9 +57,9 @@ pub struct Queue {
     pub handed: VecDeque<(u16, Offset)>,
     /// The same at hand.
     pub handed_entries: VecDeque<(Found, u16)>,
-    /// What it has beside this if several sessions take from it.
+    /// What it has beside this if several receivers take from it.
     pub group: Option<Group>,
-    /// True while the dispatcher has it on its list.
+    /// True while it is on the list of those that get a turn.
     pub is_ready: bool,
     /// What lies below may have been sent at QoS 1.
     pub(super) sent_before: Offset,
@@ -100,11 +93,12 @@ impl Queue {
         end: Offset,
         entries_maximum: usize,
     ) -> Queue {
-        let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Published);
+        let published = || state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Sent);
         Queue {
             party,
             owner: party,
             connection,
+            receiver: None,
             cursor: Cursor::restore(state.mark, state.acknowledged.clone()),
             entries: VecDeque::new(),
             owed: state.owed.iter().cloned().collect(),

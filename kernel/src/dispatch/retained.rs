@@ -9,9 +9,9 @@
 //! 3. What a durable party is owed at QoS 1 and 2 outlives its connection, and so does what it has of it.
 
 use super::queue::Queue;
-use super::{Changes, Dispatch};
+use super::Dispatch;
 use crate::error::Result;
-use crate::flow::state::{Owed, OwedFilter};
+use crate::flow::state::{Changes, Owed, OwedFilter};
 use crate::flow::Scan;
 use crate::ids::{self, Offset};
 use std::collections::BTreeSet;
@@ -19,19 +19,21 @@ use std::collections::BTreeSet;
 impl Dispatch {
     /// The queue gets the retained messages that the filter matches, with RETAIN set, before new ones.
     pub fn owe(&mut self, handle: ids::Queue, filter: Vec<u8>, owed: OwedFilter) -> Result<()> {
-        let queue = self.queue_mut(handle)?;
-        let connection = queue.connection;
+        let queue = self.queues.find(handle)?;
+        let receiver = queue.receiver;
         queue.owed_filters.insert(filter.clone(), owed.clone());
-        self.change(connection, |changes| remember(changes, filter, owed));
-        self.make_ready(handle);
+        if let Some(receiver) = receiver {
+            self.receivers.change(receiver, |changes| remember(changes, filter, owed));
+        }
+        self.queues.make_ready(handle);
         Ok(())
     }
 
     /// Takes the page of retained messages that the log has looked up.
     pub(super) fn feed_retained(&mut self, scan: &mut Scan) {
         let Some((filter, owed)) = scan.retained.take() else { return };
-        let Ok(queue) = self.queue_mut(scan.queue) else { return };
-        let connection = queue.connection;
+        let Some(queue) = self.queues.get_mut(scan.queue) else { return };
+        let receiver = queue.receiver;
         let mut page = Vec::new();
         for found in scan.found_owed.drain(..).flatten() {
             let one = Owed { offset: found.offset, qos: owed.qos, identifier: owed.identifier };
@@ -42,18 +44,20 @@ impl Dispatch {
             true => queue.owed_filters.insert(filter.clone(), owed.clone()),
             false => queue.owed_filters.remove(&filter),
         };
-        self.change(connection, |changes| {
-            changes.owed.extend(page);
-            remember(changes, filter, owed);
-        });
+        if let Some(receiver) = receiver {
+            self.receivers.change(receiver, |changes| {
+                changes.owed.extend(page);
+                remember(changes, filter, owed);
+            });
+        }
     }
 
     /// What the queue does not subscribe to any more it is not owed any more [MQTT-3.10.4-2].
     pub(super) fn drop_owed_filters(&mut self, handle: ids::Queue) {
-        let Ok(queue) = self.queue_mut(handle) else { return };
-        let (connection, dropped) = (queue.connection, queue.unsubscribed_owed_filters());
-        if !dropped.is_empty() {
-            self.change(connection, |changes| {
+        let Some(queue) = self.queues.get_mut(handle) else { return };
+        let (receiver, dropped) = (queue.receiver, queue.unsubscribed_owed_filters());
+        if let Some(receiver) = receiver.filter(|_| !dropped.is_empty()) {
+            self.receivers.change(receiver, |changes| {
                 for (filter, owed) in dropped {
                     remember(changes, filter, OwedFilter { from: owed.until, ..owed });
                 }

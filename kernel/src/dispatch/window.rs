@@ -1,15 +1,16 @@
-//! What is in flight to one MQTT session: its packet identifiers and how far each exchange is.
+//! What is in flight to one receiver: its packet identifiers and how far each exchange is.
 //!
 //! Owns: which packet identifiers are taken, and that no more messages are outstanding than the receiver allowed.
-//! Never: which message comes next; that is the queue's.
+//! Never: which message comes next, that is the queue's; or what may come next in an exchange, that is the protocol's.
 //!
 //! Invariants:
 //! 1. A packet identifier is given out only while it is free: positions are offsets, identifiers are only labels.
 //! 2. `outstanding` never exceeds `receive_maximum` by messages sent on this connection [MQTT-3.3.4-9].
 
+use crate::flow::exchange::{Follows, Next, State};
 use crate::flow::state::{Flight, Phase};
-use crate::flow::AcknowledgementKind;
-use std::collections::HashMap;
+use crate::flow::Step;
+use std::collections::hash_map::{Entry, HashMap};
 use std::hash::BuildHasher;
 
 /// The packet identifiers of one session.
@@ -32,6 +33,25 @@ impl Slot {
     fn new(flight: Flight, on_this_connection: bool) -> Slot {
         Slot { flight, on_this_connection, is_given_up: false }
     }
+
+    fn state(&self) -> State {
+        match (self.flight.phase, self.flight.qos) {
+            (Phase::Received, _) => State::Uncompleted,
+            (Phase::Sent, 2) => State::Unreceived,
+            (Phase::Sent, _) => State::Unacknowledged,
+        }
+    }
+}
+
+/// What a step of the receiver has changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Stepped {
+    /// What follows.
+    pub follows: Follows,
+    /// The exchange as it was before, if there was one.
+    pub flight: Option<Flight>,
+    /// The message had been given up.
+    pub was_given_up: bool,
 }
 
 impl Window {
@@ -62,17 +82,14 @@ impl Window {
         if !self.has_room() {
             return None;
         }
-        let mut identifier = self.last;
+        self.outstanding += 1;
         loop {
-            identifier = identifier.checked_add(1).unwrap_or(1);
-            if !self.flights.contains_key(&identifier) {
-                break;
+            self.last = self.last.checked_add(1).unwrap_or(1);
+            if let Entry::Vacant(free) = self.flights.entry(self.last) {
+                free.insert(Slot::new(flight, true));
+                return Some(self.last);
             }
         }
-        self.last = identifier;
-        self.flights.insert(identifier, Slot::new(flight, true));
-        self.outstanding += 1;
-        Some(identifier)
     }
 
     /// A message of an earlier connection is sent again under its identifier.
@@ -106,33 +123,42 @@ impl Window {
         self.flights.get(&identifier).map(|slot| slot.flight)
     }
 
-    /// That exchange, if PUBLISH is still to be answered: then it may be sent again.
+    /// That exchange, if its message is still to be acknowledged or received: then it may be sent again.
     pub fn awaited(&self, identifier: u16) -> Option<Flight> {
         let slot = self.flights.get(&identifier).filter(|slot| !slot.is_given_up)?;
-        Some(slot.flight).filter(|flight| flight.phase == Phase::Published)
+        Some(slot.flight).filter(|flight| flight.phase == Phase::Sent)
     }
 
-    /// True if `kind` cannot be the next answer in the exchange of `identifier`. Where there is none, it may be that of
-    /// one that has ended.
-    pub fn contradicts(&self, identifier: u16, kind: AcknowledgementKind) -> bool {
-        use AcknowledgementKind::{Puback, Pubcomp, Pubrel};
-        self.flight(identifier).is_some_and(|flight| match (flight.qos, flight.phase) {
-            (2, Phase::Published) => matches!(kind, Puback | Pubcomp),
-            (2, Phase::Received) => kind == Puback,
-            _ => !matches!(kind, Puback | Pubrel),
-        })
-    }
-
-    /// PUBREC came: PUBREL is next.
-    pub fn receive(&mut self, identifier: u16) {
-        // It was sent once on this connection, whether or not it is to be sent again.
-        self.send_again(identifier);
-        if let Some(slot) = self.flights.get_mut(&identifier) {
-            slot.flight.phase = Phase::Received;
+    /// The receiver takes a step in the exchange of `identifier`, which goes on as `next` says.
+    #[inline]
+    pub fn step(&mut self, identifier: u16, step: Step, is_refused: bool, next: Next) -> Stepped {
+        let Entry::Occupied(mut known) = self.flights.entry(identifier) else {
+            let (_, follows) = next(State::Free, step, is_refused);
+            return Stepped { follows, flight: None, was_given_up: false };
+        };
+        let slot = known.get_mut();
+        let (before, was_given_up) = (slot.flight, slot.is_given_up);
+        let (state, follows) = next(slot.state(), step, is_refused);
+        match state {
+            State::Free => {
+                if known.remove().on_this_connection {
+                    self.outstanding = self.outstanding.saturating_sub(1);
+                }
+            }
+            State::Uncompleted => {
+                slot.flight.phase = Phase::Received;
+                if !slot.on_this_connection {
+                    // It was sent once on this connection, whether or not it is to be sent again.
+                    slot.on_this_connection = true;
+                    self.outstanding += 1;
+                }
+            }
+            State::Unacknowledged | State::Unreceived => {}
         }
+        Stepped { follows, flight: Some(before), was_given_up }
     }
 
-    /// The exchange is over and the identifier free. True beside it if it had been given up.
+    /// The exchange ends from this side, and its identifier is free. True beside it if the message had been given up.
     pub fn complete(&mut self, identifier: u16) -> Option<(Flight, bool)> {
         let slot = self.flights.remove(&identifier)?;
         if slot.on_this_connection {
@@ -141,14 +167,15 @@ impl Window {
         Some((slot.flight, slot.is_given_up))
     }
 
-    /// Everything in flight, by packet identifier, in no order: what was given up only if its PUBREL has to follow.
+    /// Everything in flight, by packet identifier, in no order: what was given up only if it was received and its
+    /// identifier still has to be released.
     pub fn flights(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
         let goes_on = |slot: &Slot| !slot.is_given_up || slot.flight.phase == Phase::Received;
         let flights = self.flights.iter().filter(move |(_, slot)| goes_on(slot));
         flights.map(|(identifier, slot)| (*identifier, slot.flight))
     }
 
-    /// What of that was not given up.
+    /// Everything in flight that was not given up, by packet identifier, in no order.
     pub fn pending(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
         let pending = self.flights.iter().filter(|(_, slot)| !slot.is_given_up);
         pending.map(|(identifier, slot)| (*identifier, slot.flight))

@@ -18,12 +18,12 @@ pub const DELTA: u8 = 1;
 /// The party is gone.
 pub const REMOVED: u8 = 2;
 
-/// How far the exchange of one packet identifier is (MQTT 5 section 4.3).
+/// How far the exchange about one message in flight is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// PUBLISH was sent; PUBACK or PUBREC is awaited.
-    Published,
-    /// PUBREC was received, PUBREL is or will be sent; PUBCOMP is awaited.
+    /// It was sent; whether it came is not known.
+    Sent,
+    /// The receiver has it and keeps its identifier in mind, which is or will be released.
     Received,
 }
 
@@ -107,11 +107,11 @@ pub struct Changes {
     pub acknowledged: Vec<(Offset, Offset)>,
     /// QoS 2 messages that were given a packet identifier: identifier, offset, where from.
     pub sent: Vec<(u16, Offset, Source)>,
-    /// Packet identifiers for which PUBREC came.
+    /// Packet identifiers of QoS 2 messages that the party has received.
     pub received: Vec<u16>,
     /// Packet identifiers of QoS 2 that are free again.
     pub completed: Vec<u16>,
-    /// Packet identifiers that the party released (PUBREL).
+    /// Packet identifiers of QoS 2 messages from the party that it has released.
     pub released: Vec<u16>,
     /// Retained messages that have been acknowledged or given up.
     pub owed_done: Vec<Offset>,
@@ -216,7 +216,7 @@ impl State {
             let packet_identifier = reader.small()?;
             let offset = Offset(reader.next()?);
             let bits = reader.next()?;
-            let phase = if bits & 4 == 0 { Phase::Published } else { Phase::Received };
+            let phase = if bits & 4 == 0 { Phase::Sent } else { Phase::Received };
             let qos = if bits & 3 == 2 { 2 } else { 1 };
             let source = match bits & 24 {
                 0 => Source::Queue,
@@ -298,7 +298,7 @@ impl State {
 
     /// What groups have handed over and the party has not received yet: message and group.
     pub fn handed_over(&self) -> impl Iterator<Item = (Offset, Party)> + '_ {
-        let open = self.flights.values().filter(|flight| flight.phase == Phase::Published);
+        let open = self.flights.values().filter(|flight| flight.phase == Phase::Sent);
         open.filter_map(|flight| match flight.source {
             Source::Group(party) => Some((flight.offset, party)),
             _ => None,
@@ -332,7 +332,7 @@ impl State {
     /// Gives up everything below `to` but what is in flight: that is sent again when the party is back [MQTT-4.4.0-1].
     pub fn skip(&mut self, to: Offset) {
         let flights = self.flights.values().filter(|flight| flight.source == Source::Queue);
-        let open = flights.filter(|flight| flight.phase == Phase::Published && flight.offset < to);
+        let open = flights.filter(|flight| flight.phase == Phase::Sent && flight.offset < to);
         let kept: BTreeSet<Offset> = open.map(|flight| flight.offset).collect();
         let mut from = Offset(0);
         for end in kept.into_iter().chain([to]) {
@@ -345,7 +345,7 @@ impl State {
 
     fn note_sent(&mut self, packet_identifier: u16, offset: Offset, source: Source) {
         self.last_packet_identifier = packet_identifier;
-        self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Published, source });
+        self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Sent, source });
     }
 
     fn apply_delta(&mut self, bytes: &[u8]) -> Result<Vec<(Offset, Party)>> {

@@ -5,15 +5,15 @@
 
 use super::fault::Fault;
 use super::frame::Frame;
+use super::kind::{AcknowledgementKind, Kind};
 use super::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe, SubscriptionRequest,
-    Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, SubscriptionRequest, Unsubscribe,
+    Will,
 };
 use super::property::{Place, Properties};
 use super::publish::Layout;
 use super::reader::{Reader, NOT_MINIMAL};
 use super::{reason_code, Role, Version};
-use crate::flow::AcknowledgementKind;
 use crate::limits::FILTERS_PER_PACKET_MAXIMUM;
 
 type Decoded<T> = Result<T, Fault>;

@@ -5,14 +5,13 @@
 use super::decode::decode;
 use super::fault::Fault;
 use super::frame::Frame;
-use super::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe, Unsubscribe,
-};
+use super::kind::Kind;
+use super::packet::{Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, Unsubscribe};
 use super::property::{put_binary, put_variable, Properties};
 use super::publish::{Writing, WritingProperties};
 use super::{reason_code, Role, Version};
 use crate::error::{Error, Result};
-use crate::flow;
+use crate::flow::{self, Step};
 
 /// One packet as bytes. What its receiver would refuse is not written.
 pub fn encode(packet: &Packet, version: Version) -> Result<Vec<u8>> {
@@ -64,17 +63,16 @@ fn control(packet: &Packet, version: Version) -> Result<Vec<u8>> {
 /// Appends an acknowledgement of the hot path: no properties, and no reason code where it is 0 (section 3.4.2.1).
 #[inline]
 pub fn put_acknowledgement(acknowledgement: &flow::Acknowledgement, version: Version, bytes: &mut Vec<u8>) {
-    let first = match acknowledgement.kind {
-        flow::AcknowledgementKind::Puback => 0x40,
-        flow::AcknowledgementKind::Pubrec => 0x50,
-        flow::AcknowledgementKind::Pubrel => 0x62,
-        flow::AcknowledgementKind::Pubcomp => 0x70,
+    let first = match acknowledgement.step {
+        Step::Acknowledged => 0x40,
+        Step::Received => 0x50,
+        Step::Released => 0x62,
+        Step::Completed => 0x70,
     };
     let [high, low] = acknowledgement.packet_identifier.to_be_bytes();
-    if acknowledgement.reason_code == reason_code::SUCCESS || version < Version::V5 {
-        bytes.extend_from_slice(&[first, 2, high, low]);
-    } else {
-        bytes.extend_from_slice(&[first, 3, high, low, acknowledgement.reason_code]);
+    match acknowledgement.refusal.filter(|_| version == Version::V5) {
+        None => bytes.extend_from_slice(&[first, 2, high, low]),
+        Some(refusal) => bytes.extend_from_slice(&[first, 3, high, low, reason_code::of(refusal)]),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fixed header (MQTT 5 section 2.1): where a packet ends, before anything else is known of it.
 
 use super::fault::Fault;
-use super::packet::Kind;
+use super::kind::Kind;
 use super::reader::variable;
 
 /// A packet whose fixed header has been read.

@@ -13,7 +13,7 @@
 use super::rate::{Allowance, Rate};
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
-use crate::flow::{AcknowledgementKind, Arrivals, Fate};
+use crate::flow::{Arrivals, Fate, Step};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, TURN_BYTES_MAXIMUM};
 use std::collections::VecDeque;
@@ -245,7 +245,7 @@ impl Inbox {
     /// Forgets the packet identifiers of refused messages and of PUBRELs.
     pub fn settle(&mut self, arrivals: &Arrivals) {
         let refused = arrivals.publishes.iter().filter(|publish| publish.qos == 2 && is_refused(publish.fate));
-        let released = arrivals.acknowledgements.iter().filter(|packet| packet.kind == AcknowledgementKind::Pubrel);
+        let released = arrivals.acknowledgements.iter().filter(|packet| packet.step == Step::Released);
         let refused = refused.map(|publish| (publish.connection, publish.packet_identifier));
         for (connection, packet_identifier) in
             refused.chain(released.map(|packet| (packet.connection, packet.packet_identifier)))

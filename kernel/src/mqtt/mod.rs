@@ -14,9 +14,11 @@
 pub mod alias;
 pub mod decode;
 pub mod encode;
+pub mod exchange;
 pub mod fault;
 pub mod frame;
 pub mod inbox;
+pub mod kind;
 pub mod outbox;
 pub mod packet;
 mod pieces;

@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. A connection that has nothing to send holds no buffer.
 //! 2. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
-//! 3. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
+//! 3. No packet exceeds the Maximum Departure Size of its receiver [MQTT-3.1.2-24].
 //!
 //! Flow: route and dispatch -> outbox -> sockets. The last stage of a turn.
 
@@ -14,13 +14,12 @@ use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
 use super::pieces::Pieces;
 use super::publish::{Writing, WritingProperties};
-use super::reason_code::NOT_AUTHORIZED;
 use super::sharing::{Member, Sharing};
 use super::Version;
 use crate::error::{Error, Result};
 use crate::flow::{
-    Acknowledgement, AcknowledgementKind, Arrivals, Delivery, Fate, Message, Messages, Notice, NoticeKind, Outgoing,
-    Packet, Publish, Target,
+    Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish,
+    Refusal, Step, Target,
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
@@ -92,7 +91,7 @@ pub struct Outboxes {
 }
 
 impl Outboxes {
-    /// A connection may be sent to, within its Maximum Packet Size and its Topic Alias Maximum.
+    /// A connection may be sent to, within its Maximum Departure Size and its Topic Alias Maximum.
     pub fn open(
         &mut self,
         connection: Connection,
@@ -168,7 +167,7 @@ impl Outboxes {
     }
 
     /// Messages of QoS 0 for this queue, a group's, go to these members, chosen so.
-    pub fn share(&mut self, queue: Queue, party: Party, selection: Selection, members: Vec<Member>) {
+    pub fn share(&mut self, queue: Queue, party: Party, selection: Selection<Connection>, members: Vec<Member>) {
         self.sharing.set(queue, party, selection, members);
     }
 
@@ -233,11 +232,11 @@ impl Outboxes {
 
     /// Encodes stored messages, acknowledgements and bytes that waited; clears `outgoing`.
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
-        for packet in outgoing.packets.drain(..) {
-            match packet {
-                Packet::Publish(delivery) => self.deliver(&delivery, messages, now)?,
-                Packet::Encoded(connection, bytes) => self.write(connection, &bytes),
-                Packet::Acknowledgement(acknowledgement) => {
+        for departure in outgoing.departures.drain(..) {
+            match departure {
+                Departure::Delivery(delivery) => self.deliver(&delivery, messages, now)?,
+                Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
+                Departure::Acknowledgement(acknowledgement) => {
                     let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
                     let connection = acknowledgement.connection;
                     let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
@@ -521,8 +520,8 @@ impl Variants {
 /// room, and may send again to one that has. What they may not publish is acknowledged all the same ([MQTT-3.3.5-2] of
 /// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
 fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
-    let answers_publish = matches!(acknowledgement.kind, AcknowledgementKind::Puback | AcknowledgementKind::Pubrec);
-    answers_publish && acknowledgement.reason_code >= 0x80 && acknowledgement.reason_code != NOT_AUTHORIZED
+    let answers_publish = matches!(acknowledgement.step, Step::Acknowledged | Step::Received);
+    answers_publish && acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized)
 }
 
 fn drop_message(

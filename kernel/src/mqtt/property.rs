@@ -1,7 +1,7 @@
 //! Properties (MQTT 5 section 2.2.2): which there are, what they hold, where they may stand.
 
 use super::fault::Fault;
-use super::packet::Kind;
+use super::kind::Kind;
 use super::reader::Reader;
 use super::{reason_code, Role};
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 //! This is the hot path of both directions; the other packets are in `decode` and `encode`.
 
 use super::fault::Fault;
-use super::packet::Kind;
+use super::kind::Kind;
 use super::property::{self, put_variable, variable_bytes, Place, Value, Walk};
 use super::reader::Reader;
 use super::{reason_code, Role, Version};

@@ -1,6 +1,7 @@
 //! Reason codes (MQTT 5 section 2.4), where they may stand, and the return codes of older versions.
 
-use super::packet::Kind;
+use super::kind::Kind;
+use crate::flow::Refusal;
 
 #[allow(missing_docs)]
 mod codes {
@@ -33,6 +34,21 @@ mod codes {
     pub const PAYLOAD_FORMAT_INVALID: u8 = 0x99;
 }
 pub use codes::*;
+
+/// The reason code that says why a message was not taken.
+pub fn of(refusal: Refusal) -> u8 {
+    match refusal {
+        Refusal::NotAuthorized => NOT_AUTHORIZED,
+        Refusal::NoRoom => QUOTA_EXCEEDED,
+        Refusal::NotInFlight => PACKET_IDENTIFIER_NOT_FOUND,
+        Refusal::ByPeer => UNSPECIFIED_ERROR,
+    }
+}
+
+/// Why a message was not taken, as a reason code says; `None` if it was. What the peer means by it is its own affair.
+pub fn refusal_of(code: u8) -> Option<Refusal> {
+    (code >= UNSPECIFIED_ERROR).then_some(Refusal::ByPeer)
+}
 
 /// True if a packet of this kind may carry this reason code, sent by either side.
 pub fn is_allowed(kind: Kind, code: u8) -> bool {

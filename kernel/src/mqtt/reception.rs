@@ -10,13 +10,14 @@
 use super::decode::decode;
 use super::fault::Fault;
 use super::frame::Frame;
-use super::packet::{Kind, Packet};
+use super::kind::Kind;
+use super::packet::Packet;
 use super::publish::{gathered, Layout};
 use super::rate::{Allowance, Rate};
 use super::reader::NOT_MINIMAL;
 use super::receiver::Receiver;
 use super::{reason_code, Role, Version};
-use crate::flow::{Acknowledgement, AcknowledgementKind, Arrivals, Publish, Span};
+use crate::flow::{Acknowledgement, Arrivals, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use std::ops::Range;
@@ -123,7 +124,7 @@ impl Reception {
         self.heard_at = now;
         let unread = self.held || self.queued;
         if let Some(rate) = self.rate.as_mut().filter(|_| count > 0) {
-            // What waits here is decoded, and its messages counted, in one go when it need not wait any more.
+            // Once the connection is decoded again, all that waits is decoded in one go, and its messages count then.
             match unread {
                 true => rate.advance_unread(now),
                 false => rate.advance(now),
@@ -342,16 +343,12 @@ impl Reception {
         }
         let bytes = arrivals.bytes.get(body).unwrap_or_default();
         match decode(frame, bytes, self.version, Role::Server)? {
-            Packet::Acknowledgement(packet) => {
-                let reason_code = match packet.kind {
-                    // PUBCOMP says that nothing is held under the identifier, also where nothing was: after a
-                    // connection broke it may have been released before, which is no error (MQTT 5 section 3.7.2.1),
-                    // but clients take 0x92 for a failure and publish the message again.
-                    AcknowledgementKind::Pubrel => reason_code::SUCCESS,
-                    _ => packet.reason_code,
-                };
-                self.acknowledgement(packet.kind, packet.packet_identifier, reason_code, arrivals)
-            }
+            Packet::Acknowledgement(packet) => arrivals.acknowledgements.push(Acknowledgement {
+                connection: self.connection,
+                step: packet.kind.into(),
+                packet_identifier: packet.packet_identifier,
+                refusal: reason_code::refusal_of(packet.reason_code),
+            }),
             Packet::Pingreq => arrivals.pings.push(self.connection),
             Packet::Connect(packet) => {
                 self.stage = Stage::Connecting;
@@ -361,21 +358,6 @@ impl Reception {
             packet => return Ok(Some(packet)),
         }
         Ok(None)
-    }
-
-    fn acknowledgement(
-        &self,
-        kind: AcknowledgementKind,
-        packet_identifier: u16,
-        reason_code: u8,
-        arrivals: &mut Arrivals,
-    ) {
-        arrivals.acknowledgements.push(Acknowledgement {
-            connection: self.connection,
-            kind,
-            packet_identifier,
-            reason_code,
-        });
     }
 
     #[inline]

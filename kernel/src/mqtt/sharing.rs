@@ -22,7 +22,7 @@ pub struct Member {
 #[derive(Debug)]
 struct Group {
     party: Party,
-    selection: Selection,
+    selection: Selection<Connection>,
     round: Round<Member>,
 }
 
@@ -34,7 +34,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// These share the queue's messages from now on; without members the queue is forgotten.
-    pub fn set(&mut self, queue: Queue, party: Party, selection: Selection, mut members: Vec<Member>) {
+    pub fn set(&mut self, queue: Queue, party: Party, selection: Selection<Connection>, mut members: Vec<Member>) {
         let known = self.groups.remove(&queue);
         if members.is_empty() {
             return;

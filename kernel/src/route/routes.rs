@@ -160,7 +160,7 @@ impl Routes {
         self.positions.is_empty()
     }
 
-    /// Denies what may not be published, and gives each accepted PUBLISH its targets.
+    /// Denies what may not be published, and gives each accepted message its targets.
     pub fn route(&mut self, arrivals: &mut Arrivals) {
         self.grants.refuse(arrivals);
         let mut publishes = std::mem::take(&mut arrivals.publishes);

@@ -10,15 +10,16 @@ use super::blocks::Blocks;
 use super::cache::Cache;
 use super::encoding::{narrow, wide};
 use super::filters::Topics;
-use super::footer::{self, Directory, TopicEntry, Trailer};
-use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
-use super::index::{between, mark_before, Class, Mark, SegmentIndex, Summary};
+use super::footer::{self, Directory, TopicEntry};
+use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
+use super::index::{between, mark_before, Class, Mark, SegmentIndex};
 use super::record::{self, Kind, Record};
 use super::replay::{self, Pages};
+use super::segment::{Indexed, Segment};
 use super::tail::Tail;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
+use crate::ids::{Location, Offset, Timestamp, TopicId};
 use crate::limits::{DIRECTORY_CACHE_BYTES, POSTINGS_CACHE_BYTES, SEGMENT_TOPICS_CACHE_BYTES};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -37,87 +38,6 @@ const BLOCK_EFFORT: u64 = 200;
 
 /// Bytes of a record that are checked with the effort of one look.
 const RECORD_BYTES_PER_EFFORT: u64 = 1_024;
-
-/// Where a segment's index is.
-pub enum Indexed {
-    /// In memory and growing: the segment is the last one.
-    Open(Box<SegmentIndex>),
-    /// In memory: the footer is on its way to the disk, or was damaged and made anew.
-    Closed(Arc<SegmentIndex>),
-    /// In the footer.
-    Sealed(Trailer),
-}
-
-/// One segment.
-pub struct Segment {
-    /// Its header.
-    pub header: Header,
-    /// Its file's name.
-    pub name: String,
-    /// Its file.
-    pub file: Arc<dyn DiskFile>,
-    /// Where its index is.
-    pub index: Indexed,
-    /// Where its records end.
-    pub end: u32,
-    marks: Option<Arc<Vec<Mark>>>,
-}
-
-impl Segment {
-    /// A segment whose records end at `end`.
-    pub fn new(header: Header, name: String, file: Arc<dyn DiskFile>, index: Indexed, end: u32) -> Segment {
-        Segment { header, name, file, index, end, marks: None }
-    }
-
-    /// True if it ends in a footer.
-    pub fn is_sealed(&self) -> bool {
-        !matches!(self.index, Indexed::Open(_))
-    }
-
-    /// What it holds, in numbers.
-    pub fn summary(&self) -> Summary {
-        match &self.index {
-            Indexed::Open(index) => index.summary,
-            Indexed::Closed(index) => index.summary,
-            Indexed::Sealed(trailer) => trailer.summary,
-        }
-    }
-
-    /// The first offset that it covers.
-    pub fn base_offset(&self) -> Offset {
-        self.header.base_offset
-    }
-
-    /// The offset after the last one that it covers.
-    pub fn end_offset(&self) -> Offset {
-        match self.header.kind {
-            SegmentKind::Log => self.summary().end_offset,
-            SegmentKind::Carry => self.header.end_offset,
-        }
-    }
-
-    /// The log position of a place in it.
-    pub fn log_position(&self, position: u32) -> LogPosition {
-        let within = u64::from(position.saturating_sub(SEGMENT_HEADER_BYTES));
-        LogPosition(self.header.base_position.0.saturating_add(within))
-    }
-
-    /// True if it is sealed and nothing of its footer is damaged.
-    pub fn footer_is_whole(&self) -> Result<bool> {
-        match &self.index {
-            Indexed::Sealed(trailer) => match footer::verify(self.file.as_ref(), trailer, &self.name) {
-                Err(Error::Damaged { .. }) => Ok(false),
-                other => other.map(|()| true),
-            },
-            Indexed::Open(_) | Indexed::Closed(_) => Ok(false),
-        }
-    }
-
-    /// The bytes of its records and its header.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.end)
-    }
-}
 
 /// All segments.
 pub struct Archive {
@@ -426,23 +346,6 @@ impl Archive {
         })
     }
 
-    /// How many messages of class [`Class::Queued`] a segment has of some topics.
-    pub fn queued_of(&mut self, place: usize, topics: &RoaringBitmap) -> Result<u64> {
-        self.mended(place, |archive| {
-            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
-            let queued = |index: &SegmentIndex, topic: u32| index.positions(TopicId(topic), Class::Queued).len();
-            Ok(match archive.segments.get(place).map(|segment| &segment.index) {
-                Some(Indexed::Open(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
-                Some(Indexed::Closed(index)) => topics.iter().map(|topic| wide(queued(index, topic))).sum(),
-                Some(Indexed::Sealed(_)) => {
-                    let Some(directory) = archive.directory(place)? else { return Ok(0) };
-                    directory.among(topics).map(|entry| u64::from(entry.queued)).sum()
-                }
-                None => 0,
-            })
-        })
-    }
-
     /// Appends the positions of all messages of class [`Class::Queued`] of some topics in `low..high` to `into`, topic
     /// by topic.
     pub fn queued_positions(
@@ -456,13 +359,23 @@ impl Archive {
         let before = into.len();
         self.mended(place, |archive| {
             into.truncate(before);
-            let is_sealed = matches!(archive.segments.get(place).map(|it| &it.index), Some(Indexed::Sealed(_)));
-            if !is_sealed || topics.len() <= MANY_TOPICS {
+            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
+            let in_memory = match archive.segments.get(place).map(|segment| &segment.index) {
+                Some(Indexed::Open(index)) => Some(index.as_ref()),
+                Some(Indexed::Closed(index)) => Some(index.as_ref()),
+                Some(Indexed::Sealed(_)) | None => None,
+            };
+            if let Some(index) = in_memory {
+                for topic in topics {
+                    into.extend_from_slice(between(index.positions(TopicId(topic), Class::Queued), low, high));
+                }
+                return Ok(());
+            }
+            if topics.len() <= MANY_TOPICS {
                 let mut topics = topics.iter();
                 return topics.try_for_each(|id| archive.positions(place, TopicId(id), Class::Queued, low, high, into));
             }
             archive.load_postings(place)?;
-            archive.effort = archive.effort.saturating_add(topics.len().saturating_mul(EFFORT_PER_TOPIC));
             let (Some(directory), Some(segment)) = (archive.directory(place)?, archive.segments.get(place)) else {
                 return Ok(());
             };

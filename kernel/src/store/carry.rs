@@ -8,12 +8,13 @@
 //!    gone, whatever happens.
 //! 3. It syncs each megabyte, so that its bytes do not hold up the sync of a commit.
 
-use super::archive::{Archive, Indexed, Segment};
+use super::archive::Archive;
 use super::encoding::{index, narrow, wide};
 use super::footer::{self, Trailer};
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{Class, SegmentIndex};
 use super::record::{self, Kind};
+use super::segment::{Indexed, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
 use crate::ids::{LogPosition, Offset, TopicId};

@@ -9,10 +9,11 @@
 //!    replayed from the first: what a part has already is applied to it again. For topics, retained messages and keys
 //!    in force the last record decides, so that changes nothing; delivery states pass over what they have already.
 
+use super::derived::Derived;
 use super::encoding::{index64, narrow, wide, Sink, Source};
+use super::head::Head;
 use super::header::FORMAT_VERSION;
 use super::identity::read_all;
-use super::log::{Head, Log};
 use super::parties::PartyState;
 use super::retained::Retained;
 use crate::disk::{Disk, DiskFile};
@@ -44,13 +45,19 @@ pub(super) enum Part {
 pub(super) struct Recovered {
     /// What lies before is in it.
     pub(super) from: LogPosition,
-    /// So far the log was durable when it was written; some of what lies before is in it too.
-    pub(super) end: LogPosition,
+    /// Where the log stood when its last part was taken: it was durable up to there when it was written, and some of
+    /// what lies before is in it too.
+    pub(super) head: Head,
     /// Delivery states: up to which party they were taken down where, in the order of parties.
     pub(super) taken: Vec<(Party, LogPosition)>,
 }
 
 impl Recovered {
+    /// The log was durable up to here when it was written.
+    pub(super) fn end(&self) -> LogPosition {
+        LogPosition(self.head.position)
+    }
+
     /// True if it has what the record at `here` says of a party's delivery state.
     pub(super) fn has(&self, party: Party, here: LogPosition) -> bool {
         let part = self.taken.partition_point(|(last, _)| *last < party);
@@ -140,130 +147,138 @@ impl CheckpointWrite {
         Ok(!ended)
     }
 
+    /// All steps here and now; nothing is left of it where one fails.
+    pub(super) fn run(&mut self) -> Result<()> {
+        let result = loop {
+            match self.step() {
+                Ok(true) => {}
+                other => break other.map(|_| ()),
+            }
+        };
+        if result.is_err() {
+            self.undo();
+        }
+        result
+    }
+
     /// Nothing is left of it.
     pub(super) fn undo(&self) {
         drop(self.disk.remove(&format!("{}.partial", name_of(self.number))));
     }
 }
 
-impl Log {
-    /// Reads the newest checkpoint that is whole and from which on the log is there.
-    pub(super) fn load_checkpoint(
-        &mut self,
-        names: &[String],
-        is_usable: impl Fn(LogPosition) -> bool,
-    ) -> Result<Option<Recovered>> {
-        let numbers = numbers(names);
-        self.checkpoint_number = numbers.first().copied().unwrap_or(0);
-        for number in numbers {
-            let name = name_of(number);
-            let bytes = read_all(self.disk.as_ref(), &name, u64::MAX)?;
-            let Some((mut body, whole)) = checked(&bytes, &name)? else { continue };
-            if body.u128() != Some(self.epoch) {
-                continue;
-            }
-            // One that was taken at one go has its log position behind offset and control number, once.
-            let ahead = if whole { 16 } else { 0 };
-            let from = Source::new(body.rest().get(ahead..).unwrap_or_default()).u64().map(LogPosition);
-            if from.is_some_and(&is_usable) {
-                // The checksum fits, so what does not decode was never written by this version.
-                let unreadable =
-                    || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
-                let decoded = if whole { self.decode_whole(&mut body) } else { self.decode_parts(&mut body) };
-                let recovered = decoded.ok_or_else(unreadable)?;
-                self.checkpointed = recovered.from;
-                self.checkpoint_begun = recovered.from;
-                return Ok(Some(recovered));
-            }
+/// The number of the newest checkpoint, and what the newest one has that is whole and from which on the log is there,
+/// which `derived` takes over.
+pub(super) fn load(
+    disk: &dyn Disk,
+    epoch: u128,
+    is_usable: impl Fn(LogPosition) -> bool,
+    derived: &mut Derived,
+) -> Result<(u64, Option<Recovered>)> {
+    let numbers = numbers(&disk.list()?);
+    let newest = numbers.first().copied().unwrap_or(0);
+    for number in numbers {
+        let name = name_of(number);
+        let bytes = read_all(disk, &name, u64::MAX)?;
+        let Some((mut body, whole)) = checked(&bytes, &name)? else { continue };
+        if body.u128() != Some(epoch) {
+            continue;
         }
-        Ok(None)
+        // One that was taken at one go has its log position behind offset and control number, once.
+        let ahead = if whole { 16 } else { 0 };
+        let from = Source::new(body.rest().get(ahead..).unwrap_or_default()).u64().map(LogPosition);
+        if from.is_some_and(&is_usable) {
+            // The checksum fits, so what does not decode was never written by this version.
+            let unreadable =
+                || Error::Damaged { file: name.clone(), position: 0, reason: "it cannot be decoded".to_owned() };
+            let decoded = if whole { decode_whole(derived, &mut body) } else { decode_parts(derived, &mut body) };
+            return Ok((newest, Some(decoded.ok_or_else(unreadable)?)));
+        }
     }
+    Ok((newest, None))
+}
 
-    fn decode_parts(&mut self, body: &mut Source<'_>) -> Option<Recovered> {
-        let from = LogPosition(body.u64()?);
-        self.head = decode_head(body)?;
-        let mut recovered = Recovered { from, end: LogPosition(self.head.position), taken: Vec::new() };
-        let mut topics = 0_u64;
-        while let Some(kind) = body.u8() {
-            let (count, taken_at) = (u64::from(body.u32()?), LogPosition(body.u64()?));
-            match kind {
-                1 => {
-                    self.decode_topics(body, topics, count)?;
-                    topics = topics.checked_add(count)?;
-                }
-                2 => self.decode_retained(body, count, false)?,
-                3 => {
-                    let last = Party(body.u32()?);
-                    self.decode_parties(body, count)?;
-                    recovered.taken.push((last, taken_at));
-                }
-                4 => self.decode_keys(body, count)?,
-                _ => return None,
+fn decode_parts(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovered> {
+    let mut recovered = Recovered { from: LogPosition(body.u64()?), head: decode_head(body)?, ..Recovered::default() };
+    let mut topics = 0_u64;
+    while let Some(kind) = body.u8() {
+        let (count, taken_at) = (u64::from(body.u32()?), LogPosition(body.u64()?));
+        match kind {
+            1 => {
+                decode_topics(derived, body, topics, count)?;
+                topics = topics.checked_add(count)?;
             }
-        }
-        Some(recovered)
-    }
-
-    fn decode_whole(&mut self, body: &mut Source<'_>) -> Option<Recovered> {
-        self.head = decode_head(body)?;
-        let count = body.u64()?;
-        self.decode_topics(body, 0, count)?;
-        let count = body.u64()?;
-        self.decode_retained(body, count, true)?;
-        let count = body.u64()?;
-        self.decode_parties(body, count)?;
-        let count = body.u64()?;
-        self.decode_keys(body, count)?;
-        let end = LogPosition(self.head.position);
-        Some(Recovered { from: end, end, taken: Vec::new() })
-    }
-
-    fn decode_topics(&mut self, body: &mut Source<'_>, before: u64, count: u64) -> Option<()> {
-        for number in 1..=count {
-            let id = TopicId(u32::try_from(before.checked_add(number)?).ok()?);
-            let size = body.u32()?;
-            let name = if size == UNKNOWN_NAME { None } else { Some(body.take(index64(size.into()))?) };
-            let (next_entry, declared_at) = (body.u64()?, LogPosition(body.u64()?));
-            match name {
-                Some(name) => self.dictionary.declare(id, name, next_entry, declared_at),
-                None => self.dictionary.note_entry(id, next_entry.saturating_sub(1)),
+            2 => decode_retained(derived, body, count, false)?,
+            3 => {
+                let last = Party(body.u32()?);
+                decode_parties(derived, body, count)?;
+                recovered.taken.push((last, taken_at));
             }
+            4 => decode_keys(derived, body, count)?,
+            _ => return None,
         }
-        Some(())
     }
+    Some(recovered)
+}
 
-    fn decode_retained(&mut self, body: &mut Source<'_>, count: u64, with_place: bool) -> Option<()> {
-        for _ in 0..count {
-            let topic = TopicId(body.u32()?);
-            if with_place {
-                body.u64()?;
-            }
-            let offset = Offset(body.u64()?);
-            let expires_at = Some(Timestamp(body.u64()?)).filter(|expires_at| expires_at.0 != u64::MAX);
-            if let Some(name) = self.dictionary.shared_name(topic) {
-                self.retained.insert(name, Retained { topic, offset, expires_at });
-            }
-        }
-        Some(())
-    }
+fn decode_whole(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovered> {
+    let head = decode_head(body)?;
+    let count = body.u64()?;
+    decode_topics(derived, body, 0, count)?;
+    let count = body.u64()?;
+    decode_retained(derived, body, count, true)?;
+    let count = body.u64()?;
+    decode_parties(derived, body, count)?;
+    let count = body.u64()?;
+    decode_keys(derived, body, count)?;
+    Some(Recovered { from: LogPosition(head.position), head, taken: Vec::new() })
+}
 
-    fn decode_parties(&mut self, body: &mut Source<'_>, count: u64) -> Option<()> {
-        for _ in 0..count {
-            let (party, full_number, size) = (Party(body.u32()?), body.u64()?, body.u32()?);
-            let state = State::decode(body.take(index64(size.into()))?).ok()?;
-            self.parties.insert(party, PartyState { state, full_number });
+fn decode_topics(derived: &mut Derived, body: &mut Source<'_>, before: u64, count: u64) -> Option<()> {
+    for number in 1..=count {
+        let id = TopicId(u32::try_from(before.checked_add(number)?).ok()?);
+        let size = body.u32()?;
+        let name = if size == UNKNOWN_NAME { None } else { Some(body.take(index64(size.into()))?) };
+        let (next_entry, declared_at) = (body.u64()?, LogPosition(body.u64()?));
+        match name {
+            Some(name) => derived.dictionary.declare(id, name, next_entry, declared_at),
+            None => derived.dictionary.note_entry(id, next_entry.saturating_sub(1)),
         }
-        Some(())
     }
+    Some(())
+}
 
-    fn decode_keys(&mut self, body: &mut Source<'_>, count: u64) -> Option<()> {
-        for _ in 0..count {
-            let size = body.u32()?;
-            let key = body.take(index64(size.into()))?;
-            self.in_force.insert(key, body.u64()?);
+fn decode_retained(derived: &mut Derived, body: &mut Source<'_>, count: u64, with_place: bool) -> Option<()> {
+    for _ in 0..count {
+        let topic = TopicId(body.u32()?);
+        if with_place {
+            body.u64()?;
         }
-        Some(())
+        let offset = Offset(body.u64()?);
+        let expires_at = Some(Timestamp(body.u64()?)).filter(|expires_at| expires_at.0 != u64::MAX);
+        if let Some(name) = derived.dictionary.shared_name(topic) {
+            derived.retained.insert(name, Retained { topic, offset, expires_at });
+        }
     }
+    Some(())
+}
+
+fn decode_parties(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> Option<()> {
+    for _ in 0..count {
+        let (party, full_number, size) = (Party(body.u32()?), body.u64()?, body.u32()?);
+        let state = State::decode(body.take(index64(size.into()))?).ok()?;
+        derived.parties.insert(party, PartyState { state, full_number });
+    }
+    Some(())
+}
+
+fn decode_keys(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> Option<()> {
+    for _ in 0..count {
+        let size = body.u32()?;
+        let key = body.take(index64(size.into()))?;
+        derived.in_force.insert(key, body.u64()?);
+    }
+    Some(())
 }
 
 fn decode_head(body: &mut Source<'_>) -> Option<Head> {

@@ -8,10 +8,11 @@
 //!    goes on where it stopped.
 
 use super::archive::{Archive, TopicCounts, MANY_TOPICS};
+use super::dictionary::Dictionary;
 use super::encoding::{index64, wide};
-use super::filters::{union, Learning, Tally, Topics};
+use super::filters::{union, FilterMemory, Learning, Tally, Topics};
 use super::index::Class;
-use super::log::Log;
+use super::records::Records;
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
 use crate::ids::{Offset, Party, Timestamp, TopicId};
@@ -200,13 +201,27 @@ impl Question {
     }
 }
 
-impl Log {
+/// What is looked into for answers.
+pub(super) struct Looking<'a> {
+    archive: &'a mut Archive,
+    dictionary: &'a Dictionary,
+    filters: &'a mut FilterMemory,
+    durable: Offset,
+}
+
+impl<'a> Looking<'a> {
+    /// The records, as far as they are durable by now.
+    pub(super) fn into(records: &'a mut Records, filters: &'a mut FilterMemory) -> Looking<'a> {
+        let durable = records.durable_offset();
+        Looking { archive: &mut records.archive, dictionary: &records.derived.dictionary, filters, durable }
+    }
+
     /// Works on the question with about this effort, and always gets on. Returns the answer once it is there.
-    pub fn answer(&mut self, question: &mut Question, effort: u64) -> Result<Option<u64>> {
+    pub(super) fn answer(&mut self, question: &mut Question, effort: u64) -> Result<Option<u64>> {
         let until = self.archive.effort.saturating_add(effort);
         if !question.begun {
             question.begun = true;
-            question.to = question.to.min(self.durable_offset());
+            question.to = question.to.min(self.durable);
             if question.wanted == Wanted::Newest(0) {
                 return Ok(Some(question.to.max(question.from).0));
             }
@@ -224,7 +239,7 @@ impl Log {
         let subscriptions = Arc::clone(&question.subscriptions);
         let filters = subscriptions.iter().map(|subscription| subscription.filter.as_slice());
         let effort = (&mut self.archive.effort, until);
-        let sets = question.learning.learn(filters, &mut self.filters, &self.dictionary, effort)?.to_vec();
+        let sets = question.learning.learn(filters, self.filters, self.dictionary, effort)?.to_vec();
         let all = union(sets.iter());
         let are_apart = sets.iter().map(|set| set.len()).sum::<u64>() == all.len();
         Some(Interest { sets, all, are_apart })
@@ -327,7 +342,7 @@ impl Log {
                 Some(tally) => tally,
                 None => {
                     let wanted = topics.as_ref() & present.as_ref();
-                    if !self.archive.add_up(part, stretch.place, &wanted, until)? {
+                    if !add_up(self.archive, part, stretch.place, &wanted, until)? {
                         return Ok(None);
                     }
                     if wanted.len() > MANY_TOPICS && name.len() <= JOINED_BYTES_MAXIMUM {
@@ -510,28 +525,21 @@ impl Log {
         let record = self.archive.record(stretch.place, position)?;
         Ok(Some(record.map_or(stretch.first.0, |record| record.offset.0)))
     }
-
-    /// The first offset that was appended at `time` or later, or the end of what is durable.
-    pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
-        Ok(self.archive.offset_at(time)?.map_or(self.durable_offset(), |offset| offset.min(self.durable_offset())))
-    }
 }
 
-impl Archive {
-    /// Adds what a segment has of some topics to the part's tally; false if the effort is used up before.
-    fn add_up(&mut self, part: &mut Part, place: usize, topics: &RoaringBitmap, until: u64) -> Result<bool> {
-        for (count, topic) in topics.range(part.topic..).enumerate() {
-            if count > 0 && self.effort >= until {
-                part.topic = topic;
-                return Ok(false);
-            }
-            let Some(counts) = self.topic(place, TopicId(topic))? else { continue };
-            let messages = u64::from(counts.queued);
-            let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
-            part.tally = add(part.tally, Tally { messages, bytes, expires_s });
+/// Adds what a segment has of some topics to the part's tally; false if the effort is used up before.
+fn add_up(archive: &mut Archive, part: &mut Part, place: usize, topics: &RoaringBitmap, until: u64) -> Result<bool> {
+    for (count, topic) in topics.range(part.topic..).enumerate() {
+        if count > 0 && archive.effort >= until {
+            part.topic = topic;
+            return Ok(false);
         }
-        Ok(true)
+        let Some(counts) = archive.topic(place, TopicId(topic))? else { continue };
+        let messages = u64::from(counts.queued);
+        let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
+        part.tally = add(part.tally, Tally { messages, bytes, expires_s });
     }
+    Ok(true)
 }
 
 /// The sets that are added up for a stretch, each with the name under which it is remembered: one for each filter, or

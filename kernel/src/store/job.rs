@@ -3,10 +3,9 @@
 //! Owns: the steps of one piece of work, and what it failed with. Never: touches the log, which hands a job out and
 //! takes it over again in one short step (docs/adr/0015-in-pieces-or-beside.md). Any thread may run the steps.
 
-use super::archive::Segment;
 use super::carry::{CarryWrite, Survey};
 use super::checkpoint::CheckpointWrite;
-use super::log::Log;
+use super::segment::Segment;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -14,8 +13,8 @@ use std::sync::Arc;
 
 /// One piece of work.
 pub struct Job {
-    task: Task,
-    failed: Option<Error>,
+    pub(super) task: Task,
+    pub(super) failed: Option<Error>,
 }
 
 /// What a finished job came to.
@@ -90,29 +89,6 @@ impl Removal {
         match self.segments.pop_front() {
             Some(segment) => self.disk.remove(&segment.name).map(|()| true),
             None => self.disk.sync_directory().map(|()| false),
-        }
-    }
-}
-
-impl Log {
-    /// Takes over a job whose steps are done; an error where one of them failed, and then all is as it was before.
-    pub fn finish(&mut self, job: Job) -> Result<Finished> {
-        match (job.task, job.failed) {
-            (Task::Checkpoint(write), failed) => self.checkpoint_written(&write, failed).map(|()| Finished::default()),
-            (_, Some(error)) => Err(error),
-            (Task::Survey(survey), None) => {
-                self.surveyed(survey);
-                Ok(Finished::default())
-            }
-            (Task::Carry(write), None) if write.is_worthless => {
-                self.abandon_retention();
-                Ok(Finished::default())
-            }
-            (Task::Carry(write), None) => {
-                Ok(Finished { next: Some(Job::new(Task::Naming(write))), ..Finished::default() })
-            }
-            (Task::Naming(write), None) => Ok(self.carried(write)),
-            (Task::Removal(_), None) => Ok(Finished::default()),
         }
     }
 }

@@ -1,308 +1,44 @@
-//! The durable log: its state, and what can be asked of it.
+//! The durable log: its parts joined, and what can be asked of it.
 //!
-//! Owns: one data directory, as its only writer. Never: policy, a thread, a clock. What appends is in `append`, what
-//! goes to the disk in `commit`, what is read for queues in `scan`, what goes away in `retention`.
-//!
-//! Invariants:
-//! 1. An offset is given to one message and never to another, across crashes too: nothing past `durable` is shown to
-//!    anybody outside.
-//! 2. After a failed sync nothing is appended or committed any more (docs/adr/0004-torn-tail-or-damage.md).
-//! 3. Append times never run backwards.
+//! Owns: one data directory, as its only writer. Never: policy, a thread, a clock. Each part has its own state and its
+//! own file, and is handed here what it needs of the others: `records` is what the log holds, `scan` what is read of it
+//! for queues, `snapshot` its checkpoints, and `retention` what goes away.
 
-use super::archive::Archive;
-use super::commit::{Ends, Work};
-use super::dictionary::Dictionary;
+use super::commit::{Commit, Ended};
+use super::controls::Controls;
+use super::counting::{Looking, Question};
 use super::filters::FilterMemory;
-use super::in_force::InForce;
-use super::index::Class;
-use super::parties::Parties;
-use super::record::{Kind, Record};
-use super::retained::RetainedMessages;
-use super::retention::Run;
-use super::scan::ScanMemory;
-use super::snapshot::Walk;
-use crate::disk::{Disk, DiskFile};
-use crate::error::{Error, Result};
-use crate::flow::{Message, Messages};
+use super::identity::Identity;
+use super::job::{Finished, Job, Task};
+use super::options::Options;
+use super::records::Records;
+use super::recovery::{self, Recovery};
+use super::retention::{Loss, Retention, RetentionCursor};
+use super::scan::Scanning;
+use super::snapshot::Checkpoints;
+use crate::disk::Disk;
+use crate::error::Result;
+use crate::flow::state::Changes;
+use crate::flow::{Arrivals, Message, Messages, Scan};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
-use crate::limits::{SEGMENT_BYTES_MAXIMUM, SEGMENT_BYTES_MINIMUM};
 use std::sync::Arc;
-
-/// When something counts as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// When fdatasync has returned.
-    Fsync,
-    /// When the operating system has it.
-    Os,
-    /// At once; it is written when there is time.
-    Memory,
-}
-
-/// What the caller decides about a log.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Bytes of a segment.
-    pub segment_bytes: u32,
-    /// Bytes of the tail and of the block cache, each.
-    pub cache_bytes: usize,
-    /// While less than this is free on the disk, messages are refused.
-    pub reserve_bytes: u64,
-    /// When something counts as durable.
-    pub durability: Durability,
-    /// Drawn by the caller: gives a new log its identity and spreads hash tables.
-    pub seed: u64,
-}
-
-/// Where the next record goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Head {
-    pub(super) offset: u64,
-    pub(super) control: u64,
-    pub(super) position: u64,
-    pub(super) time: u64,
-}
-
-/// What a control record holds: its number, table, key and value.
-pub type ControlRow = (u64, u32, Vec<u8>, Vec<u8>);
-
-/// Control records from a number on.
-pub struct Controls {
-    /// Those of tables that are not the kernel's own.
-    pub rows: Vec<ControlRow>,
-    /// All up to this number have been looked at.
-    pub reached: u64,
-    /// There are no more that are durable.
-    pub is_all: bool,
-}
-
-/// Totals since the log was opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
-    /// Groups that reached the disk.
-    pub commits: u64,
-    /// Their bytes.
-    pub committed_bytes: u64,
-    /// Records appended.
-    pub records_appended: u64,
-}
 
 /// The log.
 pub struct Log {
-    pub(super) options: Options,
-    pub(super) epoch: u128,
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) archive: Archive,
-    pub(super) dictionary: Dictionary,
-    pub(super) filters: FilterMemory,
-    pub(super) retained: RetainedMessages,
-    pub(super) parties: Parties,
-    pub(super) in_force: InForce,
-    pub(super) memory: ScanMemory,
-    pub(super) head: Head,
-    /// The end when it was opened: numbers of transient parties in records before it mean somebody else.
-    pub(super) opened_at: Offset,
-    pub(super) durable: Ends,
-    pub(super) written: Ends,
-    pub(super) work: Vec<Work>,
-    pub(super) group_started: bool,
-    pub(super) in_flight: bool,
-    pub(super) poisoned: bool,
-    pub(super) next_marker: Record<'static>,
-    pub(super) sync_directory: bool,
-    pub(super) next_number: u32,
-    pub(super) prepared: Option<Arc<dyn DiskFile>>,
-    pub(super) space_is_low: bool,
-    pub(super) space_checked_at: u64,
-    /// Everything below is on the medium, whatever counts as durable.
-    pub(super) synced: LogPosition,
-    /// Commits sync until everything below this is on the medium.
-    pub(super) sync_until: LogPosition,
-    /// A checkpoint that is taken down, or waits until what it holds is synced.
-    pub(super) walk: Option<Walk>,
-    pub(super) checkpoint_number: u64,
-    /// The log position from which the newest checkpoint that was begun has the log replayed, ...
-    pub(super) checkpoint_begun: LogPosition,
-    /// ... and the newest durable one.
-    pub(super) checkpointed: LogPosition,
-    /// What goes away at present.
-    pub(super) run: Option<Run>,
-    /// What retention must not lose is written anew for everything below the first position; it is durable once the
-    /// log is durable up to the second one.
-    pub(super) renewed: Option<(LogPosition, LogPosition)>,
-    /// Which carry segment is looked at next for what nobody needs any more.
-    pub(super) thinned: usize,
-    pub(super) totals: Totals,
-}
-
-impl Options {
-    /// An error where a value is out of its range.
-    pub fn check(&self) -> Result<()> {
-        if !(SEGMENT_BYTES_MINIMUM..=SEGMENT_BYTES_MAXIMUM).contains(&self.segment_bytes) {
-            let reason = format!("segment_bytes must be between {SEGMENT_BYTES_MINIMUM} and {SEGMENT_BYTES_MAXIMUM}");
-            return Err(Error::Invalid(reason));
-        }
-        Ok(())
-    }
+    records: Records,
+    checkpoints: Checkpoints,
+    retention: Retention,
+    filters: FilterMemory,
+    scanning: Scanning,
 }
 
 impl Log {
-    /// The offset of the next message.
-    pub fn end_offset(&self) -> Offset {
-        Offset(self.head.offset)
-    }
-
-    /// The oldest offset from which on the log is whole; what was carried lies below.
-    pub fn begin_offset(&self) -> Offset {
-        let own = self.archive.segments.iter().find(|segment| segment.header.kind == super::header::SegmentKind::Log);
-        own.map_or(self.end_offset(), |segment| segment.base_offset())
-    }
-
-    /// The offset below which everything is durable.
-    pub fn durable_offset(&self) -> Offset {
-        match self.options.durability {
-            Durability::Memory => self.end_offset(),
-            _ => self.durable.offset,
-        }
-    }
-
-    /// The log position after everything appended.
-    pub fn end_position(&self) -> LogPosition {
-        LogPosition(self.head.position)
-    }
-
-    /// The log position below which everything is durable.
-    pub fn durable_position(&self) -> LogPosition {
-        match self.options.durability {
-            Durability::Memory => self.end_position(),
-            _ => self.durable.position,
-        }
-    }
-
-    /// Bytes that are appended and not yet on the disk.
-    pub fn uncommitted_bytes(&self) -> u64 {
-        self.head.position.saturating_sub(self.written.position.0)
-    }
-
-    /// The log's identity.
-    pub fn epoch(&self) -> String {
-        super::identity::Identity { epoch: self.epoch }.epoch_text()
-    }
-
-    /// The number of the next control record.
-    pub fn next_control_number(&self) -> u64 {
-        self.head.control
-    }
-
-    /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more.
-    pub fn controls(&mut self, from_number: u64, limit: usize, effort: u64) -> Result<Controls> {
-        let until = self.archive.effort.saturating_add(effort);
-        let mut found = Controls { rows: Vec::new(), reached: from_number.saturating_sub(1), is_all: false };
-        let end = match self.options.durability {
-            Durability::Memory => self.head.control,
-            _ => self.durable.control,
-        };
-        let first = self.archive.segments.partition_point(|segment| segment.summary().end_control <= from_number);
-        for place in first..self.archive.segments.len() {
-            let Some(segment_end) = self.archive.segments.get(place).map(|segment| segment.end) else { break };
-            let mut positions = Vec::new();
-            self.archive.positions(place, crate::ids::TopicId(0), Class::Plain, 0, segment_end, &mut positions)?;
-            for position in self.later_controls(place, &positions, from_number)? {
-                let is_used_up = self.archive.effort >= until && found.reached >= from_number;
-                let Some(record) = self.archive.record(place, position)? else { continue };
-                if record.kind != Kind::Control || record.entry < from_number {
-                    continue;
-                }
-                found.is_all = record.entry >= end;
-                if found.is_all || found.rows.len() >= limit || is_used_up {
-                    return Ok(found);
-                }
-                found.reached = record.entry;
-                if record.publisher != Party(0) {
-                    let key = record.key.unwrap_or_default().to_vec();
-                    found.rows.push((record.entry, record.publisher.0, key, record.payload.to_vec()));
-                }
-            }
-        }
-        found.is_all = true;
-        Ok(found)
-    }
-
-    /// Control records are numbered densely, so the wanted one is found by counting where none is damaged.
-    fn later_controls(&self, place: usize, positions: &[u32], from_number: u64) -> Result<Vec<u32>> {
-        let Some(segment) = self.archive.segments.get(place) else { return Ok(Vec::new()) };
-        let numbers = segment.summary().end_control.saturating_sub(segment.header.base_control);
-        let skipped = from_number.saturating_sub(segment.header.base_control);
-        let whole = numbers == super::encoding::wide(positions.len());
-        let skipped = if whole { super::encoding::index64(skipped) } else { 0 };
-        Ok(positions.get(skipped..).unwrap_or_default().to_vec())
-    }
-
-    /// The delivery state of a durable party, as last written.
-    pub fn delivery_state(&self, party: Party) -> Option<Vec<u8>> {
-        self.parties.encoded(party)
-    }
-
-    /// Below which offset durable parties have acknowledged all; `None` of those without a state.
-    pub fn marks(&self, parties: &[Party]) -> Vec<Option<Offset>> {
-        parties.iter().map(|party| self.parties.get(*party).map(|known| known.state.mark)).collect()
-    }
-
-    /// Offsets of the retained messages that match, from `from` on in their order: `limit` at most, and up to which
-    /// offset that is all.
-    pub fn retained(&self, filter: &[u8], from: Offset, limit: usize) -> (Vec<Offset>, Offset) {
-        self.retained.page(filter, from, self.end_offset(), limit)
-    }
-
-    /// How many topics have a retained message.
-    pub fn retained_count(&self) -> usize {
-        self.retained.len()
-    }
-
-    /// Where the message with an offset is; `None` if it is gone, damaged or not yet durable.
-    pub fn locate(&mut self, offset: Offset) -> Result<Option<Location>> {
-        if offset >= self.durable_offset() {
-            return Ok(None);
-        }
-        self.archive.find_message(offset, None)
-    }
-
-    /// When the message with an offset was stored; `None` if it is gone, damaged or not yet durable.
-    pub fn stored_at(&mut self, offset: Offset) -> Result<Option<Timestamp>> {
-        let Some(location) = self.locate(offset)? else { return Ok(None) };
-        Ok(self.archive.record_at(location)?.map(|record| record.appended_at))
-    }
-
-    /// Gets ready for filters with wildcards, with about this effort; true once it is. Without it the first one to come
-    /// does that.
-    pub fn prepare_filters(&mut self, effort: u64) -> bool {
-        let until = self.archive.effort.saturating_add(effort);
-        self.filters.prepare(&self.dictionary, (&mut self.archive.effort, until))
-    }
-
-    /// Named numbers for people.
-    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let wide = super::encoding::wide;
-        vec![
-            ("segments", wide(self.archive.segments.len())),
-            ("bytes", self.archive.segments.iter().map(|segment| segment.bytes()).sum()),
-            ("topics", wide(self.dictionary.len())),
-            ("retained", wide(self.retained.len())),
-            ("parties", wide(self.parties.len())),
-            ("controls_in_force", wide(self.in_force.len())),
-            ("commits", self.totals.commits),
-            ("committed_bytes", self.totals.committed_bytes),
-            ("records_appended", self.totals.records_appended),
-            ("cache_hits", self.archive.blocks.hits),
-            ("cache_misses", self.archive.blocks.misses),
-            ("damaged_reads", self.archive.damaged_reads),
-            ("space_is_low", u64::from(self.space_is_low)),
-        ]
-    }
-
-    /// Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by.
-    pub fn effort(&self) -> u64 {
-        self.archive.effort
+    /// Opens or creates the log on `disk`. Nobody else may write to it; the caller holds the lock.
+    pub fn open(disk: Arc<dyn Disk>, options: Options, now: Timestamp) -> Result<(Log, Recovery)> {
+        let (records, checkpoints, recovery) = recovery::open(disk, &options, now)?;
+        let scanning = Scanning::new(records.end_offset());
+        let filters = FilterMemory::new(options.seed);
+        Ok((Log { records, checkpoints, retention: Retention::default(), filters, scanning }, recovery))
     }
 
     /// Commits what is left, with a checkpoint, so that the next start reads little.
@@ -310,34 +46,313 @@ impl Log {
         self.checkpoint(Timestamp(0))
     }
 
-    /// Append time: never before what was appended last.
-    pub(super) fn advance(&mut self, now: Timestamp) -> Timestamp {
-        self.head.time = self.head.time.max(now.0);
-        Timestamp(self.head.time)
+    /// The offset of the next message.
+    pub fn end_offset(&self) -> Offset {
+        self.records.end_offset()
+    }
+
+    /// The oldest offset from which on the log is whole; what was carried lies below.
+    pub fn begin_offset(&self) -> Offset {
+        self.records.begin_offset()
+    }
+
+    /// The offset below which everything is durable.
+    pub fn durable_offset(&self) -> Offset {
+        self.records.durable_offset()
+    }
+
+    /// The log position after everything appended.
+    pub fn end_position(&self) -> LogPosition {
+        self.records.end_position()
+    }
+
+    /// The log position below which everything is durable.
+    pub fn durable_position(&self) -> LogPosition {
+        self.records.durable_position()
+    }
+
+    /// Bytes that are appended and not yet on the disk.
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.records.uncommitted_bytes()
+    }
+
+    /// The log's identity.
+    pub fn epoch(&self) -> String {
+        Identity { epoch: self.records.appending.epoch() }.epoch_text()
+    }
+
+    /// The number of the next control record.
+    pub fn next_control_number(&self) -> u64 {
+        self.records.appending.head.control
+    }
+
+    /// Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by.
+    pub fn effort(&self) -> u64 {
+        self.records.archive.effort
+    }
+
+    /// Named numbers for people.
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let wide = super::encoding::wide;
+        let Records { archive, derived, appending, commits, space } = &self.records;
+        vec![
+            ("segments", wide(archive.segments.len())),
+            ("bytes", archive.segments.iter().map(|segment| segment.bytes()).sum()),
+            ("topics", wide(derived.dictionary.len())),
+            ("retained", wide(derived.retained.len())),
+            ("parties", wide(derived.parties.len())),
+            ("controls_in_force", wide(derived.in_force.len())),
+            ("commits", commits.count),
+            ("committed_bytes", commits.bytes),
+            ("records_appended", appending.records_appended),
+            ("cache_hits", archive.blocks.hits),
+            ("cache_misses", archive.blocks.misses),
+            ("damaged_reads", archive.damaged_reads),
+            ("space_is_low", u64::from(space.is_low())),
+        ]
+    }
+}
+
+/// What is appended and committed.
+impl Log {
+    /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
+    /// filter of `store_all`. Where there is no room the message is refused.
+    pub fn append<Filter: AsRef<[u8]>>(
+        &mut self,
+        arrivals: &mut Arrivals,
+        store_all: &[Filter],
+        now: Timestamp,
+    ) -> Result<()> {
+        self.records.append(arrivals, store_all, now)
+    }
+
+    /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value what
+    /// `flow::state` encodes. An empty value removes the key. Returns the log position at which it is durable.
+    pub fn append_control(&mut self, table: u32, key: &[u8], value: &[u8], now: Timestamp) -> Result<LogPosition> {
+        self.records.append_control(table, key, value, now)
+    }
+
+    /// Freezes what has gathered; `None` if there is nothing or a commit is on its way already.
+    pub fn begin_commit(&mut self) -> Result<Option<Commit>> {
+        self.records.begin_commit()
+    }
+
+    /// Takes over an ended commit. An error means that its group is not durable.
+    pub fn finish_commit(&mut self, commit: Commit, ended: Ended) -> Result<()> {
+        self.records.finish_commit(commit, ended)
+    }
+
+    /// Writes and syncs what has been appended, here and now. True if there was something.
+    pub fn commit(&mut self) -> Result<bool> {
+        self.records.commit()
+    }
+
+    /// What lies between two offsets is given up: the party at rest passes over it. What lies before may have been
+    /// carried, and is still to be had.
+    pub fn give_up(&mut self, party: Party, first: Offset, end: Offset, now: Timestamp) -> Result<()> {
+        let mut value = Vec::new();
+        Changes { acknowledged: vec![(first, end)], ..Changes::default() }.encode(&mut value);
+        self.append_control(0, &party.0.to_le_bytes(), &value, now).map(|_| ())
+    }
+}
+
+/// What is read.
+impl Log {
+    /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
+    /// reached what it had. The first one always gets on.
+    pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
+        self.scanning.scan(&mut self.records, &mut self.filters, scans)
+    }
+
+    /// Works on the question with about this effort, and always gets on. Returns the answer once it is there.
+    pub fn answer(&mut self, question: &mut Question, effort: u64) -> Result<Option<u64>> {
+        Looking::into(&mut self.records, &mut self.filters).answer(question, effort)
+    }
+
+    /// The first offset that was appended at `time` or later, or the end of what is durable.
+    pub fn offset_at(&mut self, time: Timestamp) -> Result<Offset> {
+        let durable = self.durable_offset();
+        Ok(self.records.archive.offset_at(time)?.map_or(durable, |offset| offset.min(durable)))
+    }
+
+    /// Gets ready for filters with wildcards, with about this effort; true once it is. Without it the first one to come
+    /// does that.
+    pub fn prepare_filters(&mut self, effort: u64) -> bool {
+        let archive = &mut self.records.archive;
+        let until = archive.effort.saturating_add(effort);
+        self.filters.prepare(&self.records.derived.dictionary, (&mut archive.effort, until))
+    }
+
+    /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more.
+    pub fn controls(&mut self, from_number: u64, limit: usize, effort: u64) -> Result<Controls> {
+        let end = self.records.commits.durable(&self.records.appending.head).control;
+        Controls::read(&mut self.records.archive, (from_number, end), limit, effort)
+    }
+
+    /// The delivery state of a durable party, as last written.
+    pub fn delivery_state(&self, party: Party) -> Option<Vec<u8>> {
+        self.records.derived.parties.encoded(party)
+    }
+
+    /// Below which offset durable parties have acknowledged all; `None` of those without a state.
+    pub fn marks(&self, parties: &[Party]) -> Vec<Option<Offset>> {
+        let known = &self.records.derived.parties;
+        parties.iter().map(|party| known.get(*party).map(|known| known.state.mark)).collect()
+    }
+
+    /// Offsets of the retained messages that match, from `from` on in their order: `limit` at most, and up to which
+    /// offset that is all.
+    pub fn retained(&self, filter: &[u8], from: Offset, limit: usize) -> (Vec<Offset>, Offset) {
+        self.records.derived.retained.page(filter, from, self.end_offset(), limit)
+    }
+
+    /// How many topics have a retained message.
+    pub fn retained_count(&self) -> usize {
+        self.records.derived.retained.len()
+    }
+
+    /// Where the message with an offset is; `None` if it is gone, damaged or not yet durable.
+    pub fn locate(&mut self, offset: Offset) -> Result<Option<Location>> {
+        if offset >= self.durable_offset() {
+            return Ok(None);
+        }
+        self.records.archive.find_message(offset, None)
+    }
+
+    /// When the message with an offset was stored; `None` if it is gone, damaged or not yet durable.
+    pub fn stored_at(&mut self, offset: Offset) -> Result<Option<Timestamp>> {
+        let Some(location) = self.locate(offset)? else { return Ok(None) };
+        Ok(self.records.archive.record_at(location)?.map(|record| record.appended_at))
+    }
+}
+
+/// Checkpoints, and work beside the loop.
+impl Log {
+    /// A checkpoint begins: the log is to be replayed from here. One that was on its way is given up.
+    pub fn begin_checkpoint(&mut self, now: Timestamp) -> Result<()> {
+        self.checkpoints.begin(&mut self.records, now)
+    }
+
+    /// Takes down some more of the state, for about `effort`; true when all of it is taken down, or nothing is to be.
+    pub fn checkpoint_piece(&mut self, effort: u64) -> bool {
+        self.checkpoints.piece(&mut self.records, effort)
+    }
+
+    /// The checkpoint that was taken down, once the log is durable up to where it ends: to be written beside the loop
+    /// and handed back to `finish`. `None` before that; a commit brings it about.
+    pub fn checkpoint_job(&mut self) -> Option<Job> {
+        self.checkpoints.write(&self.records).map(Job::checkpoint)
+    }
+
+    /// All of it here and now: commits what there is and writes a checkpoint behind it.
+    pub fn checkpoint(&mut self, now: Timestamp) -> Result<()> {
+        self.checkpoints.take_whole(&mut self.records, now)
+    }
+
+    /// Bytes appended since the last checkpoint began.
+    pub fn bytes_since_checkpoint(&self) -> u64 {
+        self.end_position().0.saturating_sub(self.checkpoints.begun().0)
+    }
+
+    /// The log position from which the newest durable checkpoint has the log replayed.
+    pub fn checkpointed(&self) -> LogPosition {
+        self.checkpoints.checkpointed()
+    }
+
+    /// Takes over a job whose steps are done; an error where one of them failed, and then all is as it was before.
+    pub fn finish(&mut self, job: Job) -> Result<Finished> {
+        match (job.task, job.failed) {
+            (Task::Checkpoint(write), failed) => self.checkpoints.written(&write, failed).map(|()| Finished::default()),
+            (_, Some(error)) => Err(error),
+            (Task::Survey(survey), None) => {
+                self.retention.surveyed(survey);
+                Ok(Finished::default())
+            }
+            (Task::Carry(write), None) if write.is_worthless => {
+                self.retention.abandon();
+                Ok(Finished::default())
+            }
+            (Task::Carry(write), None) => {
+                Ok(Finished { next: Some(Job::new(Task::Naming(write))), ..Finished::default() })
+            }
+            (Task::Naming(write), None) => Ok(self.retention.carried(&mut self.records.archive, write)),
+            (Task::Removal(_), None) => Ok(Finished::default()),
+        }
+    }
+}
+
+/// What goes away.
+impl Log {
+    /// Begins to remove sealed segments past retention, oldest first: those whose last record is older than
+    /// `maximum_age_us`, and those without which the log would fit into `maximum_bytes`. False if there are none. A
+    /// run that was on its way is given up.
+    pub fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now: Timestamp) -> Result<bool> {
+        self.retention.begin(&mut self.records, maximum_age_us, maximum_bytes, now)
+    }
+
+    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
+    /// by nobody any more. False if there is none.
+    pub fn begin_thinning(&mut self, now: Timestamp) -> Result<bool> {
+        self.retention.begin_thinning(&mut self.records, self.checkpoints.checkpointed(), now)
+    }
+
+    /// The log is whole from here on, and stays so as long as the present run of retention lasts.
+    pub fn whole_from(&self) -> Offset {
+        self.begin_offset().max(self.retention.going_until())
+    }
+
+    /// Which topics have records in the range: to be found out beside the loop and handed back to `finish`.
+    pub fn survey_job(&self) -> Option<Job> {
+        self.retention.survey_job(&self.records.archive)
+    }
+
+    /// Writes some more of what the log would lose with the range anew, for about `effort`; true if that was all.
+    pub fn renew_piece(&mut self, effort: u64, now: Timestamp) -> Result<bool> {
+        self.retention.renew_piece(&mut self.records, effort, now)
+    }
+
+    /// True once what was written anew is durable and a checkpoint stands behind the range. Where the disk is nearly
+    /// full, room comes first: a checkpoint would take some.
+    pub fn retention_may_go_on(&self) -> bool {
+        self.retention.may_go_on(&self.records, self.checkpoints.checkpointed())
+    }
+
+    /// False if the newest checkpoint does not reach behind the range of the present run.
+    pub fn retention_has_checkpoint(&self) -> bool {
+        self.retention.has_checkpoint(self.checkpoints.checkpointed())
+    }
+
+    /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any
+    /// queue may read on from before the range, where it must not find a hole.
+    pub fn visit(&mut self, cursors: Vec<RetentionCursor>) {
+        self.retention.visit(cursors);
+    }
+
+    /// Looks at some more of them, for about `effort`. What they lose, and true if none waits any more.
+    pub fn visit_piece(&mut self, effort: u64) -> Result<(Vec<Loss>, bool)> {
+        self.retention.visit_piece(&mut self.records, &mut self.filters, self.checkpoints.checkpointed(), effort)
+    }
+
+    /// Finds some more of what is needed besides what queues need, for about `effort`; true if that is all. To be
+    /// called when all queues have been visited: a group may have handed over meanwhile what it was to give then.
+    pub fn find_piece(&mut self, effort: u64) -> Result<bool> {
+        self.retention.find_piece(&mut self.records, self.checkpoints.checkpointed(), effort)
+    }
+
+    /// What was found needed is to be copied beside the loop, and handed back to `finish`. `None` before all of it has
+    /// been looked for.
+    pub fn carry_job(&mut self, now: Timestamp) -> Option<Job> {
+        self.retention.carry_job(&mut self.records.appending, now)
+    }
+
+    /// The run is given up; nothing has gone.
+    pub fn abandon_retention(&mut self) {
+        self.retention.abandon();
     }
 }
 
 impl Messages for Log {
     fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
-        let found = match self.archive.find(location.segment) {
-            Some(place) => Some((place, location.position)),
-            // Its segment has gone since it was found there; it may have been carried.
-            None => {
-                let carried = self.archive.find_message(offset, None)?;
-                carried.and_then(|location| Some((self.archive.find(location.segment)?, location.position)))
-            }
-        };
-        let Some((place, position)) = found else { return Ok(None) };
-        let dictionary = &self.dictionary;
-        let record = self.archive.record(place, position)?;
-        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {
-            topic: dictionary.name(record.topic),
-            properties: record.properties,
-            payload: record.payload,
-            qos: record.qos,
-            retain: record.retain,
-            appended_at: record.appended_at,
-            expires_at: record.expires_at,
-        }))
+        self.records.message(location, offset)
     }
 }

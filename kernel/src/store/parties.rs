@@ -4,7 +4,7 @@
 //! of them without reading the log again. They are kept in order, so that a walk in pieces finds its place again.
 
 use super::record::Record;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::state::{State, FULL, REMOVED};
 use crate::ids::{Offset, Party};
 use std::collections::BTreeMap;
@@ -89,4 +89,10 @@ impl Parties {
     pub fn len(&self) -> usize {
         self.states.len()
     }
+}
+
+/// The party that a key of table 0 stands for.
+pub fn party_of(key: &[u8]) -> Result<Party> {
+    let bytes: [u8; 4] = key.try_into().map_err(|_| Error::Invalid("a key of table 0 has four bytes".to_owned()))?;
+    Ok(Party(u32::from_le_bytes(bytes)))
 }

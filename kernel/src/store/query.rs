@@ -1,22 +1,23 @@
 //! What readers ask: messages of some filters in a range of offsets, as columns; their number; ranges of equal size.
 
-use super::archive::{Archive, Indexed};
+use super::archive::Archive;
 use super::columns::Columns;
+use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
 use super::index::{between, Class};
-use super::reader::LogReader;
-use super::record::Kind;
+use super::record::{Kind, Record};
+use super::segment::Indexed;
 use crate::error::Result;
 use crate::ids::{Offset, TopicId};
 use ahash::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What is remembered of the last query, because the next one mostly goes on where it ended.
-pub(super) struct QueryMemory {
+/// A query, and how far it has come: the next one mostly goes on where it ended.
+pub(super) struct Query {
     filters: Vec<Vec<u8>>,
     topics_seen: usize,
-    topics: Arc<HashSet<u32, RandomState>>,
+    topics: HashSet<u32, RandomState>,
     resume: Option<(Offset, u32, u32)>,
     merged: Option<(u32, Arc<Vec<u32>>)>,
 }
@@ -33,98 +34,144 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl LogReader {
-    /// The messages that any of `filters` matches, as columns, and the offset up to which was read.
-    pub fn read<Filter: AsRef<[u8]>>(&mut self, filters: &[Filter], limits: &Limits) -> Result<(Columns, Offset)> {
-        let mut memory = self.recall(filters);
-        let mut columns = Columns::default();
-        let to = limits.to.min(self.end_offset());
-        let mut from = limits.from;
-        let mut bytes = limits.bytes;
-        let mut place = self.archive.first_from(from);
+/// What has been read, and what else may be.
+struct Reading {
+    columns: Columns,
+    rows: usize,
+    bytes: u64,
+}
+
+impl Reading {
+    fn is_full(&self) -> bool {
+        self.columns.rows >= self.rows || self.bytes == 0
+    }
+
+    fn pass(&mut self, record: &Record<'_>) {
+        self.bytes = self.bytes.saturating_sub(wide(record.size_bytes()));
+    }
+}
+
+impl Query {
+    /// The last one if it was for these filters and no topic is new, or a new one.
+    pub(super) fn recall<'a, Filter: AsRef<[u8]>>(
+        last: &'a mut Option<Query>,
+        dictionary: &Dictionary,
+        filters: &[Filter],
+    ) -> &'a mut Query {
+        let is_same = |last: &Query| {
+            let same = last.filters.iter().map(Vec::as_slice).eq(filters.iter().map(AsRef::as_ref));
+            same && last.topics_seen == dictionary.len()
+        };
+        if !last.as_ref().is_some_and(is_same) {
+            *last = None;
+        }
+        last.get_or_insert_with(|| Query::new(dictionary, filters))
+    }
+
+    fn new<Filter: AsRef<[u8]>>(dictionary: &Dictionary, filters: &[Filter]) -> Query {
+        let mut found = Vec::new();
+        for filter in filters {
+            dictionary.matching(filter.as_ref(), &mut found);
+        }
+        let mut topics = HashSet::with_hasher(RandomState::with_seeds(61, 62, 63, 64));
+        topics.extend(found.into_iter().map(|id| id.0));
+        Query {
+            filters: filters.iter().map(|filter| filter.as_ref().to_vec()).collect(),
+            topics_seen: dictionary.len(),
+            topics,
+            resume: None,
+            merged: None,
+        }
+    }
+
+    /// The messages that any of the filters matches, as columns, and the offset up to which was read.
+    pub(super) fn read(
+        &mut self,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
+        limits: &Limits,
+    ) -> Result<(Columns, Offset)> {
+        let mut reading = Reading { columns: Columns::default(), rows: limits.rows, bytes: limits.bytes };
+        let (mut from, to) = (limits.from, limits.to);
+        let mut place = archive.first_from(from);
         while from < to {
-            let Some(segment) = self.archive.segments.get(place) else { break };
+            let Some(segment) = archive.segments.get(place) else { break };
             from = from.max(segment.base_offset());
             let end = segment.end_offset().min(to);
             let number = segment.header.number;
-            let start = match memory.resume {
+            let start = match self.resume {
                 Some((offset, of, position)) if offset == from && of == number => position,
-                _ => self.archive.position_of(place, from)?,
+                _ => archive.position_of(place, from)?,
             };
-            let positions = memory.positions(&mut self.archive, place)?;
-            let reached = match positions {
+            let reached = match self.positions(archive, place)? {
                 Some(positions) if positions.is_empty() => None,
                 Some(positions) => {
                     let positions = between(&positions, start, u32::MAX).iter().copied();
-                    self.read_segment(&mut memory, (place, end), positions, &mut columns, (limits.rows, &mut bytes))?
+                    self.read_segment(archive, dictionary, (place, end), positions, &mut reading)?
                 }
-                None => {
-                    self.read_in_order(&mut memory, (place, start, end), &mut columns, (limits.rows, &mut bytes))?
-                }
+                None => self.read_in_order(archive, dictionary, (place, start, end), &mut reading)?,
             };
             if let Some(reached) = reached {
-                self.memory = Some(memory);
-                return Ok((columns, reached));
+                return Ok((reading.columns, reached));
             }
             from = end.max(from);
             place = place.saturating_add(1);
         }
-        self.memory = Some(memory);
-        Ok((columns, to.max(limits.from)))
+        Ok((reading.columns, to.max(limits.from)))
     }
 
     fn read_segment(
         &mut self,
-        memory: &mut QueryMemory,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
         (place, end): (usize, Offset),
         positions: impl Iterator<Item = u32>,
-        columns: &mut Columns,
-        (rows, bytes): (usize, &mut u64),
+        reading: &mut Reading,
     ) -> Result<Option<Offset>> {
-        let number = self.archive.segments.get(place).map_or(0, |segment| segment.header.number);
+        let number = archive.segments.get(place).map_or(0, |segment| segment.header.number);
         for position in positions {
-            let Some(record) = self.archive.record(place, position)? else { continue };
+            let Some(record) = archive.record(place, position)? else { continue };
             if record.offset >= end {
                 break;
             }
-            if columns.rows >= rows || *bytes == 0 {
-                memory.resume = Some((record.offset, number, position));
+            if reading.is_full() {
+                self.resume = Some((record.offset, number, position));
                 return Ok(Some(record.offset));
             }
-            columns.push(self.dictionary.name(record.topic), &record);
-            *bytes = bytes.saturating_sub(wide(record.size_bytes()));
+            reading.columns.push(dictionary.name(record.topic), &record);
+            reading.pass(&record);
         }
         Ok(None)
     }
 
     fn read_in_order(
         &mut self,
-        memory: &mut QueryMemory,
+        archive: &mut Archive,
+        dictionary: &Dictionary,
         (place, start, end): (usize, u32, Offset),
-        columns: &mut Columns,
-        (rows, bytes): (usize, &mut u64),
+        reading: &mut Reading,
     ) -> Result<Option<Offset>> {
-        let Some(segment) = self.archive.segments.get(place) else { return Ok(None) };
+        let Some(segment) = archive.segments.get(place) else { return Ok(None) };
         let (number, segment_end) = (segment.header.number, segment.end);
         let mut position = start;
         while position < segment_end {
-            let Some(record) = self.archive.record(place, position)? else {
-                position = self.archive.next_whole(place, position)?;
+            let Some(record) = archive.record(place, position)? else {
+                position = archive.next_whole(place, position)?;
                 continue;
             };
             if record.kind == Kind::Message {
                 if record.offset >= end {
-                    memory.resume = Some((record.offset, number, position));
+                    self.resume = Some((record.offset, number, position));
                     break;
                 }
-                if columns.rows >= rows || *bytes == 0 {
-                    memory.resume = Some((record.offset, number, position));
+                if reading.is_full() {
+                    self.resume = Some((record.offset, number, position));
                     return Ok(Some(record.offset));
                 }
-                if memory.topics.contains(&record.topic.0) {
-                    columns.push(self.dictionary.name(record.topic), &record);
+                if self.topics.contains(&record.topic.0) {
+                    reading.columns.push(dictionary.name(record.topic), &record);
                 }
-                *bytes = bytes.saturating_sub(wide(record.size_bytes()));
+                reading.pass(&record);
             }
             position = position.saturating_add(narrow(record.size_bytes()));
         }
@@ -132,32 +179,24 @@ impl LogReader {
     }
 
     /// The smallest offset such that the range from `from` on has `rows` matching messages, or `to`.
-    pub fn end_after_rows<Filter: AsRef<[u8]>>(
-        &mut self,
-        filters: &[Filter],
-        from: Offset,
-        to: Offset,
-        rows: u64,
-    ) -> Result<Offset> {
-        let topics = Arc::clone(&self.recall(filters).topics);
-        let to = to.min(self.end_offset());
+    pub(super) fn end_after_rows(&self, archive: &mut Archive, from: Offset, to: Offset, rows: u64) -> Result<Offset> {
         let mut left = rows;
         if left == 0 {
             return Ok(from);
         }
-        for place in self.archive.first_from(from)..self.archive.segments.len() {
-            if self.archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
+        for place in archive.first_from(from)..archive.segments.len() {
+            if archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
                 break;
             }
-            let (low, high) = (self.archive.position_of(place, from)?, self.archive.position_of(place, to)?);
-            let positions = matching_positions(&mut self.archive, place, &topics, low, high)?;
+            let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
+            let positions = matching_positions(archive, place, &self.topics, low, high)?;
             let count = wide(positions.len());
             if count < left {
                 left = left.saturating_sub(count);
                 continue;
             }
             let last = positions.get(index64(left.saturating_sub(1))).copied();
-            if let Some(record) = last.map(|last| self.archive.record(place, last)).transpose()?.flatten() {
+            if let Some(record) = last.map(|last| archive.record(place, last)).transpose()?.flatten() {
                 return Ok(Offset(record.offset.0.saturating_add(1)).min(to));
             }
         }
@@ -165,21 +204,20 @@ impl LogReader {
     }
 
     /// At most `parts` ranges of about equal stored bytes that cover the range.
-    pub fn split<Filter: AsRef<[u8]>>(
-        &mut self,
-        filters: &[Filter],
+    pub(super) fn split(
+        &self,
+        archive: &mut Archive,
         from: Offset,
         to: Offset,
         parts: usize,
     ) -> Result<Vec<(Offset, Offset)>> {
-        let topics = Arc::clone(&self.recall(filters).topics);
         let mut steps: Vec<(Offset, u64)> = Vec::new();
-        for place in self.archive.first_from(from)..self.archive.segments.len() {
+        for place in archive.first_from(from)..archive.segments.len() {
             let mut bytes = 0_u64;
-            for id in self.archive.topic_ids(place)?.into_iter().filter(|id| topics.contains(&id.0)) {
-                bytes = bytes.saturating_add(self.archive.topic(place, id)?.map_or(0, |counts| counts.bytes));
+            for id in archive.topic_ids(place)?.into_iter().filter(|id| self.topics.contains(&id.0)) {
+                bytes = bytes.saturating_add(archive.topic(place, id)?.map_or(0, |counts| counts.bytes));
             }
-            let marks = self.archive.marks(place)?;
+            let marks = archive.marks(place)?;
             let share = bytes / wide(marks.len()).max(1);
             steps.extend(marks.iter().map(|mark| (mark.offset, share)));
         }
@@ -200,30 +238,6 @@ impl LogReader {
         Ok(ranges)
     }
 
-    fn recall<Filter: AsRef<[u8]>>(&mut self, filters: &[Filter]) -> QueryMemory {
-        if let Some(memory) = self.memory.take() {
-            let same = memory.filters.iter().map(Vec::as_slice).eq(filters.iter().map(AsRef::as_ref));
-            if same && memory.topics_seen == self.dictionary.len() {
-                return memory;
-            }
-        }
-        let mut found = Vec::new();
-        for filter in filters {
-            self.dictionary.matching(filter.as_ref(), &mut found);
-        }
-        let mut topics = HashSet::with_hasher(RandomState::with_seeds(61, 62, 63, 64));
-        topics.extend(found.into_iter().map(|id| id.0));
-        QueryMemory {
-            filters: filters.iter().map(|filter| filter.as_ref().to_vec()).collect(),
-            topics_seen: self.dictionary.len(),
-            topics: Arc::new(topics),
-            resume: None,
-            merged: None,
-        }
-    }
-}
-
-impl QueryMemory {
     /// The positions of the matching messages of a segment, or `None` where reading everything is cheaper.
     fn positions(&mut self, archive: &mut Archive, place: usize) -> Result<Option<Arc<Vec<u32>>>> {
         let Some(segment) = archive.segments.get(place) else { return Ok(None) };

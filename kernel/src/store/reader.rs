@@ -5,19 +5,24 @@
 //!    knows to be durable), without a writer it is everything that is whole.
 //! 2. A refresh costs what is new, not what is there.
 
-use super::archive::{Archive, Indexed, Segment};
+use super::archive::Archive;
+use super::columns::Columns;
+use super::damage::Damage;
 use super::dictionary::Dictionary;
-use super::encoding::{narrow, wide};
+use super::encoding::{index64, narrow, wide};
 use super::footer;
 use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
+use super::holes;
 use super::identity::{self, Identity};
 use super::index::SegmentIndex;
-use super::query::QueryMemory;
+use super::query::{Limits, Query};
 use super::record::{self, Kind};
-use super::recovery::Damage;
+use super::segment::{Indexed, Segment};
+use super::verify;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
+use crate::limits::DAMAGE_REPORTS_MAXIMUM;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -54,13 +59,14 @@ pub struct SegmentDescription {
 
 /// A reader of a log directory.
 pub struct LogReader {
-    pub(super) archive: Archive,
-    pub(super) dictionary: Dictionary,
-    pub(super) memory: Option<QueryMemory>,
+    archive: Archive,
+    dictionary: Dictionary,
+    /// The last one, because the next one mostly goes on where it ended.
+    query: Option<Query>,
     epoch: u128,
     visible_end: Offset,
     vouched: HashMap<u32, Option<Offset>>,
-    pub(super) passed_over: Vec<Damage>,
+    passed_over: Vec<Damage>,
 }
 
 impl LogReader {
@@ -71,7 +77,7 @@ impl LogReader {
         Ok(LogReader {
             archive: Archive::new(disk, identity.salt(), CACHE_BYTES),
             dictionary: Dictionary::new(0),
-            memory: None,
+            query: None,
             epoch: identity.epoch,
             visible_end: Offset(0),
             vouched: HashMap::new(),
@@ -86,7 +92,7 @@ impl LogReader {
         let known = |segment: &Segment| names.contains_key(&segment.header.number);
         while let Some(gone) = self.archive.segments.iter().position(|segment| !known(segment)) {
             self.archive.remove(gone);
-            self.memory = None;
+            self.query = None;
         }
         for (number, (kind, name)) in names {
             match self.archive.find(number) {
@@ -172,6 +178,42 @@ impl LogReader {
         Ok(self.archive.offset_at(time)?.map_or(self.visible_end, |offset| offset.min(self.visible_end)))
     }
 
+    /// The messages that any of `filters` matches, as columns, and the offset up to which was read.
+    pub fn read<Filter: AsRef<[u8]>>(&mut self, filters: &[Filter], limits: &Limits) -> Result<(Columns, Offset)> {
+        let to = limits.to.min(self.visible_end);
+        let query = Query::recall(&mut self.query, &self.dictionary, filters);
+        query.read(&mut self.archive, &self.dictionary, &Limits { to, ..*limits })
+    }
+
+    /// The smallest offset such that the range from `from` on has `rows` matching messages, or `to`.
+    pub fn end_after_rows<Filter: AsRef<[u8]>>(
+        &mut self,
+        filters: &[Filter],
+        from: Offset,
+        to: Offset,
+        rows: u64,
+    ) -> Result<Offset> {
+        let to = to.min(self.visible_end);
+        let query = Query::recall(&mut self.query, &self.dictionary, filters);
+        query.end_after_rows(&mut self.archive, from, to, rows)
+    }
+
+    /// At most `parts` ranges of about equal stored bytes that cover the range.
+    pub fn split<Filter: AsRef<[u8]>>(
+        &mut self,
+        filters: &[Filter],
+        from: Offset,
+        to: Offset,
+        parts: usize,
+    ) -> Result<Vec<(Offset, Offset)>> {
+        Query::recall(&mut self.query, &self.dictionary, filters).split(&mut self.archive, from, to, parts)
+    }
+
+    /// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.
+    pub fn verify(&self) -> Result<Vec<Damage>> {
+        verify::verify(self.archive.disk.as_ref(), self.archive.salt)
+    }
+
     fn segment_files(&self) -> Result<BTreeMap<u32, (SegmentKind, String)>> {
         let names = self.archive.disk.list()?.into_iter();
         let parsed =
@@ -242,7 +284,7 @@ impl LogReader {
             let Some(segment) = self.archive.segments.get_mut(place) else { return Ok(()) };
             let Indexed::Open(open) = &mut segment.index else { return Ok(()) };
             let left = segment.file.size()?.saturating_sub(u64::from(segment.end));
-            let mut bytes = vec![0; window.min(super::encoding::index64(left))];
+            let mut bytes = vec![0; window.min(index64(left))];
             let count = segment.file.read_at(u64::from(segment.end), &mut bytes)?;
             bytes.truncate(count);
             let mut taken = 0;
@@ -266,8 +308,11 @@ impl LogReader {
             if !cut || wide(bytes.len()) >= left {
                 // What is not written yet is zeros.
                 let is_end = bytes.get(taken..).is_none_or(|rest| rest.iter().all(|byte| *byte == 0));
-                if is_end || !self.pass_over(place)? {
+                let Some(damage) = (if is_end { None } else { holes::pass_over(&mut self.archive, place)? }) else {
                     return Ok(());
+                };
+                if self.passed_over.len() < DAMAGE_REPORTS_MAXIMUM {
+                    self.passed_over.push(damage);
                 }
                 continue;
             }

@@ -3,11 +3,11 @@
 //! Owns: telling what a segment's bytes are: whole records, holes between them, and what its markers vouch for.
 //! Changes nothing.
 
-use super::archive::Segment;
 use super::encoding::{index, narrow};
 use super::header::{Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::SegmentIndex;
 use super::record::{self, Kind, Record};
+use super::segment::Segment;
 use crate::disk::DiskFile;
 use crate::error::Result;
 use crate::ids::LogPosition;
@@ -152,22 +152,20 @@ pub(super) fn index_of(pages: &Pages, header: &Header, seed: u64) -> (SegmentInd
     }
 }
 
-impl Segment {
-    /// The log position up to which nothing is missing in the segment.
-    pub(super) fn whole_until(&self, salt: u32) -> Result<LogPosition> {
-        if self.header.kind == SegmentKind::Carry {
-            return Ok(self.header.end_position);
-        }
-        if self.is_sealed() {
-            return Ok(self.log_position(self.end));
-        }
-        let pages = Pages::read(self.file.as_ref(), None, salt)?;
-        let mut position = SEGMENT_HEADER_BYTES;
-        while let Some(record) = pages.record(position) {
-            position = position.saturating_add(narrow(record.size_bytes()));
-        }
-        Ok(self.log_position(position))
+/// The log position up to which nothing is missing in a segment.
+pub(super) fn whole_until(segment: &Segment, salt: u32) -> Result<LogPosition> {
+    if segment.header.kind == SegmentKind::Carry {
+        return Ok(segment.header.end_position);
     }
+    if segment.is_sealed() {
+        return Ok(segment.log_position(segment.end));
+    }
+    let pages = Pages::read(segment.file.as_ref(), None, salt)?;
+    let mut position = SEGMENT_HEADER_BYTES;
+    while let Some(record) = pages.record(position) {
+        position = position.saturating_add(narrow(record.size_bytes()));
+    }
+    Ok(segment.log_position(position))
 }
 
 /// Where the records of a segment end, told by where the next one begins.

@@ -4,45 +4,44 @@
 //! alone does not bring them there: after a failed one the operating system may hold such pages for clean. So they
 //! are written again first. And names that only a footer knows are written as records again.
 
-use super::archive::Segment;
+use super::archive::Archive;
 use super::dictionary::Topic;
 use super::encoding::{index, index64, wide};
 use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
-use super::log::Log;
+use super::records::Records;
 use super::replay::Pages;
+use super::segment::Segment;
 use crate::error::Result;
 use crate::ids::{LogPosition, Timestamp, TopicId};
 use crate::limits::BLOCK_BYTES;
 
-impl Log {
-    /// Everything up to the log's end is on the medium afterwards. `known` is what a checkpoint stands on; above it,
-    /// and above the last place that a marker vouches for, the bytes are written anew.
-    pub(super) fn make_durable(&self, known: LogPosition) -> Result<()> {
-        for segment in self.archive.segments.iter().rev().filter(|segment| segment.header.kind == SegmentKind::Log) {
-            let base = segment.header.base_position;
-            let pages = Pages::read(segment.file.as_ref(), Some(segment.end), self.archive.salt)?;
-            let vouched = pages.vouched(SEGMENT_HEADER_BYTES, segment.header.base_offset.0);
-            let sure = vouched.unwrap_or_default().max(known);
-            rewrite(segment, sure)?;
-            segment.file.sync()?;
-            if sure > base {
-                break;
-            }
+/// Everything up to the log's end is on the medium afterwards. `known` is what a checkpoint stands on; above it,
+/// and above the last place that a marker vouches for, the bytes are written anew.
+pub(super) fn make_durable(archive: &Archive, known: LogPosition) -> Result<()> {
+    for segment in archive.segments.iter().rev().filter(|segment| segment.header.kind == SegmentKind::Log) {
+        let base = segment.header.base_position;
+        let pages = Pages::read(segment.file.as_ref(), Some(segment.end), archive.salt)?;
+        let vouched = pages.vouched(SEGMENT_HEADER_BYTES, segment.header.base_offset.0);
+        let sure = vouched.unwrap_or_default().max(known);
+        rewrite(segment, sure)?;
+        segment.file.sync()?;
+        if sure > base {
+            break;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.
-    pub(super) fn declare_learned(&mut self, now: Timestamp) -> Result<()> {
-        let undeclared = self.dictionary.topics().filter(|(_, topic)| topic.declared_at == LogPosition(0));
-        let undeclared: Vec<(TopicId, Topic)> = undeclared.map(|(id, topic)| (id, topic.clone())).collect();
-        for (id, topic) in undeclared {
-            if let Some(name) = &topic.name {
-                self.put_topic(id, name, topic.next_entry, now)?;
-            }
+/// Topics of which only a footer knew get a record again, so that later footers do not have to be trusted.
+pub(super) fn declare_learned(records: &mut Records, now: Timestamp) -> Result<()> {
+    let undeclared = records.derived.dictionary.topics().filter(|(_, topic)| topic.declared_at == LogPosition(0));
+    let undeclared: Vec<(TopicId, Topic)> = undeclared.map(|(id, topic)| (id, topic.clone())).collect();
+    for (id, topic) in undeclared {
+        if let Some(name) = &topic.name {
+            records.put_topic(id, name, topic.next_entry, now)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Writes a segment's bytes from the log position `sure` on once more: header, records and footer.

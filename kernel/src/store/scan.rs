@@ -7,14 +7,15 @@
 //! 1. Nothing at or past the durable offset is found.
 //! 2. What is found lies in offset order, each record once, and `reached` never exceeds what was looked at.
 
-use super::archive::{Archive, Indexed};
+use super::archive::Archive;
 use super::cache::Cache;
+use super::course::{Course, Courses, Wanted, Windows};
 use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
 use super::index::between;
-use super::log::Log;
 use super::record::{Kind, Record};
+use super::records::Records;
 use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue};
@@ -29,15 +30,6 @@ use ahash::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where more than this part of a segment is wanted it is read in order.
-const IN_ORDER_SHARE: u64 = 4;
-
-/// Bytes of a segment whose postings are merged at once.
-const WINDOW_BYTES: u32 = 8_388_608;
-
-/// Positions that are merged with the effort of one look.
-const POSITIONS_PER_EFFORT: u64 = 4;
-
 /// What finding the terms of a topic takes, besides a look for each subscription.
 const TERMS_EFFORT: u64 = 4;
 
@@ -47,9 +39,13 @@ const FOUND_EFFORT: u64 = 2;
 /// What looking for a page of retained messages may cost.
 const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
-/// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
-pub(super) struct ScanMemory {
+/// What scans need besides what is asked of them.
+pub(super) struct Scanning {
+    /// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
     queues: Cache<Queue, QueueMemory>,
+    windows: Windows,
+    /// The end of the log when it was opened: numbers of transient parties in records before it mean somebody else.
+    opened_at: Offset,
 }
 
 /// What one queue's subscriptions come to.
@@ -63,16 +59,7 @@ struct QueueMemory {
     terms: HashMap<u32, TopicTerms, RandomState>,
     /// Where the last scan stopped.
     resume: Option<(Offset, Location)>,
-    /// The merged postings of the segment that is being read, up to a position.
-    merged: Option<Merged>,
-}
-
-/// Positions of what a queue wants in a window of a segment.
-struct Merged {
-    segment: u32,
-    low: u32,
-    high: u32,
-    positions: Arc<Vec<u32>>,
+    courses: Courses,
 }
 
 /// The terms of a topic.
@@ -82,14 +69,6 @@ struct TopicTerms {
     is_denied: bool,
     /// From an offset on, where they do not depend on the record any more.
     constant: Option<(Terms, Offset)>,
-}
-
-/// How a segment is read.
-enum Course {
-    Skip,
-    InOrder,
-    /// These positions, which are all there are before another one.
-    Positions(Arc<Vec<u32>>, u32),
 }
 
 /// What is left of a scan's allowance.
@@ -116,29 +95,35 @@ impl Allowance {
     }
 }
 
-impl Log {
+impl Scanning {
+    /// Of a log that ended at `opened_at` when it was opened.
+    pub(super) fn new(opened_at: Offset) -> Scanning {
+        Scanning { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default(), opened_at }
+    }
+
     /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
     /// reached what it had. The first one always gets on.
-    pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
-        let limit = self.durable_offset();
-        let until = self.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
+    pub(super) fn scan(&mut self, records: &mut Records, filters: &mut FilterMemory, scans: &mut [Scan]) -> Result<()> {
+        let limit = records.durable_offset();
+        let until = records.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
         for scan in scans {
             scan.found.clear();
             (scan.reached, scan.missing) = (scan.from, None);
-            self.look_up_owed(scan, until)?;
-            if scan.subscriptions.is_empty() && scan.records_maximum == 0 || self.archive.effort >= until {
+            self.look_up_owed(records, scan, until)?;
+            let Records { archive, derived, .. } = &mut *records;
+            if scan.subscriptions.is_empty() && scan.records_maximum == 0 || archive.effort >= until {
                 continue;
             }
-            let mut memory = self.memory.take(scan);
-            if memory.learn(&mut self.filters, &self.dictionary, (&mut self.archive.effort, until)) {
+            let mut memory = self.take(scan);
+            if memory.learn(filters, &derived.dictionary, (&mut archive.effort, until)) {
                 let mut allowance = Allowance::of(scan, until);
-                let result =
-                    scan_queue(&mut self.archive, &self.dictionary, &mut memory, scan, (limit, &mut allowance));
-                self.archive.effort = self.archive.effort.saturating_add(allowance.spent);
-                self.memory.give_back(scan.queue, memory);
+                let parts = (&mut *archive, &derived.dictionary, &mut self.windows);
+                let result = scan_queue(parts, &mut memory, scan, (limit, &mut allowance));
+                archive.effort = archive.effort.saturating_add(allowance.spent);
+                self.give_back(scan.queue, memory);
                 result?;
             } else {
-                self.memory.give_back(scan.queue, memory);
+                self.give_back(scan.queue, memory);
             }
         }
         Ok(())
@@ -146,21 +131,22 @@ impl Log {
 
     /// Single records that a queue is owed, retained messages, wherever they are by now; the rest of them another time
     /// where the effort is used up.
-    fn look_up_owed(&mut self, scan: &mut Scan, until: u64) -> Result<()> {
+    fn look_up_owed(&self, records: &mut Records, scan: &mut Scan, until: u64) -> Result<()> {
         scan.found_owed.clear();
-        let durable = self.durable_offset();
+        let durable = records.durable_offset();
+        let Records { archive, derived, .. } = records;
         if let Some((filter, owed)) = &mut scan.retained {
-            if self.archive.effort >= until {
+            if archive.effort >= until {
                 scan.owed.clear();
                 return Ok(());
             }
-            let page = self.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
-            self.archive.effort = self.archive.effort.saturating_add(RETAINED_PAGE_EFFORT);
+            let page = derived.retained.page(filter, owed.from, owed.until.min(durable), OWED_PAGE_MAXIMUM);
+            archive.effort = archive.effort.saturating_add(RETAINED_PAGE_EFFORT);
             (scan.owed, owed.from) = page;
         }
         let mut last: Option<(Offset, Location)> = None;
         for (place, offset) in scan.owed.clone().into_iter().enumerate() {
-            if self.archive.effort >= until {
+            if archive.effort >= until {
                 scan.owed.truncate(place);
                 if let Some((_, owed)) = &mut scan.retained {
                     owed.from = offset;
@@ -168,19 +154,34 @@ impl Log {
                 break;
             }
             let near = last.filter(|(before, _)| *before < offset).map(|(_, location)| location);
-            let location = if offset < durable { self.archive.find_message(offset, near)? } else { None };
+            let location = if offset < durable { archive.find_message(offset, near)? } else { None };
             let found = match location {
                 Some(location) => {
                     last = Some((offset, location));
-                    let record = self.archive.record_at(location)?;
-                    let record = record.filter(|record| gets(scan, record, &self.dictionary, self.opened_at));
-                    record.map(|record| found(&record, location, Terms::default(), scan, &self.dictionary))
+                    let record = archive.record_at(location)?;
+                    let record = record.filter(|record| gets(scan, record, &derived.dictionary, self.opened_at));
+                    record.map(|record| found(&record, location, Terms::default(), scan, &derived.dictionary))
                 }
                 None => None,
             };
             scan.found_owed.push(found);
         }
         Ok(())
+    }
+
+    fn take(&mut self, scan: &Scan) -> QueueMemory {
+        if let Some(memory) = self.queues.remove(&scan.queue) {
+            let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
+            if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
+                return memory;
+            }
+        }
+        QueueMemory::new(Arc::clone(&scan.subscriptions), scan.receive.clone())
+    }
+
+    fn give_back(&mut self, queue: Queue, memory: QueueMemory) {
+        let entries = memory.entries();
+        self.queues.put(queue, memory, entries);
     }
 }
 
@@ -192,41 +193,22 @@ fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Of
     !left_out && scan.receive.as_ref().is_none_or(|table| table.allows(dictionary.name(record.topic)))
 }
 
-impl Default for ScanMemory {
-    fn default() -> ScanMemory {
-        ScanMemory { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51) }
-    }
-}
-
-impl ScanMemory {
-    fn take(&mut self, scan: &Scan) -> QueueMemory {
-        if let Some(memory) = self.queues.remove(&scan.queue) {
-            let same = Arc::ptr_eq(&memory.subscriptions, &scan.subscriptions);
-            if memory.receive == scan.receive && (same || memory.subscriptions == scan.subscriptions) {
-                return memory;
-            }
-        }
+impl QueueMemory {
+    fn new(subscriptions: Arc<[Subscription]>, receive: Option<Table>) -> QueueMemory {
         QueueMemory {
-            subscriptions: Arc::clone(&scan.subscriptions),
-            receive: scan.receive.clone(),
+            subscriptions,
+            receive,
             topics: None,
             learning: (Learning::default(), 0),
             terms: HashMap::with_hasher(RandomState::with_seeds(51, 52, 53, 54)),
             resume: None,
-            merged: None,
+            courses: Courses::default(),
         }
     }
 
-    fn give_back(&mut self, queue: Queue, memory: QueueMemory) {
-        let entries = memory.entries();
-        self.queues.put(queue, memory, entries);
-    }
-}
-
-impl QueueMemory {
     fn entries(&self) -> usize {
         let known = self.terms.len().saturating_add(SCAN_MEMORY_OVERHEAD_ENTRIES);
-        known.saturating_add(self.merged.as_ref().map_or(0, |merged| merged.positions.len()))
+        known.saturating_add(self.courses.positions())
     }
 
     /// Looks at the topics that are new since the last time; false if the effort is used up before.
@@ -241,7 +223,7 @@ impl QueueMemory {
                     let name = dictionary.name(id);
                     if self.subscriptions.iter().any(|subscription| topic::matches(&subscription.filter, name)) {
                         Arc::make_mut(topics).insert(id.0);
-                        self.merged = None;
+                        self.courses = Courses::default();
                     }
                 }
                 true
@@ -255,7 +237,7 @@ impl QueueMemory {
                 let Some(sets) = learning.learn(asked, filters, dictionary, effort) else { return false };
                 self.topics = Some((union(sets.iter()), *seen));
                 self.learning = (Learning::default(), 0);
-                self.merged = None;
+                self.courses = Courses::default();
                 true
             }
         }
@@ -284,41 +266,6 @@ impl QueueMemory {
             _ => terms(&self.subscriptions, name, record.offset, record.publisher, scan.owner),
         }
     }
-
-    /// Decides how the segment is read from `start` on.
-    fn course(&mut self, archive: &mut Archive, place: usize, start: u32) -> Result<Course> {
-        let (Some(segment), Some((topics, _))) = (archive.segments.get(place), &self.topics) else {
-            return Ok(Course::Skip);
-        };
-        let (number, end, records) = (segment.header.number, segment.end, segment.summary().records);
-        let growing = matches!(segment.index, Indexed::Open(_));
-        let is_in = |merged: &&Merged| merged.segment == number && (merged.low..merged.high).contains(&start);
-        if let Some(merged) = self.merged.as_ref().filter(is_in).filter(|_| !growing) {
-            return Ok(Course::Positions(Arc::clone(&merged.positions), merged.high));
-        }
-        let present = archive.queued_topics(place)?.as_ref() & topics.as_ref();
-        archive.effort = archive.effort.saturating_add(1);
-        if present.is_empty() {
-            return Ok(Course::Skip);
-        }
-        // Where little is left to read, or much of it is wanted, looking up every topic would cost more.
-        let left = u64::from(end.saturating_sub(start)) / wide(super::record::HEADER_BYTES);
-        if present.len() > left.min(records) / IN_ORDER_SHARE
-            || archive.queued_of(place, &present)? > records / IN_ORDER_SHARE
-        {
-            return Ok(Course::InOrder);
-        }
-        let high = if growing { end } else { start.saturating_add(WINDOW_BYTES).min(end) };
-        let mut positions = Vec::new();
-        archive.queued_positions(place, &present, start, high, &mut positions)?;
-        positions.sort_unstable();
-        archive.effort = archive.effort.saturating_add(wide(positions.len()) / POSITIONS_PER_EFFORT);
-        let positions = Arc::new(positions);
-        if !growing {
-            self.merged = Some(Merged { segment: number, low: start, high, positions: Arc::clone(&positions) });
-        }
-        Ok(Course::Positions(positions, high))
-    }
 }
 
 /// The terms of a topic from the offset on from which they are the same for every record, if there is one.
@@ -334,8 +281,7 @@ fn constant_terms(subscriptions: &[Subscription], name: &[u8]) -> Option<(Terms,
 }
 
 fn scan_queue(
-    archive: &mut Archive,
-    dictionary: &Dictionary,
+    (archive, dictionary, windows): (&mut Archive, &Dictionary, &mut Windows),
     memory: &mut QueueMemory,
     scan: &mut Scan,
     (limit, allowance): (Offset, &mut Allowance),
@@ -366,9 +312,16 @@ fn scan_queue(
             Some((offset, at)) if *offset == from && at.segment == segment.header.number => at.position,
             _ => archive.position_of(place, from)?,
         };
-        let reached = match memory.course(archive, place, start)? {
+        let wanted =
+            Wanted { topics: memory.topics.as_ref().map(|(topics, _)| topics), filters: &memory.subscriptions };
+        let effort_until = allowance.until.saturating_sub(allowance.spent);
+        let reached = match memory.courses.course(archive, windows, &wanted, (place, start), effort_until)? {
             Course::Skip => None,
-            Course::InOrder => read_in_order(archive, dictionary, memory, scan, (place, start, end_offset), allowance)?,
+            Course::Unknown => Some(from),
+            Course::InOrder(high) => {
+                let window = (place, start, high, end_offset);
+                read_in_order(archive, dictionary, memory, scan, window, allowance)?
+            }
             Course::Positions(positions, high) => {
                 let window = (place, start, high, end_offset);
                 read_positions(archive, dictionary, memory, scan, window, &positions, allowance)?
@@ -386,20 +339,20 @@ fn scan_queue(
     Ok(())
 }
 
-/// Reads all records from a position on. Returns where it stopped before the end, if it did.
+/// Reads all records of a window from a position on. Returns where it stopped before the segment's end, if it did.
 fn read_in_order(
     archive: &mut Archive,
     dictionary: &Dictionary,
     memory: &mut QueueMemory,
     scan: &mut Scan,
-    (place, start, end_offset): (usize, u32, Offset),
+    (place, start, high, end_offset): (usize, u32, u32, Offset),
     allowance: &mut Allowance,
 ) -> Result<Option<Offset>> {
     let Some((segment, end)) = archive.segments.get(place).map(|segment| (segment.header.number, segment.end)) else {
         return Ok(None);
     };
     let mut position = start;
-    while position < end {
+    while position < high.min(end) {
         let location = Location { segment, position };
         let is_used_up = allowance.is_used_up(archive);
         let Some(record) = archive.record(place, position)? else {
@@ -422,8 +375,11 @@ fn read_in_order(
         allowance.bytes = allowance.bytes.saturating_sub(wide(size));
         position = position.saturating_add(narrow(size));
     }
-    memory.resume = Some((end_offset, Location { segment, position }));
-    Ok(None)
+    if position >= end {
+        memory.resume = Some((end_offset, Location { segment, position }));
+        return Ok(None);
+    }
+    next_window(archive, memory, (place, position), end_offset)
 }
 
 /// Reads the records at the given positions. Returns where it stopped before the end, if it did.
@@ -456,8 +412,18 @@ fn read_positions(
     if high >= end {
         return Ok(None);
     }
-    // The window ends here, and the segment goes on with the next message.
-    let position = archive.walk_to(place, high, |record| record.kind == Kind::Message)?;
+    next_window(archive, memory, (place, high), end_offset)
+}
+
+/// A window ends at a position, and the segment goes on with the message whose offset is returned.
+fn next_window(
+    archive: &mut Archive,
+    memory: &mut QueueMemory,
+    (place, position): (usize, u32),
+    end_offset: Offset,
+) -> Result<Option<Offset>> {
+    let position = archive.walk_to(place, position, |record| record.kind == Kind::Message)?;
+    let Some(segment) = archive.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
     let Some(offset) = archive.record(place, position)?.map(|record| record.offset) else { return Ok(None) };
     memory.resume = Some((offset, Location { segment, position }));
     Ok((offset < end_offset).then_some(offset))

@@ -1,64 +1,56 @@
 //! Full verification: every checksum of every file is computed again. A command and a background task, never part of
 //! a start.
 
-use super::archive::{Indexed, Segment};
-use super::encoding::narrow;
+use super::damage::Damage;
+use super::encoding::{index64, narrow};
 use super::footer;
 use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity;
 use super::index::SegmentIndex;
-use super::reader::LogReader;
-use super::recovery::{damage, Damage};
 use super::replay::{Pages, Place};
+use super::segment::{Indexed, Segment};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ids::Offset;
 
-impl LogReader {
-    /// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.
-    pub fn verify(&self) -> Result<Vec<Damage>> {
-        let mut found = Vec::new();
-        let mut names: Vec<(u32, SegmentKind, String)> = Vec::new();
-        for name in self.archive.disk.list()? {
-            names.extend(header::parse_segment_name(&name).map(|(kind, number)| (number, kind, name)));
-        }
-        names.sort_unstable_by_key(|(number, kind, _)| (*kind == SegmentKind::Log, *number));
-        let last = names.last().map(|(number, _, _)| *number);
-        for (number, _, name) in &names {
-            self.verify_segment(name, Some(*number) == last, &mut found)?;
-        }
-        Ok(found)
+/// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.
+pub(super) fn verify(disk: &dyn Disk, salt: u32) -> Result<Vec<Damage>> {
+    let mut found = Vec::new();
+    let mut names: Vec<(u32, SegmentKind, String)> = Vec::new();
+    for name in disk.list()? {
+        names.extend(header::parse_segment_name(&name).map(|(kind, number)| (number, kind, name)));
     }
+    names.sort_unstable_by_key(|(number, kind, _)| (*kind == SegmentKind::Log, *number));
+    let last = names.last().map(|(number, _, _)| *number);
+    for (number, _, name) in &names {
+        verify_segment(disk, salt, name, Some(*number) == last, &mut found)?;
+    }
+    Ok(found)
+}
 
-    fn verify_segment(&self, name: &str, last: bool, found: &mut Vec<Damage>) -> Result<()> {
-        // A file that goes while it is looked for has nothing to verify.
-        let Ok(file) = self.archive.disk.open(name, false) else { return Ok(()) };
-        let trailer = footer::read_trailer(file.as_ref(), name)?;
-        let pages = Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), self.archive.salt)?;
-        let head = identity::read_all(self.archive.disk.as_ref(), name, u64::from(SEGMENT_HEADER_BYTES))?;
-        let Some(header) = header::decode(&head, name)? else {
-            if pages.used_end() > 0 {
-                found.push(damage(name, 0, SEGMENT_HEADER_BYTES, "the header is damaged", Offset(0), Offset(0)));
-            }
-            return Ok(());
-        };
-        if let Some(trailer) = &trailer {
-            if let Err(Error::Damaged { position, reason, .. }) = footer::verify(file.as_ref(), trailer, name) {
-                let first = u32::try_from(position).unwrap_or(u32::MAX);
-                found.push(damage(
-                    name,
-                    first,
-                    narrow(super::encoding::index64(file.size()?)),
-                    &reason,
-                    Offset(0),
-                    Offset(0),
-                ));
-            }
+fn verify_segment(disk: &dyn Disk, salt: u32, name: &str, last: bool, found: &mut Vec<Damage>) -> Result<()> {
+    // A file that goes while it is looked for has nothing to verify.
+    let Ok(file) = disk.open(name, false) else { return Ok(()) };
+    let trailer = footer::read_trailer(file.as_ref(), name)?;
+    let pages = Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), salt)?;
+    let head = identity::read_all(disk, name, u64::from(SEGMENT_HEADER_BYTES))?;
+    let Some(header) = header::decode(&head, name)? else {
+        if pages.used_end() > 0 {
+            found.push(Damage::of(name, (0, SEGMENT_HEADER_BYTES), "the header is damaged", (Offset(0), Offset(0))));
         }
-        let index = SegmentIndex::new(header.base_offset, header.base_control, 0);
-        let segment = Segment::new(header, name.to_owned(), file, Indexed::Open(Box::new(index)), pages.limit);
-        verify_records(&segment, &pages, last && trailer.is_none(), found);
-        Ok(())
+        return Ok(());
+    };
+    if let Some(trailer) = &trailer {
+        if let Err(Error::Damaged { position, reason, .. }) = footer::verify(file.as_ref(), trailer, name) {
+            let first = u32::try_from(position).unwrap_or(u32::MAX);
+            let end = narrow(index64(file.size()?));
+            found.push(Damage::of(name, (first, end), &reason, (Offset(0), Offset(0))));
+        }
     }
+    let index = SegmentIndex::new(header.base_offset, header.base_control, 0);
+    let segment = Segment::new(header, name.to_owned(), file, Indexed::Open(Box::new(index)), pages.limit);
+    verify_records(&segment, &pages, last && trailer.is_none(), found);
+    Ok(())
 }
 
 /// At the end of the log what is not whole is still to be written, or torn; anywhere else it is damage.
@@ -83,13 +75,11 @@ fn verify_records(segment: &Segment, pages: &Pages, growing: bool, found: &mut V
                 let end = whole.unwrap_or(pages.limit);
                 let end_offset =
                     whole.and_then(|whole| pages.record(whole)).map_or(Offset(next_offset), |record| record.offset);
-                found.push(damage(
+                found.push(Damage::of(
                     &segment.name,
-                    position,
-                    end,
+                    (position, end),
                     "records are damaged",
-                    Offset(next_offset),
-                    end_offset,
+                    (Offset(next_offset), end_offset),
                 ));
                 position = end;
             }

@@ -3,7 +3,7 @@
 
 use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
-use holdfast_kernel::flow::AcknowledgementKind;
+use holdfast_kernel::flow::Step;
 use holdfast_kernel::ids::{Connection, Offset, Party};
 use holdfast_kernel::selection::{Key, Owners, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub struct Member {
     pub attached: bool,
     pub subscribed: bool,
     pub receive_maximum: usize,
-    pub unanswered: Vec<(u16, AcknowledgementKind)>,
+    pub unanswered: Vec<(u16, Step)>,
     pub open: BTreeSet<u16>,
     /// What it has by packet identifier: message and QoS. A persistent session keeps those of QoS 2.
     pub has: BTreeMap<u16, (u64, u8)>,
@@ -60,19 +60,19 @@ impl Member {
     }
 }
 
-pub fn turns(_: &[Connection]) -> Selection {
+pub fn turns(_: &[Connection]) -> Selection<Connection> {
     Selection::Turns
 }
 
-pub fn least_loaded(_: &[Connection]) -> Selection {
+pub fn least_loaded(_: &[Connection]) -> Selection<Connection> {
     Selection::LeastLoaded
 }
 
-pub fn stay(_: &[Connection]) -> Selection {
+pub fn stay(_: &[Connection]) -> Selection<Connection> {
     Selection::Stay
 }
 
-pub fn by_key(members: &[Connection]) -> Selection {
+pub fn by_key(members: &[Connection]) -> Selection<Connection> {
     let slots = (0..u32::from(KEYS)).zip(members.iter().cycle());
     let ranges = slots.map(|(slot, member)| (slot, slot + 1, *member)).collect();
     Selection::ByKey(Key::Publisher, Arc::new(Owners::new(ranges).unwrap()))

@@ -7,9 +7,10 @@ use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::Inbox;
+use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::packet::{
-    Acknowledgement, Answers, Connack, Connect, Kind, Packet, Publish, Reason, Subscribe, SubscriptionRequest,
-    Unsubscribe, Will,
+    Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, SubscriptionRequest, Unsubscribe,
+    Will,
 };
 use holdfast_kernel::mqtt::property::{Form, Place, Properties, Value, Walk, PROPERTIES};
 use holdfast_kernel::mqtt::receiver::Receiver;
@@ -84,10 +85,10 @@ pub fn packets(version: Version, role: Role) -> Vec<Packet> {
     for kind in [Kind::Puback, Kind::Pubrec, Kind::Pubrel, Kind::Pubcomp] {
         let properties = properties(kind);
         let kind = match kind {
-            Kind::Puback => holdfast_kernel::flow::AcknowledgementKind::Puback,
-            Kind::Pubrec => holdfast_kernel::flow::AcknowledgementKind::Pubrec,
-            Kind::Pubrel => holdfast_kernel::flow::AcknowledgementKind::Pubrel,
-            _ => holdfast_kernel::flow::AcknowledgementKind::Pubcomp,
+            Kind::Puback => holdfast_kernel::mqtt::kind::AcknowledgementKind::Puback,
+            Kind::Pubrec => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubrec,
+            Kind::Pubrel => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubrel,
+            _ => holdfast_kernel::mqtt::kind::AcknowledgementKind::Pubcomp,
         };
         let bare = Properties::default();
         packets.push(Packet::Acknowledgement(Acknowledgement {
@@ -248,7 +249,7 @@ impl Recorder {
             self.found[publish.connection.0 as usize].push(text);
         }
         for packet in &self.arrivals.acknowledgements {
-            let text = format!("{:?} {} {}", packet.kind, packet.packet_identifier, packet.reason_code);
+            let text = format!("{:?} {} {:?}", packet.step, packet.packet_identifier, packet.refusal);
             self.found[packet.connection.0 as usize].push(text);
         }
         for connection in &self.arrivals.pings {

@@ -101,7 +101,7 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
 def _import_administration() -> type["Administration"]:
     """Takes as long as the start of all the rest, so it is called on a thread, behind that."""
     # What the first reader asks for: a tenth of a second in which the loop hardly gets on.
-    # What the first sweep asks for: 7 ms of the loop if it had to load it.
+    # What the first sweep asks for: some 60 ms of the loop if it had to load it.
     import holdfast.core.cron
     import holdfast.reading.columns  # noqa: F401
     from holdfast.broker.admin.administration import Administration

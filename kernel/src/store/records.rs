@@ -1,0 +1,248 @@
+//! The records of the log, and what they come to: its segments, what is derived from them, where it ends, and up to
+//! where it is durable. A record that is appended changes all of these; the rest of the log looks at them.
+//!
+//! Invariants:
+//! 1. An offset is given to one message and never to another, across crashes too: nothing past `durable` is shown to
+//!    anybody outside.
+//! 2. After a failed sync nothing is appended or committed any more (docs/adr/0004-torn-tail-or-damage.md).
+//! 3. Append times never run backwards.
+//! 4. A message's topic record lies before it.
+
+use super::append::Appending;
+use super::archive::Archive;
+use super::commit::{Commit, Commits, Ended};
+use super::derived::Derived;
+use super::encoding::narrow;
+use super::header::SegmentKind;
+use super::parties::party_of;
+use super::record::{Kind, Record};
+use super::space::Space;
+use crate::error::{Error, Result};
+use crate::flow::state::REMOVED;
+use crate::flow::{Arrivals, Fate, Message, Publish, Refusal, Stored};
+use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::limits::{CONTROL_BYTES_MAXIMUM, FIELD_BYTES_MAXIMUM, UNCOMMITTED_BYTES_MAXIMUM};
+
+/// All records.
+pub(super) struct Records {
+    pub(super) archive: Archive,
+    pub(super) derived: Derived,
+    pub(super) appending: Appending,
+    pub(super) commits: Commits,
+    pub(super) space: Space,
+}
+
+impl Records {
+    /// The offset of the next message.
+    pub(super) fn end_offset(&self) -> Offset {
+        Offset(self.appending.head.offset)
+    }
+
+    /// The log position after everything appended.
+    pub(super) fn end_position(&self) -> LogPosition {
+        LogPosition(self.appending.head.position)
+    }
+
+    /// The oldest offset from which on the log is whole; what was carried lies below.
+    pub(super) fn begin_offset(&self) -> Offset {
+        let own = self.archive.segments.iter().find(|segment| segment.header.kind == SegmentKind::Log);
+        own.map_or(self.end_offset(), |segment| segment.base_offset())
+    }
+
+    /// The offset below which everything is durable.
+    pub(super) fn durable_offset(&self) -> Offset {
+        self.commits.durable(&self.appending.head).offset
+    }
+
+    /// The log position below which everything is durable.
+    pub(super) fn durable_position(&self) -> LogPosition {
+        self.commits.durable(&self.appending.head).position
+    }
+
+    /// Bytes that are appended and not yet on the disk.
+    pub(super) fn uncommitted_bytes(&self) -> u64 {
+        self.appending.head.position.saturating_sub(self.commits.written().0)
+    }
+
+    /// The message with an offset, which was found at a location.
+    pub(super) fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
+        let found = match self.archive.find(location.segment) {
+            Some(place) => Some((place, location.position)),
+            // Its segment has gone since it was found there; it may have been carried.
+            None => {
+                let carried = self.archive.find_message(offset, None)?;
+                carried.and_then(|location| Some((self.archive.find(location.segment)?, location.position)))
+            }
+        };
+        let Some((place, position)) = found else { return Ok(None) };
+        let dictionary = &self.derived.dictionary;
+        let record = self.archive.record(place, position)?;
+        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {
+            topic: dictionary.name(record.topic),
+            properties: record.properties,
+            payload: record.payload,
+            qos: record.qos,
+            retain: record.retain,
+            appended_at: record.appended_at,
+            expires_at: record.expires_at,
+        }))
+    }
+
+    /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
+    /// filter of `store_all`. Where there is no room the message is refused.
+    pub(super) fn append<Filter: AsRef<[u8]>>(
+        &mut self,
+        arrivals: &mut Arrivals,
+        store_all: &[Filter],
+        now: Timestamp,
+    ) -> Result<()> {
+        self.commits.check()?;
+        self.derived.dictionary.set_rules(store_all);
+        let now = self.appending.head.advance(now);
+        let mut publishes = std::mem::take(&mut arrivals.publishes);
+        let mut result = Ok(());
+        for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
+            match self.append_publish(publish, arrivals, now) {
+                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
+                    publish.fate = Fate::Refused(Refusal::NoRoom)
+                }
+                other => result = result.and(other),
+            }
+        }
+        arrivals.publishes = publishes;
+        result
+    }
+
+    fn append_publish(&mut self, publish: &mut Publish, arrivals: &Arrivals, now: Timestamp) -> Result<()> {
+        let name = arrivals.span(publish.topic);
+        let wanted = publish.qos > 0 || publish.retain || self.derived.dictionary.is_stored_always(name);
+        if !wanted {
+            return Ok(());
+        }
+        if !self.has_room(now) {
+            publish.fate = Fate::Refused(Refusal::NoRoom);
+            return Ok(());
+        }
+        let topic = match self.derived.dictionary.find(name) {
+            Some(topic) => topic,
+            None => self.declare(name, now)?,
+        };
+        let expires_at = publish
+            .expiry_interval_s
+            .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
+        let mut record = Record {
+            qos: publish.qos,
+            retain: publish.retain,
+            key_slot: publish.key_slot,
+            topic,
+            offset: self.end_offset(),
+            appended_at: now,
+            publisher: publish.publisher,
+            count: 1,
+            properties: arrivals.span(publish.properties),
+            expires_at,
+            packet_identifier: identifier_of(publish),
+            ..Record::plain(Kind::Message, arrivals.span(publish.payload))
+        };
+        let size_bytes = record.size_bytes();
+        self.make_room(size_bytes)?;
+        record.entry = self.derived.dictionary.take_entry(topic);
+        let location = self.appending.put(&mut self.archive, &record)?;
+        let durable_at = self.end_position();
+        if record.retain {
+            let durable = self.durable_position();
+            self.derived.take_retained(&record, (durable_at, durable));
+        }
+        self.derived.parties.note_message(&record);
+        publish.stored =
+            Some(Stored { offset: record.offset, location, size_bytes: narrow(size_bytes), expires_at, durable_at });
+        Ok(())
+    }
+
+    /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value what
+    /// `flow::state` encodes. An empty value removes the key. Returns the log position at which it is durable.
+    pub(super) fn append_control(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: &[u8],
+        now: Timestamp,
+    ) -> Result<LogPosition> {
+        let value = if table == 0 && value.is_empty() { &[REMOVED] } else { value };
+        self.commits.check()?;
+        if key.len() > FIELD_BYTES_MAXIMUM || key.len().saturating_add(value.len()) > CONTROL_BYTES_MAXIMUM {
+            return Err(Error::Invalid(format!("a control record of {} bytes is too large", value.len())));
+        }
+        if table == 0 {
+            party_of(key)?;
+        }
+        let now = self.appending.head.advance(now);
+        let record = Record {
+            offset: self.end_offset(),
+            entry: self.appending.head.control,
+            appended_at: now,
+            publisher: Party(table),
+            key: Some(key),
+            ..Record::plain(Kind::Control, value)
+        };
+        self.make_room(record.size_bytes())?;
+        self.derived.take_control(&record, |_| false)?;
+        self.appending.put(&mut self.archive, &record)?;
+        Ok(self.end_position())
+    }
+
+    /// Appends a topic record.
+    pub(super) fn put_topic(&mut self, id: TopicId, name: &[u8], next_entry: u64, now: Timestamp) -> Result<()> {
+        let offset = self.end_offset();
+        let record =
+            Record { topic: id, offset, entry: next_entry, appended_at: now, ..Record::plain(Kind::Topic, name) };
+        self.make_room(record.size_bytes())?;
+        let declared_at = self.end_position();
+        self.appending.put(&mut self.archive, &record)?;
+        self.derived.dictionary.declare(id, name, next_entry, declared_at);
+        Ok(())
+    }
+
+    /// Freezes what has gathered; `None` if there is nothing or a commit is on its way already.
+    pub(super) fn begin_commit(&mut self) -> Result<Option<Commit>> {
+        self.commits.begin(&mut self.appending, &mut self.archive)
+    }
+
+    /// Takes over an ended commit. An error means that its group is not durable.
+    pub(super) fn finish_commit(&mut self, commit: Commit, ended: Ended) -> Result<()> {
+        self.commits.finish((commit, ended), &mut self.appending, &mut self.archive, &mut self.space)
+    }
+
+    /// Writes and syncs what has been appended, here and now. True if there was something.
+    pub(super) fn commit(&mut self) -> Result<bool> {
+        let mut any = false;
+        while let Some(commit) = self.begin_commit()? {
+            let ended = commit.run();
+            self.finish_commit(commit, ended)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Gives a new topic its number and says so in the log.
+    fn declare(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
+        let id = self.derived.dictionary.next_id()?;
+        self.put_topic(id, name, 0, now)?;
+        Ok(id)
+    }
+
+    /// True if messages may be stored: the disk keeps up and its reserve is untouched.
+    fn has_room(&mut self, now: Timestamp) -> bool {
+        self.uncommitted_bytes() <= UNCOMMITTED_BYTES_MAXIMUM && self.space.has_room(self.archive.disk.as_ref(), now)
+    }
+
+    fn make_room(&mut self, size_bytes: usize) -> Result<()> {
+        self.appending.make_room(&mut self.archive, &self.derived.dictionary, &mut self.space, size_bytes)
+    }
+}
+
+/// Under which packet identifier the publisher may send a message again. The loopback never does, and those for whom
+/// it publishes give out identifiers of their own.
+fn identifier_of(publish: &Publish) -> Option<u16> {
+    (publish.qos == 2 && publish.connection != Connection::LOOPBACK).then_some(publish.packet_identifier)
+}
