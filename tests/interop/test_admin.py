@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError
@@ -365,6 +366,8 @@ def test_a_wrong_parameter_is_refused(broker: Seen, path: str) -> None:
 def test_every_operation_is_in_the_document_with_its_answers(broker: Seen) -> None:
     document = broker.get("/v1/openapi.json")
     assert document["openapi"] == "3.1.0"
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
     operations = [
         (path, method, described)
         for path, methods in document["paths"].items()

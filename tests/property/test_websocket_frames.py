@@ -3,12 +3,12 @@
 import asyncio
 import gc
 import weakref
-from collections import Counter
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.broker.counts import Counts
 from holdfast.broker.sockets.websocket import WebSocketLayer, WebSocketRules
 from tests.builders.websocket import (
     ACCEPT,
@@ -85,7 +85,7 @@ class Peer:
     def __init__(self, buffer_bytes: int = 1_000, pause_every: int = 0) -> None:
         self.buffer = bytearray(buffer_bytes)
         self.socket = Socket()
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts()
         self.upper = Upper(self.buffer, pause_every)
         self.layer = WebSocketLayer(self.upper, RULES, self.buffer, self.counts)
         self.layer.connection_made(self.socket)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.admin.v1.queue_views import QueueView, QueueViews
 from holdfast.broker.chores import at_once
+from holdfast.broker.observe.queue_views import QueueView, QueueViews
+from holdfast.broker.state.broker import look_at
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, parse_loss
 from holdfast.core.topic_properties import TopicProperties
@@ -89,8 +90,8 @@ def losses(broker: VirtualBroker) -> list[Loss]:
 
 
 def view(broker: VirtualBroker, name: str) -> QueueView:
-    server = broker.server()
-    found = at_once(QueueViews(server).named(name, Inquiry(server.stages.kernel.log)))
+    seen = look_at(broker.server(), "absent")
+    found = at_once(QueueViews(seen).named(name, seen.log.inquire()))
     assert found is not None
     return found
 

@@ -8,8 +8,8 @@ import pytest
 from holdfast.broker.chores import at_once
 from holdfast.broker.delivery import losses as losses_module
 from holdfast.broker.observe.queue_length import QueueLengths
+from holdfast.broker.state.broker import look_at
 from holdfast.broker.store import questions
-from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import Loss, parse_loss
 from tests.conformance import packets
 from tests.conformance.brokers import VirtualBroker
@@ -59,11 +59,11 @@ class Device:
     def length(self) -> int:
         """How many messages are shown to wait for it."""
         server = self._broker.server()
-        session = server.stages.sessions.on_record(self._client)
+        seen = look_at(server, "absent")
+        session = seen.sessions.on_record(self._client)
         assert session is not None
-        subscriptions = server.stages.sessions.subscriptions(session)
-        inquiry = Inquiry(server.stages.kernel.log)
-        counting = QueueLengths(server).at_rest(inquiry, session, subscriptions)
+        subscriptions = seen.sessions.subscriptions(session)
+        counting = QueueLengths(seen).at_rest(seen.log.inquire(), session, subscriptions)
         messages, _, _ = at_once(counting)
         return messages
 

@@ -7,6 +7,7 @@ import pytest
 from holdfast.broker.chores import Chores
 from holdfast.broker.observe import forecast
 from holdfast.broker.observe.forecast import ALARM_S, SLICE_SESSIONS, Forecast
+from holdfast.broker.state.broker import look_at
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
 
@@ -25,9 +26,7 @@ class Ahead:
         server = stand.server
         self._stand = stand
         self._chores = Chores(lambda: None)
-        self.forecast = Forecast(
-            server.stages.kernel.log, server.records, lambda: server.config, self._chores
-        )
+        self.forecast = Forecast(replace(look_at(server, "absent"), chores=self._chores))
         self.waiting_messages = 0
         self.first_loss_in_s: int | None = None
 

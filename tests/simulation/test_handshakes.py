@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from holdfast.broker.assemble import assemble
+from holdfast.broker.counts import Counted, Event
 from holdfast.broker.server import Server
 from holdfast.broker.sockets import connection
+from holdfast.broker.sockets.connection import DoorLimit
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S
 from holdfast.kernel import encode_packet
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import BrokerMachine
@@ -56,9 +59,9 @@ async def connected(port: int, begin: bytes = b"") -> Client:
     return client
 
 
-def ingress(server: Server) -> dict[str, int]:
-    """What it has counted."""
-    return dict(server._counts)
+def turned_away(server: Server, limit: DoorLimit) -> int:
+    """How many connections, for this limit."""
+    return server.counts.total(Event.CONNECTIONS_TURNED_AWAY, limit)
 
 
 Body = Callable[[Server], Awaitable[None]]
@@ -109,18 +112,18 @@ def hello(authority: Authority) -> bytes:
     ("port", "begin", "count"),
     [
         (MQTT, b"", None),
-        (MQTTS, b"", "tls_handshakes_unfinished"),
-        (MQTTS, b"half", "tls_handshakes_unfinished"),
-        (MQTTS, b"whole", "tls_handshakes_unfinished"),
-        (WSS, b"whole", "tls_handshakes_unfinished"),
-        (WS, b"", "websocket_handshakes_unfinished"),
-        (WS, request()[:-3], "websocket_handshakes_unfinished"),
+        (MQTTS, b"", Event.TLS_HANDSHAKES_UNFINISHED),
+        (MQTTS, b"half", Event.TLS_HANDSHAKES_UNFINISHED),
+        (MQTTS, b"whole", Event.TLS_HANDSHAKES_UNFINISHED),
+        (WSS, b"whole", Event.TLS_HANDSHAKES_UNFINISHED),
+        (WS, b"", Event.WEBSOCKET_HANDSHAKES_UNFINISHED),
+        (WS, request()[:-3], Event.WEBSOCKET_HANDSHAKES_UNFINISHED),
         (WS, request(), None),
         (WS, request() + frame(CONNECT[:5]), None),
     ],
 )
 def test_who_does_not_go_on_is_ended_at_the_deadline(
-    config: Config, authority: Authority, port: int, begin: bytes, count: str | None
+    config: Config, authority: Authority, port: int, begin: bytes, count: Event | None
 ) -> None:
     if begin in (b"half", b"whole"):
         begin = hello(authority) if begin == b"whole" else hello(authority)[:50]
@@ -134,9 +137,9 @@ def test_who_does_not_go_on_is_ended_at_the_deadline(
         await asyncio.sleep(20)
         assert client.ended_at is not None
         assert client.ended_at - began < DEADLINE_S + 7
-        counts = ingress(server)
-        assert counts["connections_ended_0x8d"] == 1
-        counted = {name for name in counts if name.endswith("_unfinished")}
+        counts = server.counts
+        assert counts.total(Event.CONNECTIONS_ENDED, ReasonCode.KEEP_ALIVE_TIMEOUT) == 1
+        counted = {each.event for each in counts.all() if each.event.endswith("_unfinished")}
         assert counted == ({count} if count else set())
 
     with_broker(config, body)
@@ -147,7 +150,7 @@ def test_a_header_that_never_comes_is_ended_at_the_deadline() -> None:
         client = await connected(MQTT, header()[:20])
         await asyncio.sleep(DEADLINE_S)
         assert client.ended_at is not None
-        assert ingress(server)["proxy_handshakes_unfinished"] == 1
+        assert server.counts.total(Event.PROXY_HANDSHAKES_UNFINISHED) == 1
 
     with_broker(replace(CONFIG, proxy_protocol=("mqtt",), proxy_protocol_from=("127.0.0.1",)), body)
 
@@ -163,7 +166,7 @@ def test_handshakes_that_never_end_are_bounded_and_make_room(
         clients = [await connected(MQTTS, begin) for _ in range(maximum + 10)]
         await asyncio.sleep(1)
         assert sum(client.ended_at is not None for client in clients) == 10
-        assert ingress(server)["connections_turned_away_connections_pending_maximum"] == 10
+        assert turned_away(server, DoorLimit.PENDING) == 10
         await asyncio.sleep(DEADLINE_S)
         assert all(client.ended_at is not None for client in clients)
         client = await connected(MQTT, CONNECT)
@@ -183,7 +186,7 @@ def test_what_unfinished_connects_hold_is_bounded_over_all(
         clients = [await connected(MQTT, begin) for _ in range(5)]
         await asyncio.sleep(1)
         assert [client.ended_at is not None for client in clients] == [False] * 3 + [True] * 2
-        assert ingress(server)["connections_turned_away_connections_pending_bytes_maximum"] == 2
+        assert turned_away(server, DoorLimit.PENDING_BYTES) == 2
         await asyncio.sleep(DEADLINE_S)
         late = await connected(MQTT, CONNECT)
         await asyncio.sleep(1)
@@ -200,9 +203,9 @@ def test_what_is_not_tls_is_counted(config: Config, port: int, begin: bytes) -> 
         client = await connected(port, begin)
         await asyncio.sleep(1)
         assert client.ended_at is not None
-        counts = ingress(server)
-        assert {name: counts[name] for name in counts if "handshakes" in name} == {
-            "tls_handshakes_refused": 1
+        counts = server.counts.all()
+        assert {each: counts[each] for each in counts if "handshakes" in each.event} == {
+            Counted(Event.TLS_HANDSHAKES_REFUSED): 1
         }
 
     with_broker(config, body)
@@ -219,12 +222,12 @@ def test_refusals_of_websocket_are_counted_by_reason(config: Config) -> None:
             client = await connected(WS, begin)
             await asyncio.sleep(1)
             assert client.ended_at is not None
-        counts = ingress(server)
-        assert {name: counts[name] for name in counts if name.startswith("websocket")} == {
-            "websocket_handshakes_refused_400": 1,
-            "websocket_handshakes_refused_403": 1,
-            "websocket_closed_1003": 1,
-            "websocket_closed_1002": 1,
+        counts = server.counts.all()
+        assert {each: counts[each] for each in counts if each.event.startswith("websocket")} == {
+            Counted(Event.WEBSOCKET_HANDSHAKES_REFUSED, 400): 1,
+            Counted(Event.WEBSOCKET_HANDSHAKES_REFUSED, 403): 1,
+            Counted(Event.WEBSOCKET_CLOSED, 1003): 1,
+            Counted(Event.WEBSOCKET_CLOSED, 1002): 1,
         }
 
     with_broker(config, body)
@@ -284,8 +287,7 @@ def test_one_address_has_only_so_many_connections() -> None:
         await asyncio.sleep(1)
         ended = [client.ended_at is not None for client in (*direct, *behind, elsewhere)]
         assert ended == [False, False, True, False, False, True, False]
-        counted = ingress(server)
-        assert counted["connections_turned_away_connections_per_address_maximum"] == 2
+        assert turned_away(server, DoorLimit.PER_ADDRESS) == 2
         direct[0].transport.close()
         await asyncio.sleep(1)
         again = await connected(MQTT, CONNECT)

@@ -173,3 +173,20 @@ def test_rust_functions_are_measured_to_their_last_line(source: str, tmp_path: P
     file = tmp_path / "a.rs"
     file.write_text(source)
     assert rust_functions(file) == [("a", len(source.splitlines()))]
+
+
+PARTS = {"counts", "kernel", "records", "stages", "sweep", "turn"}
+"""Attributes of a server by which somebody would reach into a part of it."""
+
+
+def test_who_looks_on_from_outside_reaches_into_no_part() -> None:
+    outside = (*under("src/holdfast/broker/admin", ".py"), *under("src/holdfast/broker/observe"))
+    reaching = [
+        f"{name(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path in outside
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and (node.attr in ("kernel", "stages") or "server" in ast.unparse(node.value))
+        and node.attr in PARTS
+    ]
+    assert not reaching

@@ -6,10 +6,10 @@ kernel's stages outward, so that each is handed what it calls.
 
 import asyncio
 import logging
-from collections import Counter
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
+from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
@@ -50,7 +50,7 @@ def assemble(config: Config, world: World) -> Server:
     Must be called inside the event loop that will run it. Raises what `Log.open` raises.
     """
     schedule = Schedule(asyncio.get_running_loop())
-    counts: Counter[str] = Counter()
+    counts = Counts()
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
     ground = Ground(config=config, world=world, kernel=kernel, schedule=schedule, counts=counts)

@@ -4,9 +4,9 @@ Never: kept by a part. Each takes out what it needs, so that one can read off wh
 part goes on with settings that a reload has changed.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
+from holdfast.broker.counts import Counts
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
@@ -21,5 +21,5 @@ class Ground:
     world: World
     kernel: KernelStages
     schedule: Schedule
-    counts: Counter[str]
-    """What ingress counts, by name; those with a reason end with it."""
+    counts: Counts
+    """What is counted of what happens at the doors."""

@@ -10,13 +10,16 @@ Invariants:
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
+from holdfast.broker.commands import Commands
+from holdfast.broker.counts import Counts
 from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
+from holdfast.broker.steps import Steps
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.sweep import Sweep
 from holdfast.broker.turn import Stages, Turn
@@ -37,7 +40,7 @@ class Server:
         stages: Stages,
         records: ControlRecords,
         schedule: Schedule,
-        counts: Counter[str],
+        counts: Counts,
     ) -> None:
         self._config = config
         self._world = world
@@ -53,6 +56,8 @@ class Server:
         """How long and how much is kept, as the read interface tells it."""
         self._tell_retention(config)
         self._began_us = world.now_us()
+        self.commands = Commands(stages, world.now_us, self.ask_turn)
+        """What can be done to it from outside."""
 
     async def start(self) -> None:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
@@ -110,8 +115,8 @@ class Server:
         return self._records
 
     @property
-    def counts(self) -> Counter[str]:
-        """What ingress counts."""
+    def counts(self) -> Counts:
+        """What is counted of what happens at the doors."""
         return self._counts
 
     @property
@@ -127,6 +132,20 @@ class Server:
     def ask_turn(self) -> None:
         """There is something to do in a turn."""
         self._schedule.soon()
+
+    @property
+    def steps(self) -> Steps:
+        """How long the steps of its loop take."""
+        return self._stages.steps
+
+    @property
+    def credentials(self) -> Access:
+        """Who may administer it, once credentials are set up."""
+        return self._stages.access
+
+    def observe(self, name: str, look: Callable[[int], None]) -> None:
+        """`look` is called at the end of each sweep from now on, with the time."""
+        self._sweep.observe(name, look)
 
     @property
     def config(self) -> Config:

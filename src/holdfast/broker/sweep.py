@@ -21,6 +21,7 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECT_TIMEOUT_S, STOP_TIMEOUT_S
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.units import SECOND_US
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
@@ -201,7 +202,7 @@ class AllQueues:
         return self._stages.losses.has_room()
 
     def lose(
-        self, owner: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
+        self, owner: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
     ) -> None:
         """Into the ledger; a re-drive's loss is that of whom it stands in for."""
         losses, (first, end, count) = self._stages.losses, lost

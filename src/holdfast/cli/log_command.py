@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from holdfast.cli.options import Subparsers, add_settings, effective
 from holdfast.cli.record_text import as_json, as_line, time_text
 from holdfast.core.errors import ConfigurationError, DirectoryError
 from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.moment import parse_moment_us
 from holdfast.core.settings import duration, show_size
+from holdfast.core.units import SECOND_US
 from holdfast.kernel import LogReader, is_valid_topic_filter
 
 YEAR_S = 366 * 86_400
@@ -170,19 +172,15 @@ def _valid_filter(written: str) -> str:
 
 def _time_us(written: str) -> int:
     """A time, or how long ago; without a time zone it is UTC."""
+    with suppress(ValueError):
+        return parse_moment_us(written)
     try:
-        moment = datetime.fromisoformat(written)
+        age_s: int = duration(0, 100 * YEAR_S).parse(written)
     except ValueError:
-        now = datetime.fromtimestamp(system.now_us() / 1_000_000, tz=UTC)
-        try:
-            moment = now - timedelta(seconds=duration(0, 100 * YEAR_S).parse(written))
-        except ValueError:
-            raise ConfigurationError(
-                f'"{written}" is neither a time such as 2026-01-31T12:00 nor an age such as 10m'
-            ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1_000_000)
+        raise ConfigurationError(
+            f'"{written}" is neither a time such as 2026-01-31T12:00 nor an age such as 10m'
+        ) from None
+    return max(0, system.now_us() - age_s * SECOND_US)
 
 
 def _add_action(actions: Subparsers, name: str, run: Any, about: str) -> argparse.ArgumentParser:

@@ -1,28 +1,13 @@
-"""Whose fault it is, what the peer is told, and whether to try again.
+"""What is the world's fault, and whether to try again.
 
-Owns: the two kinds of error that are not our own. Our own faults are assertions: the process stops
-and recovers. Never: a decision made on a message's text; what matters is in the type.
+Owns: errors of disk, network and operators. What a peer does wrong is no exception: whoever finds
+it hands back a value that says what the peer is told. Our own faults are assertions: the process
+stops and recovers. Never: a decision made on a message's text; what matters is in the type.
 
-Invariants:
-1. A `PeerError` always says what the peer is told and whether its connection ends.
-2. Whether an `OperatingError` is worth another try is a property of its class.
+Invariant: whether an `OperatingError` is worth another try is a property of its class.
 """
 
 from typing import ClassVar
-
-
-class PeerError(Exception):
-    """The other side broke the protocol or asked for what it may not have.
-
-    Raised by protocols; turned into bytes in one place. `reason_code` is MQTT's; an older protocol
-    version is told as much of it as it can express.
-    """
-
-    def __init__(self, reason_code: int, reason: str, *, close: bool = True) -> None:
-        super().__init__(f"{reason} (0x{reason_code:02X})")
-        self.reason_code = reason_code
-        self.reason = reason
-        self.close = close
 
 
 class OperatingError(Exception):
@@ -70,6 +55,12 @@ class BrokerRefusedError(OperatingError):
         super().__init__(detail)
         self.status = status
         """The status of HTTP."""
+
+
+class BrokerBusyError(OperatingError):
+    """A running broker cannot answer now: its disk stalls, or too much is asked for at once."""
+
+    retriable = True
 
 
 class ListenError(OperatingError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.topic_properties import UNLIMITED as NO_LIMIT
 from holdfast.core.units import MILLISECOND_US, SECOND_US
 
@@ -36,9 +37,9 @@ class Quota:
     go."""
 
     @property
-    def age_reason(self) -> Literal["ttl", "retention"]:
+    def age_reason(self) -> LossReason:
         """Why the oldest of it are lost."""
-        return "retention" if self.step_bytes else "ttl"
+        return LossReason.RETENTION if self.step_bytes else LossReason.TTL
 
     def plan_drop(self, held_bytes: int, aged_bytes: int) -> int:
         """How many of the oldest bytes go: whole steps, where `held_bytes` are there, and

@@ -11,9 +11,9 @@ Invariants:
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
 
+from holdfast.core.moment import parse_moment_us
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.pipeline.schemas import DEFAULT_COLUMNS, READ_COLUMNS
 
@@ -162,12 +162,10 @@ def _time_us(option: str, text: str | None) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 16:
         return int(text) * 1000
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_moment_us(text)
     except ValueError:
         problem = f"must be milliseconds since 1970 or ISO 8601, not {text!r}"
         raise OptionError(option, problem) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, round(aware.timestamp() * 1_000_000))
 
 
 def _count(option: str, text: str | None) -> int | None:

@@ -7,11 +7,13 @@ import pytest
 
 from holdfast.broker import chores
 from holdfast.broker.assemble import assemble
+from holdfast.broker.counts import Event
 from holdfast.core.config import Config
 from holdfast.kernel import encode_packet
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 from tests.builders.still import StillWorld, Wire, settled
 
-REFUSED = "connections_refused_0x9f"
+REFUSED = Event.CONNECTIONS_REFUSED, ReasonCode.CONNECTION_RATE_EXCEEDED
 
 
 @pytest.mark.parametrize(("expiry_s", "refused"), [(60, 1), (0, 0)])
@@ -31,7 +33,7 @@ def test_while_sessions_are_written_faster_than_the_view_none_is_opened_that_is_
         }
         wire.send(encode_packet("connect", fields, protocol_version=5))
         await settled(world)
-        assert server.counts[REFUSED] == refused
+        assert server.counts.total(*REFUSED) == refused
         assert server.stages.sessions.count() == 1 - refused
 
     asyncio.run(run())
@@ -50,7 +52,7 @@ def test_while_too_many_chores_are_under_way_nobody_begins_another(
         fields = {"client_identifier": "c", "clean_start": True, "keep_alive_s": 0}
         wire.send(encode_packet("connect", fields | {"properties": {}}, protocol_version=5))
         await settled(world)
-        assert server.counts[REFUSED] == refused
+        assert server.counts.total(*REFUSED) == refused
         assert server.stages.sessions.count() == 1 - refused
 
     asyncio.run(run())

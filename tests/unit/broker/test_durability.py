@@ -10,9 +10,9 @@ import pytest
 from holdfast.broker.access.users import Users
 from holdfast.broker.admin.http.operation import Asked
 from holdfast.broker.admin.v1.sessions import SessionsView
-from holdfast.broker.admin.v1.view_reader import ViewReader
 from holdfast.broker.assemble import assemble
 from holdfast.broker.observe.watch import Watch
+from holdfast.broker.state.broker import look_at
 from holdfast.core.config import Config
 from holdfast.kernel import Log, SimulatedDisk, encode_packet
 from tests.builders.still import NOW_US, StillWorld, Wire
@@ -220,8 +220,7 @@ def test_a_session_that_an_operator_removes_is_gone_for_good_when_that_is_answer
         server = bench.server
         (await bench.connected("c")).drop()
         await bench.sync()
-        view, watch = ViewReader(Path("absent"), server.records), cast(Watch, None)
-        sessions = SessionsView(server, view, watch)
+        sessions = SessionsView(look_at(server, "absent"), server.commands, cast(Watch, None))
         asked = Asked(cast(Any, None), {"client_identifier": "c"}, {}, {})
         await is_kept_back(bench, sessions.remove(asked))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from holdfast.broker.counts import Counts
 from holdfast.broker.sockets.listeners import Listeners
 from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config
@@ -32,7 +32,7 @@ class Protocol(asyncio.Protocol):
 def listeners(directory: Path, port: int, made: list[int]) -> Listeners:
     config = Config(data_dir=directory, mqtt_port=port, http_port=None)
     connections: Any = SimpleNamespace(make=lambda: Protocol(made), read_buffer=bytearray(1))
-    return Listeners(config, RealWorld(), connections, Counter())
+    return Listeners(config, RealWorld(), connections, Counts())
 
 
 def test_connections_that_wait_are_taken_many_at_a_time(tmp_path: Path) -> None:

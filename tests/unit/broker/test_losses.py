@@ -12,6 +12,7 @@ from holdfast.broker.delivery.losses import (
     loss_of,
 )
 from holdfast.broker.store.tables import parse_loss
+from holdfast.core.loss_reason import LossReason
 
 Notice = tuple[int, str, int, int, int]
 
@@ -138,7 +139,7 @@ def test_a_row_that_is_driven_again_is_not_added_to() -> None:
 def test_what_retention_takes_is_on_record_at_once_with_what_waited_of_the_same() -> None:
     losses, records = _losses()
     _note(losses, (1, "retention", 5, 6, 1))
-    losses.record(loss_of("client-1", 1, "retention", [(8, 12)], 4, 1), 1)
+    losses.record(loss_of("client-1", 1, LossReason.RETENTION, [(8, 12)], 4, 1), 1)
     (value,) = records.rows.values()
     assert (parse_loss(value).spans, parse_loss(value).count) == (((5, 6), (8, 12)), 5)
 
@@ -147,7 +148,7 @@ def test_a_sweep_has_room_for_so_many_that_are_on_record_at_once() -> None:
     losses, _ = _losses()
     for party in range(ROWS_PER_SWEEP_MAXIMUM):
         assert losses.has_room()
-        losses.record(loss_of(f"client-{party}", party, "retention", [(1, 2)], 1, 1), 1)
+        losses.record(loss_of(f"client-{party}", party, LossReason.RETENTION, [(1, 2)], 1, 1), 1)
     assert not losses.has_room()
     losses.write(2)
     assert losses.has_room()
@@ -163,4 +164,4 @@ def test_the_oldest_rows_leave_a_full_ledger_each_once(monkeypatch: pytest.Monke
         losses.trim(2)
     removed = [int.from_bytes(key, "big") for key, value in records.rows.items() if not value]
     assert removed == [1, 2]
-    assert losses.by_reason["ledger_rows_removed"] == 2
+    assert losses.rows_removed == 2

@@ -21,6 +21,7 @@ from holdfast.broker.store.tables import (
     parse_queue_fields,
     parse_subscriptions,
 )
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
 from holdfast.protocols.mqtt.packets import Will
 
@@ -98,7 +99,7 @@ def test_subscriptions(items: tuple[Subscription, ...]) -> None:
         Loss,
         client_identifier=text,
         party=number,
-        reason=text,
+        reason=st.sampled_from(LossReason),
         first_offset=number,
         end_offset=number,
         count=number,

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from holdfast.broker.counts import Counted, Counts, Event
 from holdfast.broker.sockets.connection import Connection
 from holdfast.broker.sockets.tls import Handshakes, TlsLayer
 from holdfast.core.limits import HANDSHAKE_READ_BYTES, HANDSHAKES_AT_ONCE
@@ -78,7 +78,7 @@ class Door:
         self.handshakes = Handshakes(self._make)
         self.buffer = bytearray(262_144)
         self.upper = Upper(self.buffer)
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts()
         self.layer = TlsLayer(
             self.upper,
             cast(Connection, self.upper),
@@ -131,7 +131,7 @@ def test_a_worker_does_the_handshake_and_nothing_is_read_meanwhile(door: Door) -
     assert door.upper.received == b""
     door.workers.work()
     assert door.upper.received == b"first words"
-    assert not door.counts
+    assert not door.counts.all()
 
 
 def test_little_is_taken_of_who_has_not_shaken_hands(door: Door) -> None:
@@ -148,7 +148,7 @@ def test_what_is_not_tls_is_told_so_when_a_worker_has_seen_it(door: Door) -> Non
     assert not door.upper.is_lost
     door.workers.work()
     assert door.upper.is_lost
-    assert door.counts == {"tls_handshakes_refused": 1}
+    assert door.counts.all() == {Counted(Event.TLS_HANDSHAKES_REFUSED): 1}
 
 
 def test_who_goes_while_a_worker_is_at_it_is_counted_once_and_left(door: Door) -> None:
@@ -157,7 +157,7 @@ def test_who_goes_while_a_worker_is_at_it_is_counted_once_and_left(door: Door) -
     door.layer.connection_lost(None)
     door.workers.work()
     assert door.socket.written == b""
-    assert door.counts == {"tls_handshakes_unfinished": 1}
+    assert door.counts.all() == {Counted(Event.TLS_HANDSHAKES_UNFINISHED): 1}
 
 
 def test_after_the_end_no_handshake_goes_on(door: Door) -> None:

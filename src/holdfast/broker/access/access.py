@@ -15,7 +15,6 @@ Flow: admission -> authenticate -> Identity or Denial -> permissions.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -33,7 +32,9 @@ from holdfast.broker.access.credential import (
 )
 from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.login_failures import LoginFailures
+from holdfast.broker.access.login_outcome import LoginOutcome
 from holdfast.broker.access.passwords import Passwords
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
 from holdfast.core.client_type import ClientType
@@ -44,6 +45,12 @@ log = logging.getLogger(__name__)
 
 SEAL_BYTES: Final = 16
 """What an identity remembers of its credential's proof: enough to see that it has changed."""
+
+
+_NOT_LOOKED_AT: Final = {
+    DenialReason.BANNED: LoginOutcome.NOT_LOOKED_AT_BANNED,
+    DenialReason.BUSY: LoginOutcome.NOT_LOOKED_AT_BUSY,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +101,7 @@ class Access:
     """Decides about logins and says what identities may do."""
 
     def __init__(
-        self, config: Config, world: World, records: ControlRecords, counts: Counter[str]
+        self, config: Config, world: World, records: ControlRecords, counts: Counts
     ) -> None:
         self.book = Book(records)
         self.passwords = Passwords(world)
@@ -239,7 +246,7 @@ class Access:
                 return self._let_in(credential, login)
         if self._anonymous:
             return self._nobody(login)
-        self._counts["logins_without_credential"] += 1
+        self._counts.add(Event.LOGINS, LoginOutcome.WITHOUT_CREDENTIAL)
         return Denial(reason=DenialReason.NOT_AUTHORIZED)
 
     def _by_name(self, name: str, login: Login, later: Later) -> Identity | Denial | None:
@@ -267,11 +274,11 @@ class Access:
             and self.passwords.is_remembered(name, stored, password)
         ):
             # Before any look at failures: who knows the password is let in beside whoever guesses.
-            self._counts["logins_remembered"] += 1
+            self._counts.add(Event.LOGINS, LoginOutcome.REMEMBERED)
             return self._let_in(credential, login)
         reason = self._failures.refusal(name, login.peer, self._now_us())
         if reason is not None:
-            self._counts[f"logins_not_looked_at_{reason.value}"] += 1
+            self._counts.add(Event.LOGINS, _NOT_LOOKED_AT[reason])
             return Denial(reason=reason)
 
         def checked(is_right: bool) -> None:
@@ -283,28 +290,28 @@ class Access:
                 later(self._failed(now, login.peer))
 
         if not self.passwords.check(name, stored, password, checked):
-            self._counts["logins_not_looked_at_too_many"] += 1
+            self._counts.add(Event.LOGINS, LoginOutcome.NOT_LOOKED_AT_TOO_MANY)
             return Denial(reason=DenialReason.BUSY)
         return None
 
     def _let_in(self, credential: Credential, login: Login) -> Identity | Denial:
         if not credential.enabled:
-            self._counts["logins_disabled"] += 1
+            self._counts.add(Event.LOGINS, LoginOutcome.DISABLED)
             return Denial(reason=DenialReason.NOT_AUTHORIZED, user_name=credential.name)
         # The administration has no client identifier.
         if login.client_identifier and not _may_use(credential, login.client_identifier):
-            self._counts["logins_with_another_identifier"] += 1
+            self._counts.add(Event.LOGINS, LoginOutcome.WITH_ANOTHER_IDENTIFIER)
             return Denial(reason=DenialReason.NOT_AUTHORIZED, user_name=credential.name)
         return _identity(credential)
 
     def _failed(self, credential: Credential | None, peer: str) -> Denial:
-        self._counts["logins_failed"] += 1
+        self._counts.add(Event.LOGINS, LoginOutcome.FAILED)
         # A name that is no user's may be a password in the wrong place.
         known = None if credential is None else credential.name
         fields = {"user": known or "(unknown)", "peer": peer}
         log.warning("login failed", extra={"fields": fields})
         if self._failures.failed(known, peer, self._now_us()):
-            self._counts["addresses_banned"] += 1
+            self._counts.add(Event.ADDRESSES_BANNED)
             log.warning("address banned for a while", extra={"fields": {"peer": peer}})
         return Denial(reason=DenialReason.WRONG_CREDENTIALS, slowly=True, user_name=known)
 

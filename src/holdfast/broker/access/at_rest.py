@@ -4,7 +4,6 @@ Owns: the log for as long as that takes, under the directory's lock, as a broker
 user can be set up before the first start, and what is written are the same control records.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from holdfast.broker.access.access import Access
 from holdfast.broker.access.passwords import hash_password
 from holdfast.broker.access.users import Users
+from holdfast.broker.counts import Counts
 from holdfast.broker.data_directory import held
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.view import View
@@ -31,7 +31,7 @@ def users_at_rest(config: Config) -> Iterator["UsersAtRest"]:
         try:
             records = ControlRecords(log, View(world.view_path(config)))
             records.recover(found["control_number"])
-            access = Access(config, world, records, Counter())
+            access = Access(config, world, records, Counts())
             yield UsersAtRest(Users(access, world.now_us), world)
             log.commit()
             records.refresh()

@@ -24,6 +24,7 @@ from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import show_address
 from holdfast.broker.sockets.listeners import refused
 from holdfast.broker.sockets.websocket_route import websocket_route
+from holdfast.broker.state.broker import look_at
 from holdfast.core.config import ENCRYPTED, Config, Effective
 from holdfast.core.layout import CONTROL_SOCKET
 
@@ -45,36 +46,37 @@ class Administration:
         self._secure: set[tuple[str, int]] = set()
         self._control_socket = ControlSocket(config.data_dir / CONTROL_SOCKET)
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
-        stages = server.stages
-        watch = Watch(
-            *(stages.kernel, stages.sessions, stages.groups, stages.connections),
-            counts=server.counts,
-            chores=stages.chores,
-        )
-        forecast = Forecast(stages.kernel.log, server.records, lambda: server.config, stages.chores)
+        broker, commands = look_at(server, view_path), server.commands
+        watch, forecast = Watch(broker), Forecast(broker)
 
         def snapshot() -> Snapshot:
-            return take(server, watch, forecast)
+            return take(broker, watch, forecast)
 
         self._system_values = SystemValues(
-            stages.system_topics, stages.loopback, stages.kernel, snapshot, config.sys_interval_s
+            commands.show_system_values, snapshot, config.sys_interval_s
         )
-        server.sweep.observe("watch", watch.look)
-        server.sweep.observe("forecast", forecast.look)
-        server.sweep.observe("system_values", self._system_values.tick)
+        server.observe("watch", watch.look)
+        server.observe("forecast", forecast.look)
+        server.observe("system_values", self._system_values.tick)
         self._protection = Protection(
-            config.host, metrics_public=config.metrics_public, credentials=stages.access
+            config.host, metrics_public=config.metrics_public, credentials=server.credentials
         )
         operations = interface.operations(
-            server, watch, forecast, view_path, self.places, lambda: self.reload.settings
+            broker,
+            commands,
+            watch,
+            forecast,
+            snapshot,
+            self.places,
+            lambda: self.reload.settings,
+            server.users(),
         )
         operations.append(reloading.operation(self.reload.run))
         operations.append(
-            front_page.operation(server.ready, snapshot, server.now_us, self._protection.permits)
+            front_page.operation(broker.ready, snapshot, broker.now_us, self._protection.permits)
         )
-        self._app = http.application(operations, self._protection, stages.steps)
-        rules = server.listeners.websocket_rules
-        self._app.add_routes([websocket_route(stages.connections, rules, server.counts)])
+        self._app = http.application(operations, self._protection, server.steps)
+        self._app.add_routes([websocket_route(server.listeners)])
 
     async def start(self) -> None:
         """Listens. Raises `ListenError`, and listens to nothing then."""

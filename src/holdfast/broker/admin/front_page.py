@@ -23,7 +23,6 @@ from aiohttp import web
 from holdfast import __version__
 from holdfast.broker.admin.http.operation import Answered, Asked, Audience, Operation
 from holdfast.broker.admin.http.protection import METRICS_PATH
-from holdfast.broker.observe.metrics import LEDGER_ROWS_REMOVED
 from holdfast.broker.observe.snapshot import Snapshot
 
 HTML: Final = "text/html"
@@ -93,8 +92,7 @@ def operation(
         summary="A page for people: what this is, whether it is well, and where the rest is.",
         run=run,
         answers={
-            200: Answered("The page; with figures for who may ask for them.", {"type": "string"},
-                          HTML),
+            200: Answered("The page; with figures for who may ask for them.", str, HTML),
             404: Answered("For who does not name text/html as what is accepted."),
         },
         audience=Audience.EVERYBODY,
@@ -130,7 +128,7 @@ def page(seen: Snapshot | None, now_us: int, *, is_ready: bool) -> str:
 
 def figures(seen: Snapshot) -> list[tuple[str, str, str]]:
     """Name, of when it is or what of, and value."""
-    lost = sum(count for reason, count in seen.losses.items() if reason != LEDGER_ROWS_REMOVED)
+    lost = sum(seen.losses.values())
     at_rest = seen.sessions_recorded - seen.sessions_recorded_attached
     ahead, as_of = "not known yet", "the first look at sessions at rest is under way"
     if seen.at_rest_age_s is not None:

@@ -36,6 +36,7 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord, parse_subscriptions
 from holdfast.core.config import Config
 from holdfast.core.limits import SHARED_GROUPS_MAXIMUM, SHARED_MEMBERS_MAXIMUM
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.share_name import parse_shared
 from holdfast.core.subscription import Subscription, shared_of
 from holdfast.core.units import SECOND_US
@@ -340,7 +341,7 @@ class Groups:
         [MQTT-4.8.2-5]."""
         state = self._log.delivery_state(member.party)
         lost = [
-            (flight["group"], "session_ended", flight["offset"], flight["offset"] + 1, 1)
+            (flight["group"], LossReason.SESSION_ENDED, flight["offset"], flight["offset"] + 1, 1)
             for flight in (describe_state(state)["in_flight"] if state else ())
             if "group" in flight and flight["phase"] == "published"
         ]

@@ -20,6 +20,7 @@ from itertools import islice
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table, format_loss, parse_loss
 from holdfast.core.limits import LEDGER_ROWS_MAXIMUM
+from holdfast.core.loss_reason import LossReason
 from holdfast.kernel import RangeSet
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ ROWS_PER_SWEEP_MAXIMUM = 1_000
 MERGED_MAXIMUM = 65_536
 """Ranges that wait to be written; beyond it they are merged over all sessions, by reason."""
 
-UNPROMISED = "slow_reader"
+UNPROMISED = LossReason.SLOW_READER
 """The reason why a message is lost that nobody had been promised: it came at QoS 0 and was not
 stored, or its session is not kept."""
 
@@ -38,7 +39,7 @@ RANGES_MAXIMUM = 64
 """Ranges of offsets in one row; beyond it the newest ones are told as one, which then holds what
 was not lost too."""
 
-_Key = tuple[str, int, str]
+_Key = tuple[str, int, LossReason]
 """Client identifier, party, reason."""
 
 Notice = tuple[int, str, int, int, int]
@@ -60,7 +61,9 @@ class Losses:
         self._puts = 0
         self._recorded = 0
         """Losses put on record at once since the last sweep."""
-        self.by_reason: Counter[str] = Counter()
+        self.by_reason: Counter[LossReason] = Counter()
+        self.rows_removed = 0
+        """Rows that left the ledger because it was full."""
         self.stand_ins: dict[int, int] = {}
         """Parties whose losses are those of another party (re-drives)."""
 
@@ -69,7 +72,8 @@ class Losses:
         for noticed, reason, first, end, count in notices:
             party = self.stand_ins.get(noticed, noticed)
             ranges = [(first, end)] if end else []
-            self.add(loss_of(name_of(party), party, reason, ranges, count, now_us))
+            why = LossReason(reason)
+            self.add(loss_of(name_of(party), party, why, ranges, count, now_us))
 
     def has_room(self) -> bool:
         """True if `record` may be called in this turn, as often as a piece of a chore may lose."""
@@ -135,7 +139,7 @@ class Losses:
         for _ in range(min(excess, ROWS_PER_SWEEP_MAXIMUM)):
             self._records.put(Table.LOSSES, _row_key(self._first), b"", now_us)
             self._first += 1
-            self.by_reason["ledger_rows_removed"] += 1
+            self.rows_removed += 1
 
     def _credited(self, loss: Loss) -> Loss:
         """As a loss of whom its party stands in for."""
@@ -162,7 +166,7 @@ class Losses:
 def loss_of(
     client_identifier: str,
     party: int,
-    reason: str,
+    reason: LossReason,
     ranges: Iterable[tuple[int, int]],
     count: int,
     now_us: int,

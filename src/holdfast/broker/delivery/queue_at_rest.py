@@ -14,6 +14,7 @@ from holdfast.broker.chores import Pieces
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import QueueRecord
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, without_past
 from holdfast.kernel import Log, RangeSet, describe_state, state_mark, state_skip
@@ -49,7 +50,7 @@ class Cut:
     count: int
 
 
-Within = tuple[QueueAtRest, tuple[tuple[str, Cut], ...]]
+Within = tuple[QueueAtRest, tuple[tuple[LossReason, Cut], ...]]
 """A queue within its quota, and what it lost by that, with the reasons."""
 
 
@@ -68,7 +69,7 @@ def cut_to_quota(
     oldest = yield from kept.offset(inquiry, queue.span(), quota, now_us)
     young, aged = yield from cut_to_age(inquiry, queue, oldest=oldest)
     found, beyond = yield from cut_to_limit(inquiry, young, quota, end=end, now_us=now_us)
-    lost = ((quota.age_reason, aged), ("overflow", beyond))
+    lost = ((quota.age_reason, aged), (LossReason.OVERFLOW, beyond))
     return found, tuple((reason, cut) for reason, cut in lost if cut is not None)
 
 

@@ -40,6 +40,7 @@ from holdfast.broker.store.tables import (
     party_key,
 )
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import UNLIMITED, Quota, quota_of
 from holdfast.kernel import TRANSIENT_PARTY, new_state
 
@@ -55,7 +56,7 @@ class Prepared:
 
     before: QueueAtRest
     queue: QueueAtRest
-    lost: tuple[tuple[str, Cut], ...]
+    lost: tuple[tuple[LossReason, Cut], ...]
     """What it lost by that, with the reasons."""
 
 
@@ -168,7 +169,7 @@ class Queues:
             self._records.put_delivery_state(party_key(record.party), state, now_us)
         return queue
 
-    def lose(self, owner: str, party: int, reason: str, cut: Cut, now_us: int) -> None:
+    def lose(self, owner: str, party: int, reason: LossReason, cut: Cut, now_us: int) -> None:
         """The owner of a queue has lost this of it."""
         self._losses.add(loss_of(owner, party, reason, cut.ranges, cut.count, now_us))
 

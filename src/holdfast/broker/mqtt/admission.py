@@ -25,6 +25,7 @@ from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.rates import Rate
 from holdfast.broker.chores import Chores
+from holdfast.broker.counts import Event
 from holdfast.broker.delivery.queues import Left, Prepared
 from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
@@ -198,7 +199,7 @@ class Admission:
     def _terms(self, opening: Opening, identity: Identity, now_us: int) -> Opening | Refusal:
         """The opening as this identity may have it."""
         if not self._sessions.has_room_for(opening):
-            self._counts["sessions_refused"] += 1
+            self._counts.add(Event.SESSIONS_REFUSED)
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
         is_recorded = opening.expiry_s != 0 or opening.will is not None
         is_behind = is_recorded and not self._sessions.keep_up()
@@ -256,7 +257,7 @@ class Admission:
     ) -> None:
         """Answers a CONNECT that is not accepted, if that can be said, and closes
         [MQTT-3.1.4-2]."""
-        self._counts[f"connections_refused_{refusal.reason_code:#04x}"] += 1
+        self._counts.add(Event.CONNECTIONS_REFUSED, refusal.reason_code)
         if REFUSED.is_due(now_us):
             fields = {
                 "client_identifier": who.client_identifier,
@@ -326,7 +327,7 @@ class Admission:
         # What it has sent since then waits here until now.
         self._inbox.unread(handle, arrival.connection.opened_at_us, now_us)
         self._inbox.release(handle)
-        self._counts["connections_accepted"] += 1
+        self._counts.add(Event.CONNECTIONS_ACCEPTED)
         self._warn_of(attached.session)
         if CONNECTED.is_due(now_us):
             _tell(arrival)
@@ -335,10 +336,10 @@ class Admission:
         """An APPLICATION client that is not delivered to as one is told of, whatever else."""
         fields = {"client_identifier": session.client_identifier}
         if session.unkept_application:
-            self._counts["applications_not_persistent"] += 1
+            self._counts.add(Event.APPLICATIONS_NOT_PERSISTENT)
             log.warning("APPLICATION client without a persistent session", extra={"fields": fields})
         elif session.nameless_application:
-            self._counts["applications_without_queue"] += 1
+            self._counts.add(Event.APPLICATIONS_WITHOUT_QUEUE)
             log.warning("APPLICATION client without a queue of its own", extra={"fields": fields})
 
     def _limit_writes(self, attached: Attached) -> None:

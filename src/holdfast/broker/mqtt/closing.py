@@ -5,9 +5,9 @@ the socket's end. An MQTT 5 peer is told why; older versions know no way to say 
 """
 
 import logging
-from collections import Counter
 from typing import Final
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.sessions import Sessions
@@ -24,7 +24,7 @@ TAKEN_OVER: Final = FrequentEvent(log, "session taken over")
 class Closing:
     """Ends connections."""
 
-    def __init__(self, connections: Connections, sessions: Sessions, counts: Counter[str]) -> None:
+    def __init__(self, connections: Connections, sessions: Sessions, counts: Counts) -> None:
         self._connections = connections
         self._sessions = sessions
         self._counts = counts
@@ -45,7 +45,7 @@ class Closing:
         self, connection: Connection, reason_code: int, now_us: int, reason: str = ""
     ) -> None:
         """We end it: a fault, or silence. `reason` says more to people."""
-        self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        self._counts.add(Event.CONNECTIONS_ENDED, reason_code)
         self._note(connection, reason_name(reason_code), now_us)
         attached = self._sessions.of(connection.handle)
         words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
@@ -55,7 +55,7 @@ class Closing:
     def shut_down(self, connection: Connection, now_us: int) -> None:
         """The broker ends, and with it the connection [MQTT 5 section 4.13.1]."""
         reason_code = ReasonCode.SERVER_SHUTTING_DOWN
-        self._counts[f"connections_ended_{reason_code:#04x}"] += 1
+        self._counts.add(Event.CONNECTIONS_ENDED, reason_code)
         attached = self._sessions.of(connection.handle)
         words = b"" if attached is None else _last_words(attached, connection, reason_code, "")
         self._rest(connection, Ending.SHUT_DOWN, now_us)
@@ -65,7 +65,7 @@ class Closing:
         """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
         no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they
         are closed."""
-        self._counts[f"publishes_refused_{reason_code:#04x}"] += 1
+        self._counts.add(Event.PUBLISHES_REFUSED, reason_code)
         connection = self._connections.get(handle)
         if connection is not None and connection.protocol_version < 5:
             self.expel(connection, reason_code, now_us)
@@ -91,7 +91,7 @@ class Closing:
 
     def taken_over(self, displaced: Attached, now_us: int) -> None:
         """Its session has just passed to another connection [MQTT-3.1.4-3]."""
-        self._counts["sessions_taken_over"] += 1
+        self._counts.add(Event.SESSIONS_TAKEN_OVER)
         connection = self._connections.get(displaced.connection)
         if connection is not None:
             if TAKEN_OVER.is_due(now_us):
@@ -104,7 +104,7 @@ class Closing:
         attached = self._sessions.of(connection.handle)
         if attached is None:
             # Nobody has said who it is: of interest by its number only.
-            self._counts["connections_ended_before_connect"] += 1
+            self._counts.add(Event.CONNECTIONS_ENDED_BEFORE_CONNECT)
         elif DISCONNECTED.is_due(now_us):
             fields = {
                 "client_identifier": attached.session.client_identifier,

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from holdfast.broker.counts import Event
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
@@ -140,7 +141,7 @@ class ControlPackets:
     ) -> None:
         for subscription, reason_code in zip(asked, reason_codes, strict=True):
             if reason_code >= ReasonCode.UNSPECIFIED_ERROR:
-                self._counts[f"subscriptions_refused_{reason_code:#04x}"] += 1
+                self._counts.add(Event.SUBSCRIPTIONS_REFUSED, reason_code)
                 told = {
                     "client_identifier": attached.session.client_identifier,
                     "topic_filter": subscription["topic_filter"],

@@ -15,11 +15,12 @@ Invariants:
 Flow: wills, admin -> here -> Inbox.feed -> ... -> Outboxes.take -> here.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.delivery.parties import BROKER_PARTY
 from holdfast.broker.stages import KernelStages
 from holdfast.kernel import decode_packets, encode_packet
@@ -69,7 +70,7 @@ class Publication:
 class Loopback:
     """Publishes what the broker has to say."""
 
-    def __init__(self, kernel: KernelStages, counts: Counter[str]) -> None:
+    def __init__(self, kernel: KernelStages, counts: Counts) -> None:
         self._inbox = kernel.inbox
         self._read_buffer = kernel.read_buffer
         self._counts = counts
@@ -123,7 +124,7 @@ class Loopback:
         if publication is None:
             return
         if reason_code >= FAILED:
-            self._counts["own_publishes_refused"] += 1
+            self._counts.add(Event.OWN_PUBLISHES_REFUSED)
         publication.answered(reason_code)
 
     def _encode(self, publication: Publication) -> bytes:

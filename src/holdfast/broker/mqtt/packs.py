@@ -21,6 +21,7 @@ from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.stages import KernelStages
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.units import SECOND_US
 
 log = logging.getLogger(__name__)
@@ -94,12 +95,12 @@ class Packs:
                 self._give_up(attached, group, reason, now_us)
         return bool(overdue)
 
-    def _reason_to_give_up(self, rounds: int) -> str | None:
+    def _reason_to_give_up(self, rounds: int) -> LossReason | None:
         if self._strategy == "SKIP_ALL":
-            return "skipped"
-        return "retries_used_up" if 0 < self._retries <= rounds else None
+            return LossReason.SKIPPED
+        return LossReason.RETRIES_USED_UP if 0 < self._retries <= rounds else None
 
-    def _give_up(self, attached: Attached, group: int, reason: str, now_us: int) -> None:
+    def _give_up(self, attached: Attached, group: int, reason: LossReason, now_us: int) -> None:
         """The pack is committed; what was not acknowledged of it is lost."""
         session = attached.session
         # What a client of MQTT 5 has not acknowledged still counts against its Receive Maximum.

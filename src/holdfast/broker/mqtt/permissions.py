@@ -16,6 +16,7 @@ from collections import deque
 from typing import Final
 
 from holdfast.broker.access.access import Access, Identity
+from holdfast.broker.counts import Event
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.attached import Attached
@@ -133,7 +134,7 @@ class Permissions:
             "user": attached.identity.user_name or "",
         }
         log.info("client may not stay connected", extra={"fields": fields})
-        self._counts["connections_no_longer_allowed"] += 1
+        self._counts.add(Event.CONNECTIONS_NO_LONGER_ALLOWED)
         # It has no say any more, and so neither has its Will.
         self._sessions.drop_will(attached, now_us)
         connection = self._connections.get(attached.connection)
@@ -172,7 +173,7 @@ class Permissions:
         if not denied:
             return
         assert attached.queue is not None, "a queue is attached before it is granted anything"
-        self._counts["subscriptions_no_longer_allowed"] += len(denied)
+        self._counts.add(Event.SUBSCRIPTIONS_NO_LONGER_ALLOWED, times=len(denied))
         outcome = plan_unsubscribe(denied, attached.subscriptions, offset=self._end_offset())
         self._subscriptions.remove(attached.queue, outcome.removed)
         self._sessions.resubscribe(attached, outcome.subscriptions, now_us)

@@ -43,6 +43,7 @@ from holdfast.broker.store.tables import (
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
 from holdfast.kernel import received
 from holdfast.protocols.mqtt.handshake import Opening
@@ -305,7 +306,7 @@ class Sessions:
             left = at_once(self.left(session))
         if left.cut is not None:
             who = (session.client_identifier, session.party)
-            self._queues.lose(*who, "session_ended", left.cut, now_us)
+            self._queues.lose(*who, LossReason.SESSION_ENDED, left.cut, now_us)
         self._groups.lose_handed(session, now_us)
         self._subscribed.end(session, now_us)
         self._leave_groups(session, subscriptions, now_us)

@@ -1,7 +1,7 @@
 """`$SYS/broker/...` as new subscribers find it: retained in memory, never in the log.
 
 Owns: the newest value of each topic, and which of them a subscription is sent when it begins.
-Never: makes a value (broker.admin.system_values does), or sends one to who is subscribed already.
+Never: makes a value (observe.system_values does), or sends one to who is subscribed already.
 
 Invariant: values change every few seconds and mean nothing after a restart, so none is stored.
 """

@@ -12,12 +12,12 @@ Invariants:
    do those that come due after it, so that they come in order.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.mqtt.loopback import FAILED, Loopback, Publication, Publisher
 from holdfast.protocols.mqtt.packets import Will
 
@@ -59,9 +59,7 @@ class _Fed:
 class Wills:
     """Publishes Wills that are due."""
 
-    def __init__(
-        self, loopback: Loopback, refusals: Callable[[], int], counts: Counter[str]
-    ) -> None:
+    def __init__(self, loopback: Loopback, refusals: Callable[[], int], counts: Counts) -> None:
         """`refusals` says how many messages the log has refused so far, whosever."""
         self._loopback = loopback
         self._refusals = refusals
@@ -113,7 +111,7 @@ class Wills:
         self._stored.clear()
         self._refusals_seen = refusals
         for due in stored:
-            self._counts["wills_published"] += 1
+            self._counts.add(Event.WILLS_PUBLISHED)
             self._on_record.discard(due.key)
             take_off(*due.key, now_us)
 
@@ -145,4 +143,4 @@ class Wills:
             self._kept.append(due)
         else:
             self._on_record.discard(due.key)
-            self._counts["wills_lost"] += 1
+            self._counts.add(Event.WILLS_LOST)

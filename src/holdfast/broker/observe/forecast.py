@@ -9,22 +9,16 @@ than ten; a round over them takes longer.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.delivery.queue_at_rest import queue_at_rest
+from holdfast.broker.chores import Pieces
 from holdfast.broker.mqtt.session import Session, own_queue
-from holdfast.broker.mqtt.session_records import parse_session
-from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.state.broker import Broker
 from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
-from holdfast.broker.store.tables import Table, parse_queue, party_key
-from holdfast.core.config import Config
-from holdfast.core.quota import Quota, quota_of
+from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import CENTURY_S, SECOND_US
-from holdfast.kernel import Log
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,13 +49,11 @@ class Ahead:
 class Forecast:
     """Looks ahead for queues, one by one on demand and all of them in turn."""
 
-    def __init__(
-        self, kernel_log: Log, records: ControlRecords, config: Callable[[], Config], chores: Chores
-    ) -> None:
-        self._log = kernel_log
-        self._records = records
-        self._config = config
-        self._chores = chores
+    def __init__(self, broker: Broker) -> None:
+        self._log = broker.log
+        self._sessions = broker.sessions
+        self._queues = broker.queues
+        self._chores = broker.chores
         self._is_looking = False
         self._is_due = False
         self._now_us = 0
@@ -81,10 +73,10 @@ class Forecast:
     ) -> Pieces[Ahead]:
         """What is ahead of a session at rest."""
         record = own_queue(session, own_of(subscriptions))
-        queue = queue_at_rest(self._log, record)
-        quota = quota_of(self._config(), record.kind, named=record.named)
-        span = (queue.tables(), session.party, queue.mark)
-        return self.of_queue(inquiry, *span, quota, now_us)
+        queue = self._queues.at_rest(record)
+        return self.of_queue(
+            inquiry, queue.tables(), queue.party, queue.mark, self._queues.quota(record), now_us
+        )
 
     def of_queue(
         self,
@@ -103,7 +95,7 @@ class Forecast:
         if not messages:
             return Ahead(0, None, None)
         first = yield from inquiry.first(*queue, mark, end)
-        oldest_at_us = self._log.stored_at(first)
+        oldest_at_us = self._log.stored_at_us(first)
         found = []
         if quota.messages is not None:
             room = max(quota.messages - messages, 0)
@@ -126,27 +118,25 @@ class Forecast:
 
     def _round(self) -> Pieces[tuple[int, int | None]]:
         """All sessions at rest: what waits for them, and when the first of it is lost."""
-        inquiry, after = Inquiry(self._log), b""
+        inquiry, after = self._log.inquire(), ""
         waiting, soonest = 0, NEVER_S
         while True:
-            rows = self._records.refresh().rows(Table.SESSIONS, after, SLICE_SESSIONS)
-            for _, value in rows:
+            sessions = self._sessions.recorded_after(after, SLICE_SESSIONS)
+            for session in sessions:
                 yield from self._slowly(inquiry.rest(SESSION_EFFORT))
-                session = parse_session(value)
                 if not session.connected and not session.expired(self._now_us):
                     ahead = yield from self._slowly(self._ahead(inquiry, session))
                     self._see(session, ahead)
                     waiting += ahead.messages
                     if ahead.first_loss_in_s is not None:
                         soonest = min(ahead.first_loss_in_s, soonest)
-            if len(rows) < SLICE_SESSIONS:
+            if len(sessions) < SLICE_SESSIONS:
                 return waiting, None if soonest == NEVER_S else soonest
-            after = rows[-1][0]
+            after = sessions[-1].client_identifier
 
     def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
-        value = self._records.get(Table.QUEUES, party_key(session.party))
-        reads = parse_queue(value).reads if value else ()
-        return self.of_session(inquiry, session, reads, self._now_us)
+        subscriptions = self._sessions.subscriptions(session)
+        return self.of_session(inquiry, session, subscriptions, self._now_us)
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
         """The same pieces, each in a second of its own."""

@@ -3,13 +3,14 @@
 Owns: names, units, labels. Never: counts anything itself.
 
 Invariants:
-1. Every refusal and every drop is a counter with its reason as a label. What is counted under a
-   name that no metric knows shows in `holdfast_events_total`, so that nothing is hidden.
+1. Every refusal and every drop is a counter with its reason as a label. What has no
+   metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
 2. No label has a value that a client chooses: the number of time series is bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Literal
 
 from prometheus_client import exposition
@@ -24,8 +25,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
+from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.snapshot import Snapshot
+from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
 from holdfast.core.limits import STEP_BUDGET_MS
@@ -48,67 +51,44 @@ class Metric:
     """Of a histogram, whose last label is `le`: by the labels before it."""
 
 
-CONNECTIONS_REFUSED: Final = "connections_refused_"
-CONNECTIONS_TURNED_AWAY: Final = "connections_turned_away_"
-CONNECTIONS_ENDED: Final = "connections_ended_"
-SUBSCRIPTIONS_REFUSED: Final = "subscriptions_refused_"
-PUBLISHES_REFUSED: Final = "publishes_refused_"
-LOGINS: Final = "logins_"
-_PREFIXES: Final = (
-    CONNECTIONS_REFUSED,
-    CONNECTIONS_TURNED_AWAY,
-    CONNECTIONS_ENDED,
-    SUBSCRIPTIONS_REFUSED,
-    PUBLISHES_REFUSED,
-    LOGINS,
-)
-_NAMED: Final = {
-    "connections_opened",
-    "connections_accepted",
-    "sessions_taken_over",
-    "wills_published",
-    "wills_lost",
-    "own_publishes_refused",
-    "sessions_refused",
-    "applications_not_persistent",
-    "applications_without_queue",
-    "connections_ended_before_connect",
-    "connections_no_longer_allowed",
-    "subscriptions_no_longer_allowed",
-    "addresses_banned",
-    "proxy_headers_taken",
-}
-"""Counts that have a metric of their own."""
-LEDGER_ROWS_REMOVED: Final = "ledger_rows_removed"
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """Reads how often an event was, whatever the reason."""
+
+    event: Event
+
+    def __call__(self, seen: Snapshot) -> float:
+        return seen.counts.get(Counted(self.event), 0)
 
 
-def _count(name: str) -> Callable[[Snapshot], float]:
-    return lambda seen: seen.counts.get(name, 0)
+@dataclass(frozen=True, slots=True)
+class _ByReason:
+    """Reads how often an event was for each reason."""
+
+    event: Event
+
+    def __call__(self, seen: Snapshot) -> Labelled:
+        for counted, count in seen.counts.items():
+            if counted.event is self.event and counted.reason is not None:
+                yield (_reason(counted.reason),), count
 
 
-def _by_reason(prefix: str) -> Callable[[Snapshot], Labelled]:
-    def read(seen: Snapshot) -> Labelled:
-        for name, count in seen.counts.items():
-            if name.startswith(prefix) and name not in _NAMED:
-                yield (_reason(name.removeprefix(prefix)),), count
-
-    return read
-
-
-def _reason(written: str) -> str:
-    return reason_name(int(written, 16)) if written.startswith("0x") else written
+def _reason(reason: Reason) -> str:
+    """The names that limits and outcomes have, and that MQTT gives to its reason codes."""
+    return reason_name(reason) if isinstance(reason, int) else str(reason.value)
 
 
 def _others(seen: Snapshot) -> Labelled:
-    for name, count in seen.counts.items():
-        if name not in _NAMED and not name.startswith(_PREFIXES):
-            yield (name,), count
+    for counted, count in seen.counts.items():
+        if counted.event not in SHOWN_BY_ITSELF:
+            reason = counted.reason
+            code = reason.value if isinstance(reason, Enum) else reason
+            yield (counted.event if code is None else f"{counted.event}_{code}",), count
 
 
 def _lost(seen: Snapshot) -> Labelled:
     for reason, count in seen.losses.items():
-        if reason != LEDGER_ROWS_REMOVED:
-            yield (reason,), count
+        yield (reason,), count
 
 
 def _ages(seen: Snapshot) -> Labelled:
@@ -186,42 +166,43 @@ METRICS: Final = (
            "Connections that have a session now, by transport and version of MQTT.",
            _accepted, ("transport", "protocol_version")),
     Metric("holdfast_connections_opened", "counter", "Connections that a listener has taken.",
-           _count("connections_opened")),
+           _Count(Event.CONNECTIONS_OPENED)),
     Metric("holdfast_connects_accepted", "counter", "CONNECTs that were accepted.",
-           _count("connections_accepted")),
+           _Count(Event.CONNECTIONS_ACCEPTED)),
     Metric("holdfast_connects_refused", "counter",
            "CONNECTs that were refused, by the reason that CONNACK gives.",
-           _by_reason(CONNECTIONS_REFUSED), ("reason",)),
+           _ByReason(Event.CONNECTIONS_REFUSED), ("reason",)),
     Metric("holdfast_connections_turned_away", "counter",
            "Connections closed before anything was read, by the limit that was reached.",
-           _by_reason(CONNECTIONS_TURNED_AWAY), ("limit",)),
+           _ByReason(Event.CONNECTIONS_TURNED_AWAY), ("limit",)),
     Metric("holdfast_connections_ended_by_broker", "counter",
            "Connections that the broker has ended, by the reason that DISCONNECT gives.",
-           _by_reason(CONNECTIONS_ENDED), ("reason",)),
+           _ByReason(Event.CONNECTIONS_ENDED), ("reason",)),
     Metric("holdfast_connections_ended_before_connect", "counter",
            "Connections that ended, by whomever, before a CONNECT was accepted or refused.",
-           _count("connections_ended_before_connect")),
+           _Count(Event.CONNECTIONS_ENDED_BEFORE_CONNECT)),
     Metric("holdfast_sessions_refused", "counter",
            "CONNECTs refused because as many sessions are kept as may be.",
-           _count("sessions_refused")),
+           _Count(Event.SESSIONS_REFUSED)),
     Metric("holdfast_logins", "counter",
            "Logins by what became of them: remembered ones cost no hashing; those not looked at"
            " come from a banned address, for a delayed user, or are too many at once.",
-           _by_reason(LOGINS), ("outcome",)),
+           _ByReason(Event.LOGINS), ("outcome",)),
     Metric("holdfast_addresses_banned", "counter",
-           "Times that an address was banned for its failed logins.", _count("addresses_banned")),
+           "Times that an address was banned for its failed logins.",
+           _Count(Event.ADDRESSES_BANNED)),
     Metric("holdfast_proxy_headers_taken", "counter",
            "Connections whose address a proxy told in a header of the PROXY protocol.",
-           _count("proxy_headers_taken")),
+           _Count(Event.PROXY_HEADERS_TAKEN)),
     Metric("holdfast_connections_no_longer_allowed", "counter",
            "Clients disconnected because their credential was removed, disabled or changed.",
-           _count("connections_no_longer_allowed")),
+           _Count(Event.CONNECTIONS_NO_LONGER_ALLOWED)),
     Metric("holdfast_subscriptions_no_longer_allowed", "counter",
            "Subscriptions ended because the rules no longer allow them.",
-           _count("subscriptions_no_longer_allowed")),
+           _Count(Event.SUBSCRIPTIONS_NO_LONGER_ALLOWED)),
     Metric("holdfast_sessions_taken_over", "counter",
            "Connections ended because their session passed to another one.",
-           _count("sessions_taken_over")),
+           _Count(Event.SESSIONS_TAKEN_OVER)),
 
     Metric("holdfast_sessions", "gauge",
            "Sessions that are connected, and persistent sessions at rest.", _sessions, ("state",)),
@@ -230,10 +211,10 @@ METRICS: Final = (
            lambda seen: seen.sessions_expired),
     Metric("holdfast_applications_not_persistent", "counter",
            "Times that an APPLICATION client connected with a session that is not kept: it loses"
-           " what is published while it is away.", _count("applications_not_persistent")),
+           " what is published while it is away.", _Count(Event.APPLICATIONS_NOT_PERSISTENT)),
     Metric("holdfast_applications_without_queue", "counter",
            "Times that an APPLICATION client connected whose identifier can name no queue: it is"
-           " queued for as for a DEVICE client.", _count("applications_without_queue")),
+           " queued for as for a DEVICE client.", _Count(Event.APPLICATIONS_WITHOUT_QUEUE)),
     Metric("holdfast_subscriptions", "gauge", "Subscriptions of connected sessions.",
            lambda seen: seen.subscriptions),
     Metric("holdfast_shared_groups", "gauge", "Groups of shared subscriptions.",
@@ -250,7 +231,7 @@ METRICS: Final = (
            " their key to move, while others go past them.", lambda seen: seen.waiting_for_keys),
     Metric("holdfast_subscriptions_refused", "counter",
            "Topic filters that were refused, by the reason that SUBACK gives.",
-           _by_reason(SUBSCRIPTIONS_REFUSED), ("reason",)),
+           _ByReason(Event.SUBSCRIPTIONS_REFUSED), ("reason",)),
 
     Metric("holdfast_packets_received", "counter", "Packets from clients, by kind.",
            _received, ("kind",)),
@@ -272,7 +253,7 @@ METRICS: Final = (
            lambda seen: seen.sent_bytes),
     Metric("holdfast_publishes_refused", "counter",
            "Times that messages of a client were refused, once a client and turn, by reason.",
-           _by_reason(PUBLISHES_REFUSED), ("reason",)),
+           _ByReason(Event.PUBLISHES_REFUSED), ("reason",)),
     Metric("holdfast_messages_refused", "counter",
            "Messages of any QoS that the log had no room for, or could not take as fast.",
            lambda seen: seen.dispatch["refused"]),
@@ -287,12 +268,12 @@ METRICS: Final = (
            lambda seen: seen.published_by_broker),
     Metric("holdfast_own_publishes_refused", "counter",
            "Messages of the broker's own that the log refused; a Will among them is tried again.",
-           _count("own_publishes_refused")),
+           _Count(Event.OWN_PUBLISHES_REFUSED)),
     Metric("holdfast_wills_published", "counter", "Wills that came due and were published.",
-           _count("wills_published")),
+           _Count(Event.WILLS_PUBLISHED)),
     Metric("holdfast_wills_lost", "counter",
            "Wills that a full disk refused and memory could not keep; the next start finds them.",
-           _count("wills_lost")),
+           _Count(Event.WILLS_LOST)),
 
     Metric("holdfast_deliveries", "counter", "Messages of QoS 1 and 2 given to subscribers.",
            lambda seen: seen.dispatch["deliveries"]),
@@ -314,7 +295,7 @@ METRICS: Final = (
            lambda seen: seen.redrives),
     Metric("holdfast_loss_ledger_rows_removed", "counter",
            "Rows that left the ledger because it was full.",
-           lambda seen: seen.losses.get(LEDGER_ROWS_REMOVED, 0)),
+           lambda seen: seen.loss_rows_removed),
 
     Metric("holdfast_queues_behind", "gauge",
            "Queues of connected sessions with messages that are not acknowledged.",
@@ -336,8 +317,8 @@ METRICS: Final = (
            " absent before the first round over all of them.", _ages, ("queues",)),
     Metric("holdfast_queues_stuck", "gauge",
            "Queues with a backlog whose client takes bytes and was sent nothing for 30 s.",
-           lambda seen: [((reason,), seen.stuck.get(reason, 0))
-                         for reason in ("stalled", "unacknowledged")], ("reason",)),
+           lambda seen: [((reason,), seen.stuck.get(reason, 0)) for reason in Stuck],
+           ("reason",)),
 
     Metric("holdfast_log_bytes", "gauge", "The size of the log.", lambda seen: seen.log["bytes"]),
     Metric("holdfast_log_segments", "gauge", "Files of the log.",
@@ -398,6 +379,10 @@ METRICS: Final = (
            lambda seen: seen.open_files_maximum),
 )  # fmt: skip
 """The registry, in the order in which `/metrics` has it."""
+SHOWN_BY_ITSELF: Final = frozenset(
+    metric.read.event for metric in METRICS if isinstance(metric.read, _Count | _ByReason)
+)
+"""Events that have a metric of their own."""
 
 
 def format_metrics(seen: Snapshot, accept: str = "") -> tuple[bytes, str]:

@@ -3,60 +3,63 @@
 Never: holds up the loop; what takes long is counted in pieces.
 """
 
+from typing import NamedTuple
+
 from holdfast.broker.chores import Pieces
-from holdfast.broker.delivery.queue_at_rest import (
-    QueueAtRest,
-    own_flights,
-    queue_at_rest,
-    waiting,
-)
-from holdfast.broker.mqtt.attached import Attached
+from holdfast.broker.delivery.queue_at_rest import QueueAtRest, own_flights, waiting
 from holdfast.broker.mqtt.session import Session, own_queue
-from holdfast.broker.server import Server
+from holdfast.broker.state.broker import Broker
+from holdfast.broker.state.queues import in_flight_at_rest
+from holdfast.broker.state.sessions import AttachedSeen
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import KeptFrom
 from holdfast.core.subscription import Subscription, own_of
-from holdfast.kernel import describe_state
+
+
+class QueueLength(NamedTuple):
+    """What waits for a session."""
+
+    messages: int
+    """From the mark on, those in flight among them."""
+    in_flight: int
+    mark: int
 
 
 class QueueLengths:
     """Counts the queues of sessions, attached or at rest."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._log = server.stages.kernel.log
-        self._kept = KeptFrom(self._log)
+    def __init__(self, broker: Broker) -> None:
+        self._log = broker.log
+        self._queues = broker.queues
+        self._now_us = broker.now_us
 
-    def attached(self, inquiry: Inquiry, attached: Attached) -> Pieces[tuple[int, int, int]]:
-        """Messages from the mark on, those of them in flight, and the mark."""
+    def attached(self, inquiry: Inquiry, attached: AttachedSeen) -> Pieces[QueueLength]:
+        """Of a session that is connected."""
         assert attached.queue is not None
-        dispatch = self._server.stages.kernel.dispatch
-        mark, in_flight = dispatch.mark(attached.queue), dispatch.in_flight(attached.queue)
+        seen = self._queues.of(attached.queue)
         session, own = attached.session, own_of(attached.subscriptions)
-        queue = QueueAtRest(session.party, session.created_at_offset, b"", mark, own)
+        queue = QueueAtRest(session.party, session.created_at_offset, b"", seen.mark, own)
         count = yield from self._count(inquiry, queue)
-        return count, in_flight, mark
+        return QueueLength(count, seen.in_flight, seen.mark)
 
     def at_rest(
         self, inquiry: Inquiry, session: Session, subscriptions: tuple[Subscription, ...]
-    ) -> Pieces[tuple[int, int, int]]:
+    ) -> Pieces[QueueLength]:
         """The same of a session that is away: what it would get if it came back now."""
         record = own_queue(session, own_of(subscriptions))
-        queue = queue_at_rest(self._log, record)
-        in_flight = len(describe_state(queue.state)["in_flight"]) if queue.state else 0
-        now_us = self._server.now_us()
-        if session.expired(now_us):
-            return 0, 0, queue.mark
-        oldest, quota = 0, self._server.stages.queues.quota(record)
-        if not quota.step_bytes:
-            oldest = self._kept.by_age(quota, now_us)
+        queue = self._queues.at_rest(record)
+        if session.expired(self._now_us()):
+            return QueueLength(0, 0, queue.mark)
+        oldest = self._queues.oldest_kept(self._queues.quota(record))
         count = yield from self._count(inquiry, queue, oldest)
-        return count + len(own_flights(queue.state)), in_flight, queue.mark
+        messages = count + len(own_flights(queue.state))
+        return QueueLength(messages, in_flight_at_rest(queue), queue.mark)
 
     def _count(self, inquiry: Inquiry, queue: QueueAtRest, oldest: int = 0) -> Pieces[int]:
         found = yield from waiting(
-            *(inquiry, queue, self._log.durable_offset()),
+            inquiry,
+            queue,
+            self._log.durable_offset(),
             begin=oldest,
-            unexpired_at_us=self._server.now_us(),
+            unexpired_at_us=self._now_us(),
         )
         return found.count

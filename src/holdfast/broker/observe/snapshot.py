@@ -1,78 +1,24 @@
-"""What a running broker counts, at one moment.
+"""What a running broker counts, and what is known of all its queues, at one moment.
 
-Owns: which part knows which number. Never: walks over connections, sessions or topics: taking a
-snapshot costs the same for one client as for a hundred thousand.
+Never: counts anything itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
 
 from holdfast import system
 from holdfast.broker.observe.forecast import Forecast
-from holdfast.broker.observe.watch import Behind, Watch
-from holdfast.broker.server import Server
-from holdfast.broker.steps import Kind
-
-NS: Final = 1_000_000_000
+from holdfast.broker.observe.watch import Behind, Stuck, Watch
+from holdfast.broker.state.broker import Broker
+from holdfast.broker.state.numbers import Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Numbers of one moment; totals count from the start of the broker."""
+class Snapshot(Numbers):
+    """Numbers of one moment."""
 
-    counts: Mapping[str, int]
-    """What ingress counts, by name; those with a reason end with it."""
-    losses: Mapping[str, int]
-    """Messages lost, by reason."""
-    dispatch: Mapping[str, int]
-    egress: Mapping[str, int]
-    routes: Mapping[str, int]
-    log: Mapping[str, int]
-    accepted: Mapping[tuple[str, int], int]
-    """Connections that have a session, by transport and protocol version."""
-    connections: int
-    sessions_attached: int
-    sessions_recorded: int
-    sessions_recorded_attached: int
-    sessions_expired: int
-    subscriptions: int
-    groups: int
-    shared_subscriptions: int
-    groups_by_strategy: Mapping[str, int]
-    waiting_for_keys: int
-    publishes_received: int
-    publishes_received_by_qos: tuple[int, ...]
-    payload_bytes_received: int
-    acknowledgements_received: int
-    control_packets_received: int
-    published_by_broker: int
-    received_bytes: int
-    sent_bytes: int
-    uncommitted_bytes: int
-    begin_offset: int
-    end_offset: int
-    durable_offset: int
-    retained: int
-    loss_rows: int
-    redrives: int
-    segments_removed: int
-    records_carried: int
-    turns: int
-    step_counts: Mapping[str, tuple[int, ...]]
-    """Of each kind of step: of each bound of `Lengths`, and of what took longer."""
-    step_sums_s: Mapping[str, float]
-    step_longest_s: Mapping[str, float]
-    """Since the start."""
-    step_lately_s: Mapping[str, float]
-    """The longest of the last minute."""
-    steps_over_budget: Mapping[tuple[Kind, str], int]
-    """By kind and stage."""
     uptime_s: float
-    commit_counts: tuple[int, ...]
-    """Of each bound of `CommitTimes`, and of what took longer."""
-    commit_sum_s: float
-    commit_last_s: float
+    durability: str
     disk_free_bytes: int
     resident_bytes: int
     cpu_s: float
@@ -86,66 +32,19 @@ class Snapshot:
     """How old these two are; `None` before the first round over all sessions at rest has ended."""
     queues_age_s: float | None
     """The same of what is told of attached queues."""
-    stuck: Mapping[str, int]
+    stuck: Mapping[Stuck, int]
     """Queues that are stuck, by reason."""
     busiest: tuple[Behind, ...]
-    durability: str
 
 
-def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
+def take(broker: Broker, watch: Watch, forecast: Forecast) -> Snapshot:
     """The numbers of this moment."""
-    stages, turn, sweep = server.stages, server.turn, server.sweep
-    kernel = stages.kernel
-    view = server.records.refresh()
-    received_by_qos, payload_bytes_received = turn.received()
-    lengths = stages.steps.lengths
+    counted, config, now_us = broker.numbers(), broker.config(), broker.now_us()
     return Snapshot(
-        counts=dict(server.counts),
-        losses=dict(stages.losses.by_reason),
-        dispatch=kernel.dispatch.counters(),
-        egress=kernel.outboxes.counters(),
-        routes=kernel.routes.counters(),
-        log=kernel.log.statistics(),
-        accepted=dict(stages.connections.accepted),
-        connections=len(stages.connections),
-        sessions_attached=stages.sessions.count(),
-        sessions_recorded=stages.sessions.recorded(),
-        sessions_recorded_attached=stages.sessions.recorded_attached(),
-        sessions_expired=stages.sessions.expired,
-        subscriptions=len(kernel.routes),
-        groups=len(stages.groups),
-        shared_subscriptions=stages.groups.subscriptions(),
-        groups_by_strategy=dict(stages.groups.by_strategy),
-        waiting_for_keys=stages.groups.waiting_for_keys,
-        publishes_received=turn.publishes - stages.loopback.published,
-        publishes_received_by_qos=tuple(received_by_qos),
-        payload_bytes_received=payload_bytes_received,
-        acknowledgements_received=turn.acknowledgements,
-        control_packets_received=turn.control_packets,
-        published_by_broker=stages.loopback.published,
-        received_bytes=stages.connections.received_bytes,
-        sent_bytes=stages.connections.sent_bytes,
-        uncommitted_bytes=kernel.log.uncommitted_bytes(),
-        begin_offset=kernel.log.begin_offset(),
-        end_offset=kernel.log.end_offset(),
-        durable_offset=kernel.log.durable_offset(),
-        retained=kernel.log.retained_count(),
-        redrives=len(stages.redrives),
-        # Rows go in the order in which they came, so that none between has to be counted.
-        loss_rows=view.last_loss() - view.first_loss() + 1 if view.first_loss() else 0,
-        segments_removed=sweep.segments_removed,
-        records_carried=sweep.records_carried,
-        turns=turn.count,
-        step_counts={kind: tuple(lengths[kind].counts) for kind in lengths},
-        step_sums_s={kind: lengths[kind].sum_ns / NS for kind in lengths},
-        step_longest_s={kind: lengths[kind].longest_ns / NS for kind in lengths},
-        step_lately_s={kind: lengths[kind].lately_ns / NS for kind in lengths},
-        steps_over_budget=dict(stages.steps.over_budget),
-        uptime_s=server.uptime_s(),
-        commit_counts=tuple(turn.commit_times.counts),
-        commit_sum_s=turn.commit_times.sum_s,
-        commit_last_s=turn.commit_times.last_s,
-        disk_free_bytes=system.disk_free_bytes(server.config.data_dir),
+        **{field.name: getattr(counted, field.name) for field in fields(Numbers)},
+        uptime_s=broker.uptime_s(),
+        durability=config.durability,
+        disk_free_bytes=system.disk_free_bytes(config.data_dir),
         resident_bytes=system.resident_bytes(),
         cpu_s=system.cpu_s(),
         open_files_maximum=system.open_files_limit(),
@@ -154,11 +53,10 @@ def take(server: Server, watch: Watch, forecast: Forecast) -> Snapshot:
         in_flight_messages=watch.in_flight_messages,
         waiting_at_rest_messages=forecast.waiting_messages,
         first_loss_in_s=forecast.first_loss_in_s,
-        at_rest_age_s=_age_s(forecast.round_ended_at_us, server.now_us()),
-        queues_age_s=_age_s(watch.round_ended_at_us, server.now_us()),
+        at_rest_age_s=_age_s(forecast.round_ended_at_us, now_us),
+        queues_age_s=_age_s(watch.round_ended_at_us, now_us),
         stuck=dict(watch.stuck),
         busiest=watch.busiest,
-        durability=server.config.durability,
     )
 
 

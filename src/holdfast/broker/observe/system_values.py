@@ -4,7 +4,7 @@ Owns: which topics there are, the load averages, and when they change. Never: co
 does. What Mosquitto has and nothing here counts (its memory pool's maximum) is left out rather than
 guessed.
 
-Flow: sweep -> snapshot -> here -> SystemTopics for new subscribers, the loopback for live ones.
+Flow: sweep -> snapshot -> here -> commands, which show them to subscribers.
 """
 
 import math
@@ -12,10 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast import __version__
-from holdfast.broker.mqtt.loopback import Loopback, Publication
-from holdfast.broker.mqtt.system_topics import SystemTopics
+from holdfast.broker.counts import Counted, Event
 from holdfast.broker.observe.snapshot import Snapshot
-from holdfast.broker.stages import KernelStages
 from holdfast.core.units import SECOND_US
 
 MINUTES: Final = (1, 5, 15)
@@ -51,15 +49,12 @@ class SystemValues:
 
     def __init__(
         self,
-        topics: SystemTopics,
-        loopback: Loopback,
-        kernel: KernelStages,
+        show: Callable[[dict[str, bytes]], None],
         snapshot: Callable[[], Snapshot],
         interval_s: int,
     ) -> None:
-        self._topics = topics
-        self._loopback = loopback
-        self._match = kernel.routes.match
+        """`show` has these values shown from now on, and no others."""
+        self._show = show
         self._snapshot = snapshot
         self.interval_s = interval_s
         """0: there are none."""
@@ -71,7 +66,7 @@ class SystemValues:
         """Once a second."""
         if not self.interval_s:
             if self._last_us is not None:
-                self._topics.change({})
+                self._show({})
                 self._last_us = None
             return
         last_us = self._last_us
@@ -82,13 +77,7 @@ class SystemValues:
             if elapsed_s < self.interval_s - OUT_OF_TIME:
                 return
         self._last_us = now_us
-        self._publish(self._values(self._snapshot(), elapsed_s))
-
-    def _publish(self, values: dict[str, bytes]) -> None:
-        for topic, value in self._topics.change(values).items():
-            # Nobody asks for most of them most of the time.
-            if self._match(topic.encode()):
-                self._loopback.publish(Publication(topic, value, 0, retain=False))
+        self._show(self._values(self._snapshot(), elapsed_s))
 
     def _values(self, seen: Snapshot, elapsed_s: float) -> dict[str, bytes]:
         self._clients_maximum = max(self._clients_maximum, seen.sessions_attached)
@@ -148,8 +137,8 @@ def _load_totals(seen: Snapshot) -> dict[str, float]:
         "publish/dropped": sum(seen.losses.values()),
         "bytes/received": seen.received_bytes,
         "bytes/sent": seen.sent_bytes,
-        "sockets": seen.counts.get("connections_opened", 0),
-        "connections": seen.counts.get("connections_accepted", 0),
+        "sockets": seen.counts.get(Counted(Event.CONNECTIONS_OPENED), 0),
+        "connections": seen.counts.get(Counted(Event.CONNECTIONS_ACCEPTED), 0),
     }
 
 

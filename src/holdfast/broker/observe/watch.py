@@ -11,12 +11,10 @@ import heapq
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
 
-from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.delivery.groups import Groups
-from holdfast.broker.mqtt.sessions import Sessions
-from holdfast.broker.sockets.connection import Connections
-from holdfast.broker.stages import KernelStages
+from holdfast.broker.chores import Pieces
+from holdfast.broker.state.broker import Broker
 from holdfast.broker.store.questions import Inquiry
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import SECOND_US
@@ -35,7 +33,15 @@ STUCK_AFTER_S = 30
 """As long as an acknowledgement may reasonably take on a bad radio link."""
 QUIET_AFTER_S = 10
 """So long after the last refusal the log is said to take messages again."""
-LOG_FULL = "publishes_refused_0x97"
+
+
+class Stuck(StrEnum):
+    """Why nothing moves in a queue that has something for a client who takes bytes."""
+
+    STALLED = "stalled"
+    """The client could be sent more."""
+    UNACKNOWLEDGED = "unacknowledged"
+    """It has as much in flight as it allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,8 @@ class Behind:
     in_flight: int
     mark: int
     unchanged_since_us: int
-    stuck: str
-    """Why nothing moves, or an empty text: `unacknowledged`, the client has as much in flight as it
-    allows; `stalled`, it could be sent more."""
+    stuck: Stuck | None
+    """Why nothing moves, if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +86,14 @@ class _Found:
 class Watch:
     """Sees to all queues in turn."""
 
-    def __init__(
-        self,
-        kernel: KernelStages,
-        sessions: Sessions,
-        groups: Groups,
-        connections: Connections,
-        *,
-        counts: Counter[str],
-        chores: Chores,
-    ) -> None:
-        self._log = kernel.log
-        self._dispatch = kernel.dispatch
-        self._sessions = sessions
-        self._groups = groups
-        self._connections = connections
-        self._counts = counts
-        self._chores = chores
+    def __init__(self, broker: Broker) -> None:
+        self._log = broker.log
+        self._queues = broker.queues
+        self._sessions = broker.sessions
+        self._groups = broker.groups
+        self._connections = broker.connections
+        self._log_full = broker.log_full
+        self._chores = broker.chores
         self._is_looking = False
         self._unseen: list[tuple[int, int, int]] = []
         self._behind: dict[int, Behind] = {}
@@ -108,7 +104,7 @@ class Watch:
         self.queues_behind = 0
         self.backlog_messages = 0
         self.in_flight_messages = 0
-        self.stuck: Counter[str] = Counter()
+        self.stuck: Counter[Stuck] = Counter()
         self.busiest: tuple[Behind, ...] = ()
         self.round_ended_at_us: int | None = None
         """When the round ended that all of this is as of."""
@@ -121,7 +117,7 @@ class Watch:
             self._chores.begin(self._look(now_us), self._end_look)
 
     def _look(self, now_us: int) -> Pieces[None]:
-        inquiry, counted = Inquiry(self._log), 0
+        inquiry, counted = self._log.inquire(), 0
         for _ in range(QUEUES_PER_LOOK):
             if not self._unseen:
                 break
@@ -135,11 +131,11 @@ class Watch:
     def _end_look(self, _outcome: None) -> None:
         self._is_looking = False
 
-    def stuck_of(self, party: int) -> str:
-        """Why nothing moves in the queue of this session or group, as of the last round; empty if
+    def stuck_of(self, party: int) -> Stuck | None:
+        """Why nothing moves in the queue of this session or group, as of the last round; `None` if
         it moves, or has nothing to move."""
         behind = self._behind.get(party)
-        return "" if behind is None else behind.stuck
+        return None if behind is None else behind.stuck
 
     def _see(
         self, inquiry: Inquiry, party: int, queue: int, connection: int, now_us: int
@@ -147,7 +143,8 @@ class Watch:
         """Looks at one queue; returns how often it counted messages."""
         if not self._is_open(party, queue, connection):
             return 0
-        mark, in_flight = self._dispatch.mark(queue), self._dispatch.in_flight(queue)
+        state = self._queues.of(queue)
+        mark, in_flight = state.mark, state.in_flight
         self._found_in_flight += in_flight
         # Most queues have nothing to tell, and what they are is not asked.
         if mark >= self._log.durable_offset():
@@ -157,8 +154,8 @@ class Watch:
             return 0
         messages = yield from self._count(inquiry, seen, mark)
         if messages and self._is_open(party, queue, connection):
-            from_offset, returned = self._dispatch.backlog(queue)
-            unsent = returned or (yield from self._count(inquiry, seen, from_offset))
+            unread = self._queues.unread(queue)
+            unsent = unread.returned or (yield from self._count(inquiry, seen, unread.from_offset))
             found = _Found(messages, in_flight, mark, bool(unsent))
             self._found[seen.party] = self._judge(seen, found, now_us)
         return 1
@@ -167,11 +164,10 @@ class Watch:
         """False if it has gone since the round began."""
         if connection == GROUP_CONNECTION:
             return self._groups.queue_of(party) == queue
-        attached = self._sessions.of(connection)
-        return attached is not None and attached.queue == queue
+        return self._sessions.queue_on(connection) == queue
 
     def _own(self, connection: int) -> _Seen | None:
-        attached = self._sessions.of(connection)
+        attached = self._sessions.on(connection)
         if attached is None or attached.queue is None:
             return None
         return _Seen(
@@ -180,24 +176,26 @@ class Watch:
             attached.queue,
             own_of(attached.subscriptions),
             (connection,),
-            attached.opening.receive_maximum,
+            attached.receive_maximum,
         )
 
     def _group(self, party: int) -> _Seen | None:
-        found = self._groups.watched(party)
+        found = self._groups.open(party)
         # What its members allow together is theirs to say; with anything in flight they have the
         # next word.
-        return None if found is None else _Seen(*found, in_flight_maximum=1)
+        if found is None:
+            return None
+        return _Seen(found.name, party, found.queue, found.reads, found.takers, 1)
 
     def _judge(self, seen: _Seen, found: _Found, now_us: int) -> Behind:
         known = self._behind.get(seen.party)
-        since_us, was_stuck = now_us, ""
+        since_us, was_stuck = now_us, None
         if known is not None and (known.mark, known.in_flight) == (found.mark, found.in_flight):
             since_us, was_stuck = known.unchanged_since_us, known.stuck
-        stuck = ""
+        stuck = None
         if now_us - since_us >= STUCK_AFTER_S * SECOND_US and self._could_move(seen, found):
             full = found.in_flight >= seen.in_flight_maximum
-            stuck = "unacknowledged" if full else "stalled"
+            stuck = Stuck.UNACKNOWLEDGED if full else Stuck.STALLED
         if stuck and not was_stuck:
             fields = {
                 "client_identifier": seen.name,
@@ -211,8 +209,8 @@ class Watch:
     def _could_move(self, seen: _Seen, found: _Found) -> bool:
         """True if there is something to be sent, and somebody who takes bytes. Who does not take
         what has been written is slow, not stuck."""
-        takers = map(self._connections.get, seen.takers)
-        is_taken = any(taker and not taker.transport.get_write_buffer_size() for taker in takers)
+        takers = map(self._connections.of, seen.takers)
+        is_taken = any(taker is not None and not taker.written_bytes for taker in takers)
         return found.has_unsent and is_taken
 
     def _count(self, inquiry: Inquiry, seen: _Seen, from_offset: int) -> Pieces[int]:
@@ -228,10 +226,10 @@ class Watch:
         self.stuck = Counter(behind.stuck for behind in found if behind.stuck)
         self.busiest = tuple(heapq.nlargest(BUSIEST_MAXIMUM, found, key=lambda it: it.messages))
         self._behind, self._found, self._found_in_flight = self._found, {}, 0
-        self._unseen = self._dispatch.queues() + self._groups.open_queues()
+        self._unseen = self._queues.of_sessions() + self._groups.queues()
 
     def _see_refusals(self, now_us: int) -> None:
-        refused = self._counts[LOG_FULL]
+        refused = self._log_full()
         if refused > self._refused:
             if self._refused_at_us is None:
                 log.warning("log full: messages are refused until retention makes room")

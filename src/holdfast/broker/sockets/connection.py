@@ -16,9 +16,10 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import cast
 
+from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
 from holdfast.core.config import Config
@@ -134,6 +135,15 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.lost(self)
 
 
+class DoorLimit(StrEnum):
+    """A limit for which a connection is turned away before anything is read."""
+
+    CONNECTIONS = "connections_maximum"
+    PER_ADDRESS = "connections_per_address_maximum"
+    PENDING = "connections_pending_maximum"
+    PENDING_BYTES = "connections_pending_bytes_maximum"
+
+
 class Connections:
     """All sockets by handle."""
 
@@ -192,12 +202,10 @@ class Connections:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
         if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
-            self._turn_away(
-                connection, "connections_maximum" if full else "connections_pending_maximum"
-            )
+            self._turn_away(connection, DoorLimit.CONNECTIONS if full else DoorLimit.PENDING)
             connection.phase = Phase.CLOSED
             return
-        self._counts["connections_opened"] += 1
+        self._counts.add(Event.CONNECTIONS_OPENED)
         connection.handle = self._free.popleft() if self._free else self._next_handle
         if connection.handle == self._next_handle:
             self._next_handle += 1
@@ -216,7 +224,7 @@ class Connections:
         address = address_of(peer)
         self._by_address[address] += 1
         if self._by_address[address] > self._per_address_maximum:
-            self._turn_away(connection, "connections_per_address_maximum")
+            self._turn_away(connection, DoorLimit.PER_ADDRESS)
 
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
@@ -368,14 +376,14 @@ class Connections:
         """So many bytes wait of one that is pending; ends it if all those hold too much."""
         others = self._pending_bytes - self._pending[connection]
         if others + waiting_bytes > CONNECTIONS_PENDING_BYTES_MAXIMUM:
-            self._turn_away(connection, "connections_pending_bytes_maximum")
+            self._turn_away(connection, DoorLimit.PENDING_BYTES)
             waiting_bytes = 0
         self._pending[connection] = waiting_bytes
         self._pending_bytes = others + waiting_bytes
 
-    def _turn_away(self, connection: Connection, limit: str) -> None:
-        self._counts[f"connections_turned_away_{limit}"] += 1
-        fields = {"peer": connection.peer, "reason": limit}
+    def _turn_away(self, connection: Connection, limit: DoorLimit) -> None:
+        self._counts.add(Event.CONNECTIONS_TURNED_AWAY, limit)
+        fields = {"peer": connection.peer, "reason": limit.value}
         log.warning("connection turned away", extra={"fields": fields})
         connection.transport.abort()
 

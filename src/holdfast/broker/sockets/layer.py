@@ -16,8 +16,9 @@ Invariants:
 """
 
 import asyncio
-from collections import Counter
 from typing import Any, ClassVar, cast
+
+from holdfast.broker.counts import Counts, Event
 
 ANSWERS_BYTES_MAXIMUM = 2_097_152
 """What may wait for a peer that makes a layer answer (a ping, new keys) and does not read: more
@@ -29,12 +30,12 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
 
     __slots__ = ("_buffer", "_counts", "_is_finished", "_is_ready", "_upper", "transport")
 
-    NAME: ClassVar[str]
-    """What it is, in the names of counters."""
+    UNFINISHED: ClassVar[Event]
+    """Its handshake had not ended when the socket went."""
+    NOT_READING: ClassVar[Event]
+    """The peer does not take what this layer has to say."""
 
-    def __init__(
-        self, upper: asyncio.BufferedProtocol, buffer: bytearray, counts: Counter[str]
-    ) -> None:
+    def __init__(self, upper: asyncio.BufferedProtocol, buffer: bytearray, counts: Counts) -> None:
         self._upper = upper
         self._buffer = buffer
         self._counts = counts
@@ -66,7 +67,7 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone."""
         if not self._is_ready:
-            self._end_handshake("handshakes_unfinished")
+            self._end_handshake(self.UNFINISHED)
         self._upper.connection_lost(error)
         # The connection still knows its transport: a circle, which only the garbage collector
         # would find, with all that TLS keeps for it.
@@ -108,9 +109,9 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
 
     # --- for the kinds of layers ----------------------------------------------------------------
 
-    def _end_handshake(self, how: str) -> None:
+    def _end_handshake(self, how: Event, reason: int | None = None) -> None:
         """Counts that it has failed, once: those of the layers above have not begun."""
-        self._counts[f"{self.NAME}_{how}"] += 1
+        self._counts.add(how, reason)
         layer: asyncio.BufferedProtocol = self
         while isinstance(layer, Layer):
             layer._is_ready = True
@@ -137,7 +138,7 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
     def _answer(self, data: bytes) -> None:
         """Writes what this layer itself has to say."""
         if self.transport.get_write_buffer_size() > ANSWERS_BYTES_MAXIMUM:
-            self._counts[f"{self.NAME}_peers_not_reading"] += 1
+            self._counts.add(self.NOT_READING)
             self.transport.abort()
         elif not self.transport.is_closing():
             self.transport.write(data)

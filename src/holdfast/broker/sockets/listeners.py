@@ -8,13 +8,15 @@ Invariant: `reconfigure` changes everything or nothing, and no connection that i
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_network
 from socket import socket
 from ssl import SSLContext, SSLObject
 
+from websockets.http11 import Request, Response
+
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.certificates import is_encrypted, server_context
 from holdfast.broker.sockets.connection import Connections, show_address
 from holdfast.broker.sockets.proxy_protocol import ProxyLayer
@@ -33,6 +35,9 @@ all at once, and who is turned away here waits seconds before trying again."""
 TRANSPORTS = {"mqtt": "tcp", "mqtts": "tls", "ws": "ws", "wss": "wss"}
 """Listeners, and the names that their connections have."""
 
+SWITCHING_PROTOCOLS = 101
+"""The status of HTTP that grants a WebSocket."""
+
 log = logging.getLogger(__name__)
 Factory = Callable[[], asyncio.BaseProtocol]
 
@@ -41,7 +46,7 @@ class Listeners:
     """The listeners that the settings ask for."""
 
     def __init__(
-        self, config: Config, world: World, connections: Connections, counts: Counter[str]
+        self, config: Config, world: World, connections: Connections, counts: Counts
     ) -> None:
         self._config = config
         self._world = world
@@ -53,7 +58,7 @@ class Listeners:
         self._handles: list[asyncio.Server] = []
         """More of the same listening sockets."""
         self._unix: UnixListener | None = None
-        self.websocket_rules = websocket_rules(config)
+        self._websocket_rules = websocket_rules(config)
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
 
     async def start(self) -> None:
@@ -95,8 +100,19 @@ class Listeners:
             self._tls = server_context(config)
             log.info("certificates read", extra={"fields": {"file": config.tls_certificate}})
         self._config = config
-        self.websocket_rules.origins = config.ws_origins
+        self._websocket_rules.origins = config.ws_origins
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
+
+    def upgrade(self, asked: Request, *, secure: bool) -> tuple[Response, WebSocketLayer | None]:
+        """The answer to who asks over HTTP for a WebSocket, and a connection of MQTT that goes on
+        there, if that is granted."""
+        response = self._websocket_rules.answer(asked)
+        if response.status_code != SWITCHING_PROTOCOLS:
+            self._counts.add(Event.WEBSOCKET_HANDSHAKES_REFUSED, response.status_code)
+            return response, None
+        connection = self._connections.make("wss" if secure else "ws")
+        buffer = self._connections.read_buffer
+        return response, WebSocketLayer(connection, self._websocket_rules, buffer, self._counts)
 
     def http_context(self) -> SSLContext:
         """TLS for HTTP, whose connections are not made here: what was read last is shown to each
@@ -151,7 +167,7 @@ class Listeners:
         connection = self._connections.make(TRANSPORTS[name])
         top: asyncio.BufferedProtocol = connection
         if name in ("ws", "wss"):
-            top = WebSocketLayer(top, self.websocket_rules, buffer, counts)
+            top = WebSocketLayer(top, self._websocket_rules, buffer, counts)
         if name in ("mqtts", "wss"):
             assert self._tls is not None, "it was made before anything listened"
             top = TlsLayer(top, connection, self._tls, self._handshakes, buffer, counts)

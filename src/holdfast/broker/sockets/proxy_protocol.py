@@ -12,12 +12,12 @@ Flow: socket -> here, once -> TLS, WebSocket or connection.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Protocol, cast
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.connection import Connection, Connections, peer_of, show_address
 from holdfast.broker.sockets.layer import Layer
 from holdfast.core.limits import PROXY_HEADER_BYTES_MAXIMUM
@@ -60,7 +60,8 @@ class ProxyLayer(Layer):
 
     __slots__ = ("_connection", "_connections", "_filled", "_header", "_trusted")
 
-    NAME = "proxy"
+    UNFINISHED = Event.PROXY_HANDSHAKES_UNFINISHED
+    NOT_READING = Event.PROXY_PEERS_NOT_READING
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class ProxyLayer(Layer):
         connection: Connection,
         connections: Connections,
         trusted: Networks,
-        counts: Counter[str],
+        counts: Counts,
     ) -> None:
         super().__init__(upper, connections.read_buffer, counts)
         self._connection = connection
@@ -121,7 +122,7 @@ class ProxyLayer(Layer):
 
     def _step_aside(self, origin: Origin) -> None:
         self._is_ready = True
-        self._counts["proxy_headers_taken"] += 1
+        self._counts.add(Event.PROXY_HEADERS_TAKEN)
         if origin.certificate_name is not None:
             self._connection.certificate_name = origin.certificate_name
         cast(Upper, self._upper).transport = self.transport
@@ -130,7 +131,7 @@ class ProxyLayer(Layer):
         self._connections.comes_from(self._connection, peer)
 
     def _refuse(self, reason: str, level: int) -> None:
-        self._end_handshake("headers_refused")
+        self._end_handshake(Event.PROXY_HEADERS_REFUSED)
         fields = {"proxy": peer_of(self.transport), "reason": reason}
         log.log(level, "PROXY header refused", extra={"fields": fields})
         self.transport.abort()

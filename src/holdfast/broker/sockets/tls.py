@@ -19,11 +19,11 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.connection import Connection
 from holdfast.broker.sockets.layer import Layer
 from holdfast.broker.world import Workers
@@ -66,7 +66,8 @@ class TlsLayer(Layer):
 
     __slots__ = ("_connection", "_handshakes", "_incoming", "_outgoing", "_tls")
 
-    NAME = "tls"
+    UNFINISHED = Event.TLS_HANDSHAKES_UNFINISHED
+    NOT_READING = Event.TLS_PEERS_NOT_READING
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class TlsLayer(Layer):
         context: ssl.SSLContext,
         handshakes: Handshakes,
         buffer: bytearray,
-        counts: Counter[str],
+        counts: Counts,
     ) -> None:
         super().__init__(upper, buffer, counts)
         self._handshakes = handshakes
@@ -180,7 +181,8 @@ class TlsLayer(Layer):
 
     def _refuse(self, error: ssl.SSLError) -> None:
         """What came is not TLS, or not what the context accepts; the peer is told in an alert."""
-        self._end_handshake("connections_broken" if self._is_ready else "handshakes_refused")
+        broken, refused = Event.TLS_CONNECTIONS_BROKEN, Event.TLS_HANDSHAKES_REFUSED
+        self._end_handshake(broken if self._is_ready else refused)
         fields = {"peer": self._connection.peer, "reason": error.reason}
         # Not more: whoever reaches the port can cause it, as often as he likes.
         log.debug("TLS refused", extra={"fields": fields})

@@ -14,7 +14,7 @@ Flow: socket or TLS -> here -> connection.
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -27,6 +27,7 @@ from websockets.server import ServerProtocol
 from websockets.streams import StreamReader
 from websockets.typing import Subprotocol
 
+from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.layer import Layer
 from holdfast.broker.sockets.origins import is_welcome
 from holdfast.core.limits import WEBSOCKET_READ_BYTES, WEBSOCKET_REQUEST_BYTES_MAXIMUM
@@ -64,14 +65,15 @@ class WebSocketLayer(Layer):
 
     __slots__ = ("_frames", "_framing", "_is_paused", "_is_slow", "_request", "_rules")
 
-    NAME = "websocket"
+    UNFINISHED = Event.WEBSOCKET_HANDSHAKES_UNFINISHED
+    NOT_READING = Event.WEBSOCKET_PEERS_NOT_READING
 
     def __init__(
         self,
         upper: asyncio.BufferedProtocol,
         rules: WebSocketRules,
         buffer: bytearray,
-        counts: Counter[str],
+        counts: Counts,
     ) -> None:
         super().__init__(upper, buffer, counts)
         self._rules = rules
@@ -183,7 +185,7 @@ class WebSocketLayer(Layer):
         return request.rest()
 
     def _refuse(self, status: int, response: bytes) -> None:
-        self._end_handshake(f"handshakes_refused_{status}")
+        self._end_handshake(Event.WEBSOCKET_HANDSHAKES_REFUSED, status)
         self._answer(response)
         self._finish()
 
@@ -240,9 +242,9 @@ class WebSocketLayer(Layer):
     def _count_fault(self) -> None:
         sent = self._framing.close_sent
         if sent is not None and self._framing.parser_exc is not None:
-            self._counts[f"websocket_closed_{sent.code}"] += 1
+            self._counts.add(Event.WEBSOCKET_CLOSED, sent.code)
         elif sent is not None and sent.code == CloseCode.UNSUPPORTED_DATA:
-            self._counts[f"websocket_closed_{CloseCode.UNSUPPORTED_DATA:d}"] += 1
+            self._counts.add(Event.WEBSOCKET_CLOSED, CloseCode.UNSUPPORTED_DATA)
 
 
 class _BadRequestError(Exception):

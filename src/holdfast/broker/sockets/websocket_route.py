@@ -9,35 +9,29 @@ its own.
 Flow: HTTP listener -> here, once -> WebSocketLayer -> connection.
 """
 
-from collections import Counter
-
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from holdfast.broker.sockets.connection import Connections
-from holdfast.broker.sockets.websocket import WebSocketLayer, WebSocketRules
+from holdfast.broker.sockets.listeners import Listeners
+from holdfast.broker.sockets.websocket import WebSocketLayer
 
 PATH = "/mqtt"
 
 
-def websocket_route(
-    connections: Connections, rules: WebSocketRules, counts: Counter[str]
-) -> web.RouteDef:
+def websocket_route(listeners: Listeners) -> web.RouteDef:
     """The route to add to an application."""
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         protocol = f"HTTP/{request.version.major}.{request.version.minor}"
         headers = Headers(list(request.headers.items()))
-        response = rules.answer(Request(request.path_qs, headers, request.method, protocol))
-        if response.status_code != 101:
-            counts[f"websocket_handshakes_refused_{response.status_code}"] += 1
+        asked = Request(request.path_qs, headers, request.method, protocol)
+        response, layer = listeners.upgrade(asked, secure=request.secure)
+        if layer is None:
             body = response.body.decode()
             # What concerns the connection is HTTP's own to say.
             return web.Response(status=response.status_code, text=body)
-        connection = connections.make("wss" if request.secure else "ws")
-        layer = WebSocketLayer(connection, rules, connections.read_buffer, counts)
         _hand_over(request, layer, response.serialize())
         return web.Response()  # It goes nowhere.
 

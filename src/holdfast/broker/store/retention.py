@@ -31,6 +31,7 @@ from holdfast.broker.store.tables import parse_queue, parse_queue_fields
 from holdfast.broker.store.view import QueueRow
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import quota_of
 from holdfast.kernel import DiskError, Log
 
@@ -73,7 +74,7 @@ class KeptQueues(Protocol):
         """True if as many losses as a page may have can be written in this turn."""
 
     def lose(
-        self, owner: str, party: int, reason: str, lost: tuple[int, int, int], now_us: int
+        self, owner: str, party: int, reason: LossReason, lost: tuple[int, int, int], now_us: int
     ) -> None:
         """Appends a loss (first offset, end, count)."""
 
@@ -96,11 +97,11 @@ class _Asked:
     """What lies before is too old for it."""
     has_ended: bool
 
-    def reason(self, end: int) -> str:
+    def reason(self, end: int) -> LossReason:
         """Why everything before `end` is lost."""
         if self.has_ended:
-            return "session_ended"
-        return "ttl" if end <= self.aged_until else "retention"
+            return LossReason.SESSION_ENDED
+        return LossReason.TTL if end <= self.aged_until else LossReason.RETENTION
 
 
 class _Behind(NamedTuple):

@@ -12,6 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from enum import IntEnum
 from typing import Any, Final
 
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import QueueKind
 from holdfast.core.share_name import ShareName, parse_shared
 from holdfast.core.subscription import IN_FORCE, Subscription
@@ -62,7 +63,7 @@ class Loss:
 
     client_identifier: str
     party: int
-    reason: str
+    reason: LossReason
     first_offset: int
     """With `end_offset` the range they lie in; both 0 for messages that were never stored."""
     end_offset: int
@@ -190,7 +191,7 @@ def parse_loss(value: bytes) -> Loss:
     """The inverse of `format_loss`."""
     fields = parse_value(value)
     ranges = tuple((first, end) for first, end in fields.get("ranges", ()))
-    return Loss(**{**fields, "ranges": ranges})
+    return Loss(**{**fields, "reason": LossReason(fields["reason"]), "ranges": ranges})
 
 
 def format_value(value: object) -> bytes:

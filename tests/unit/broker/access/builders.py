@@ -1,6 +1,5 @@
 """Access without a broker: a log in memory, a clock by hand, and workers that wait to be told."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from holdfast.broker.access import passwords
 from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.users import Users
+from holdfast.broker.counts import Counts
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
@@ -75,7 +75,7 @@ class Doorway:
 
     def __init__(self, **settings: Any) -> None:
         self.world = HandWorld()
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts()
         self.log = DurableLog()
         self.config = replace(CONFIG, **settings)
         self.access = self.open()

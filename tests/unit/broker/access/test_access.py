@@ -7,6 +7,8 @@ import pytest
 from holdfast.broker.access import passwords
 from holdfast.broker.access.access import Denial, Identity, Login
 from holdfast.broker.access.denial_reason import DenialReason
+from holdfast.broker.access.login_outcome import LoginOutcome
+from holdfast.broker.counts import Event
 from holdfast.core.limits import PASSWORD_CHECKS_AT_ONCE
 from tests.unit.broker.access.builders import PEER, Doorway
 
@@ -78,7 +80,7 @@ def test_a_password_that_was_right_is_recognised_without_a_hash(door: Doorway) -
     for _ in range(10):
         assert name_of(door.log_in("gate", "open sesame")) == "gate"
     assert door.world.made.done == 1
-    assert door.counts["logins_remembered"] == 10
+    assert door.counts.total(Event.LOGINS, LoginOutcome.REMEMBERED) == 10
     assert door.log_in("gate", "open sesamf") == WRONG
 
 
@@ -124,8 +126,8 @@ def test_who_guesses_is_banned_and_who_is_known_is_not(door: Doorway) -> None:
     assert door.log_in("gate", "guess") == BANNED
     assert door.world.made.done == before
     assert name_of(door.log_in("gate", "open sesame")) == "gate"
-    assert door.counts["logins_failed"] == 3
-    assert door.counts["addresses_banned"] == 1
+    assert door.counts.total(Event.LOGINS, LoginOutcome.FAILED) == 3
+    assert door.counts.total(Event.ADDRESSES_BANNED) == 1
     door.world.at_us = 60_000_000
     assert door.log_in("gate", "guess") == WRONG
 

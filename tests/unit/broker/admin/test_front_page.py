@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import __version__
 from holdfast.broker.admin.front_page import page
+from holdfast.core.loss_reason import LossReason
 from tests.builders.counted import snapshot
 from tests.builders.web_page import WebPage
 
@@ -35,7 +36,8 @@ def test_figures_are_told_in_units_that_people_read() -> None:
         sessions_attached=12_345,
         sessions_recorded=20,
         sessions_recorded_attached=13,
-        losses={"overflow": 3, "expired": 4, "ledger_rows_removed": 100},
+        losses={LossReason.OVERFLOW: 3, LossReason.EXPIRED: 4},
+        loss_rows_removed=100,
         disk_free_bytes=999,
     )
     assert found["Running for"] == "3 d 4 h"

@@ -4,11 +4,17 @@ import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from websockets.frames import CloseCode
 
-from holdfast.broker.observe.metrics import METRICS, format_metrics, values
-from holdfast.broker.observe.snapshot import NS
+from holdfast.broker.access.login_outcome import LoginOutcome
+from holdfast.broker.counts import Counted, Event
+from holdfast.broker.observe.metrics import METRICS, SHOWN_BY_ITSELF, format_metrics, values
+from holdfast.broker.sockets.connection import DoorLimit
+from holdfast.broker.state.numbers import NS
 from holdfast.broker.steps import Steps
 from holdfast.broker.store.commit_times import CommitTimes
+from holdfast.core.loss_reason import LossReason
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 from tests.builders.counted import snapshot
 from tests.tidy.repository import under
 
@@ -34,39 +40,43 @@ def test_the_text_has_type_help_and_every_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"),
+    ("counted", "shown"),
     [
-        ("connections_refused_0x85", 'connects_refused{reason="client_identifier_not_valid"}'),
-        ("connections_turned_away_connections_maximum",
+        (Counted(Event.CONNECTIONS_REFUSED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+         'connects_refused{reason="client_identifier_not_valid"}'),
+        (Counted(Event.CONNECTIONS_TURNED_AWAY, DoorLimit.CONNECTIONS),
          'connections_turned_away{limit="connections_maximum"}'),
-        ("connections_ended_0x8d", 'connections_ended_by_broker{reason="keep_alive_timeout"}'),
-        ("subscriptions_refused_0x8f", 'subscriptions_refused{reason="topic_filter_invalid"}'),
-        ("publishes_refused_0x97", 'publishes_refused{reason="quota_exceeded"}'),
-        ("connections_ended_0xff", 'connections_ended_by_broker{reason="0xff"}'),
-        ("connections_ended_before_connect", "connections_ended_before_connect"),
-        ("something_new", 'events{event="something_new"}'),
-        ("sessions_taken_over", "sessions_taken_over"),
+        (Counted(Event.CONNECTIONS_ENDED, 0x8D),
+         'connections_ended_by_broker{reason="keep_alive_timeout"}'),
+        (Counted(Event.SUBSCRIPTIONS_REFUSED, 0x8F),
+         'subscriptions_refused{reason="topic_filter_invalid"}'),
+        (Counted(Event.PUBLISHES_REFUSED, 0x97), 'publishes_refused{reason="quota_exceeded"}'),
+        (Counted(Event.CONNECTIONS_ENDED, 0xFF), 'connections_ended_by_broker{reason="0xff"}'),
+        (Counted(Event.CONNECTIONS_ENDED_BEFORE_CONNECT), "connections_ended_before_connect"),
+        (Counted(Event.LOGINS, LoginOutcome.NOT_LOOKED_AT_BANNED),
+         'logins{outcome="not_looked_at_banned"}'),
+        (Counted(Event.TLS_PEERS_NOT_READING), 'events{event="tls_peers_not_reading"}'),
+        (Counted(Event.WEBSOCKET_CLOSED, CloseCode.UNSUPPORTED_DATA),
+         'events{event="websocket_closed_1003"}'),
+        (Counted(Event.SESSIONS_TAKEN_OVER), "sessions_taken_over"),
     ],
 )  # fmt: skip
-def test_every_count_shows_under_its_reason(count: str, shown: str) -> None:
-    found = values(snapshot(counts={count: 7}))
+def test_every_count_shows_under_its_reason(counted: Counted, shown: str) -> None:
+    found = values(snapshot(counts={counted: 7}))
     assert {name: value for name, value in found.items() if value == 7} == {f"holdfast_{shown}": 7}
 
 
-def test_every_count_that_the_broker_makes_has_a_metric_of_its_own() -> None:
+def test_every_event_is_counted_somewhere_and_only_those_of_layers_have_no_metric() -> None:
     sources = "\n".join(path.read_text() for path in under("src", ".py"))
-    plain = set(re.findall(r'_?counts\["([a-z_]+)"\]', sources))
-    assert plain, "counts are made somewhere"
-    unnamed = [
-        name
-        for name in plain
-        if any(key.startswith("holdfast_events") for key in values(snapshot(counts={name: 1})))
-    ]
-    assert not unnamed
+    assert not [event for event in Event if f"Event.{event.name}" not in sources]
+    without = {event for event in Event if event not in SHOWN_BY_ITSELF}
+    assert all(event.startswith(("tls_", "websocket_", "proxy_")) for event in without)
 
 
 def test_losses_are_counted_by_reason() -> None:
-    found = values(snapshot(losses={"overflow": 3, "expired": 4, "ledger_rows_removed": 5}))
+    found = values(
+        snapshot(losses={LossReason.OVERFLOW: 3, LossReason.EXPIRED: 4}, loss_rows_removed=5)
+    )
     assert found['holdfast_messages_lost{reason="overflow"}'] == 3
     assert found['holdfast_messages_lost{reason="expired"}'] == 4
     assert found["holdfast_loss_ledger_rows_removed"] == 5

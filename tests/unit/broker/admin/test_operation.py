@@ -1,65 +1,114 @@
-"""Bodies and parameters are held to their schemas; requests to who may ask."""
+"""Bodies are held to their types; requests to who may ask."""
 
 import asyncio
 from base64 import b64encode
+from typing import Annotated, Literal
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from jsonschema import Draft202012Validator
+from msgspec import UNSET, Meta, Struct, UnsetType, json, to_builtins
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.admin.http import server as http
+from holdfast.broker.admin.http.body import BodyError, parse_body
+from holdfast.broker.admin.http.openapi import document
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
     Audience,
+    Nothing,
     Operation,
     ProblemError,
-    check,
 )
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.steps import Steps
 
-SCHEMA = {
-    "type": "object",
-    "required": ["a"],
-    "additionalProperties": False,
-    "properties": {
-        "a": {"type": "integer", "minimum": 1, "maximum": 9},
-        "b": {"type": ["string", "null"], "maxLength": 3},
-        "c": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}},
-        "d": {"enum": ["x", "y"]},
-    },
-}
+
+class Inner(Struct, forbid_unknown_fields=True):
+    qos: Annotated[int, Meta(ge=0, le=2)]
+    user_property: list[tuple[str, str]] = []
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    a: Annotated[int, Meta(ge=1, le=9)]
+    b: Annotated[str, Meta(max_length=3)] | UnsetType | None = UNSET
+    c: Annotated[list[bool], Meta(min_length=1, max_length=2)] | UnsetType = UNSET
+    d: Annotated[Literal["x", "y"], Meta(description="which way")] | UnsetType = UNSET
+    inner: list[Inner] | UnsetType = UNSET
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, {"a": 9, "b": None, "c": [True], "d": "x"}])
-def test_what_fits_passes(value: object) -> None:
-    check(SCHEMA, value, "it")
+def test_what_fits_passes(value: dict[str, object]) -> None:
+    assert to_builtins(parse_body(json.encode(value), Body)) == value
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "sentence"),
     [
-        [],
-        {},
-        {"a": 0},
-        {"a": 10},
-        {"a": True},
-        {"a": "1"},
-        {"a": 1.5},
-        {"a": 1, "b": "long"},
-        {"a": 1, "b": 1},
-        {"a": 1, "c": [True] * 3},
-        {"a": 1, "c": [1]},
-        {"a": 1, "d": "z"},
-        {"a": 1, "e": 1},
+        ([], "the body must be of type object"),
+        ({}, "the body has no 'a'"),
+        ({"a": 0}, "a must be from 1 to 9, not 0"),
+        ({"a": 10}, "a must be from 1 to 9, not 10"),
+        ({"a": True}, "a must be of type integer"),
+        ({"a": "1"}, "a must be of type integer"),
+        ({"a": 1.5}, "a must be of type integer"),
+        ({"a": 1, "b": "long"}, "b must have at most 3 characters"),
+        ({"a": 1, "b": 1}, "b must be of type string or null"),
+        ({"a": 1, "c": [True] * 3}, "c must have 1 to 2 items"),
+        ({"a": 1, "c": []}, "c must have 1 to 2 items"),
+        ({"a": 1, "c": [True, 1]}, "c[1] must be of type boolean"),
+        ({"a": 1, "d": "z"}, "d must be one of x, y: which way"),
+        ({"a": 1, "e": 1}, "the body has an unknown member 'e'; known here: a, b, c, d, inner"),
+        ({"a": 1, "inner": [{"qos": 1}, 7]}, "inner[1] must be of type object"),
+        (
+            {"a": 1, "inner": [{"qos": 1}, {"qos": 3}]},
+            "inner[1].qos must be from 0 to 2, not 3",
+        ),
+        ({"a": 1, "inner": [{}]}, "inner[0] has no 'qos'"),
+        (
+            {"a": 1, "inner": [{"qos": 1, "user_property": [["name"]]}]},
+            "inner[0].user_property[0] must have 2 items",
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused(value: object) -> None:
-    with pytest.raises(ProblemError) as refused:
-        check(SCHEMA, value, "it")
-    assert refused.value.status == 400
+def test_what_does_not_fit_is_refused_with_where_and_what_would(
+    value: object, sentence: str
+) -> None:
+    with pytest.raises(BodyError) as refused:
+        parse_body(json.encode(value), Body)
+    assert str(refused.value) == sentence
+
+
+def test_a_body_that_is_no_json_is_refused() -> None:
+    for content in (b"{", b"\xff", b'{"a": NaN}'):
+        with pytest.raises(BodyError, match="the body is not JSON"):
+            parse_body(content, Body)
+
+
+def test_what_is_described_is_what_is_read_and_written() -> None:
+    row = Operation(
+        method="POST",
+        path="/v1/things/{name}",
+        name="changeThing",
+        summary="Change a thing.",
+        run=answer,
+        answers={200: Answered("It is changed.", Inner), 404: Answered("There is none.")},
+        body=Body,
+    )
+    found = document([row])
+    described = found["paths"]["/v1/things/{name}"]["post"]
+    components = {"components": found["components"]}
+    body = described["requestBody"]["content"]["application/json"]["schema"]
+    for value, fits in (({"a": 1, "c": [True]}, True), ({"a": 1, "c": []}, False)):
+        assert Draft202012Validator(body | components).is_valid(value) == fits
+    done = described["responses"]["200"]["content"]["application/json"]["schema"]
+    assert Draft202012Validator(done | components).is_valid(to_builtins(Inner(qos=1)))
+    refused = described["responses"]["404"]["content"]["application/json"]["schema"]
+    problem = ProblemError(404, "no_such_thing", "there is none").document
+    assert Draft202012Validator(refused | components).is_valid(problem)
+    assert not Draft202012Validator(refused | components).is_valid({"error": "no_such_thing"})
 
 
 class AdministratorAndReader:
@@ -72,11 +121,11 @@ class AdministratorAndReader:
         return Identity(user_name=user_name, **roles[user_name]) if password == "a:b" else None
 
 
-async def answer(_asked: Asked) -> web.StreamResponse | dict[str, object]:
-    return {}
+async def answer(_asked: Asked) -> web.StreamResponse | Struct:
+    return Nothing()
 
 
-async def fail(_asked: Asked) -> web.StreamResponse | dict[str, object]:
+async def fail(_asked: Asked) -> web.StreamResponse | Struct:
     raise RuntimeError("a fault of ours")
 
 
@@ -89,7 +138,7 @@ def operation(
         name=path,
         summary=path,
         run=run,  # type: ignore[arg-type]
-        answers={200: Answered("Done.", {"type": "object"})},
+        answers={200: Answered("Done.", Nothing)},
         audience=audience,
     )
 
@@ -151,6 +200,23 @@ def test_with_credentials_an_administrator_is_answered_and_nobody_else(host: str
 def test_an_error_of_ours_is_said_and_ends_nothing() -> None:
     protection = Protection("127.0.0.1", metrics_public=False)
     assert statuses(protection, ("/fail", {}), ("/open", {})) == [500, 200]
+
+
+def test_an_answer_of_another_type_than_described_is_an_error_of_ours() -> None:
+    async def another(_asked: Asked) -> web.StreamResponse | Struct:
+        return Inner(qos=1)
+
+    app = http.application(
+        [operation("/open", audience=Audience.EVERYBODY, run=another)],
+        Protection("127.0.0.1", metrics_public=False),
+        Steps(lambda: 0, lambda: 0),
+    )
+
+    async def ask() -> int:
+        async with TestClient(TestServer(app)) as client, client.get("/open") as response:
+            return response.status
+
+    assert asyncio.run(ask()) == 500
 
 
 def test_a_reader_reads_the_log_and_nothing_else() -> None:

@@ -1,14 +1,15 @@
 """The watchdog tells who is stuck from who is slow, idle, or getting on."""
 
-from collections import Counter
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from holdfast.broker.chores import Chores, Pieces
-from holdfast.broker.observe import watch
-from holdfast.broker.observe.watch import LOG_FULL, QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
+from holdfast.broker.observe.watch import QUEUES_PER_LOOK, QUIET_AFTER_S, Watch
+from holdfast.broker.state.connections import ConnectionSeen
+from holdfast.broker.state.queues import QueueSeen, Unread
+from holdfast.broker.state.sessions import AttachedSeen
 from holdfast.core.subscription import Subscription
 
 SECOND_US = 1_000_000
@@ -32,35 +33,27 @@ class Broker:
         """Everything below has been sent; by default as much as is in flight."""
         self.clients = clients
         self.counted = 0
-        self.counts: Counter[str] = Counter()
+        self.log_full = 0
         self.now_us = 0
         self.chores = Chores(lambda: None)
-        kernel: Any = SimpleNamespace(
-            log=SimpleNamespace(durable_offset=lambda: END, note_count=self._note_count),
-            dispatch=SimpleNamespace(
-                mark=lambda _queue: self.mark,
-                in_flight=lambda _queue: self.in_flight,
-                backlog=lambda _queue: (
-                    self.mark + self.in_flight if self.read is None else self.read,
-                    0,
+        seen: Any = SimpleNamespace(
+            log=SimpleNamespace(durable_offset=lambda: END, inquire=lambda: Counting(self)),
+            queues=SimpleNamespace(
+                of=lambda _queue: QueueSeen(self.mark, self.in_flight),
+                unread=lambda _queue: Unread(
+                    self.mark + self.in_flight if self.read is None else self.read, 0
                 ),
-                queues=lambda: [(number, number, number) for number in range(clients)],
+                of_sessions=lambda: [(number, number, number) for number in range(clients)],
             ),
-        )
-        sessions = SimpleNamespace(of=self._attached)
-        connection = SimpleNamespace(
-            transport=SimpleNamespace(get_write_buffer_size=lambda: self.waiting_bytes)
-        )
-        connections = SimpleNamespace(get=lambda _handle: connection)
-        groups = SimpleNamespace(open_queues=list, watched=lambda _party: None)
-        self.watch = Watch(
-            kernel,
-            cast(Any, sessions),
-            cast(Any, groups),
-            cast(Any, connections),
-            counts=self.counts,
+            sessions=SimpleNamespace(on=self._attached, queue_on=lambda number: number),
+            groups=SimpleNamespace(queues=list),
+            connections=SimpleNamespace(
+                of=lambda _handle: ConnectionSeen("peer", "tcp", 0, self.waiting_bytes, 0)
+            ),
+            log_full=lambda: self.log_full,
             chores=self.chores,
         )
+        self.watch = Watch(seen)
 
     def look(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -70,36 +63,26 @@ class Broker:
                 self.chores.run_piece()
 
     def _attached(self, number: int) -> Any:
-        return SimpleNamespace(
-            session=SimpleNamespace(client_identifier=f"c{number}", party=number),
-            queue=number,
-            connection=number,
-            subscriptions=(SUBSCRIPTION,),
-            opening=SimpleNamespace(receive_maximum=2),
-        )
+        session: Any = SimpleNamespace(client_identifier=f"c{number}", party=number)
+        return AttachedSeen(session, (SUBSCRIPTION,), number, number, 2)
 
-    def _note_count(self) -> None:
+    def note_count(self) -> None:
         self.counted += 1
 
 
 class Counting:
     """Counts as if every offset were a message that matches."""
 
-    def __init__(self, log: Any) -> None:
-        self._log = log
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
     def count(self, _tables: object, _party: int, begin: int, end: int) -> Pieces[int]:
-        self._log.note_count()
+        self._broker.note_count()
         yield None
         return end - begin
 
     def rest(self) -> Pieces[None]:
         yield from ()
-
-
-@pytest.fixture(autouse=True)
-def _counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "Inquiry", Counting)
 
 
 def test_a_client_that_could_be_sent_more_and_gets_nothing_is_stalled(
@@ -169,7 +152,7 @@ def test_a_full_log_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixt
     broker = Broker()
     broker.mark = END
     for _ in range(5):
-        broker.counts[LOG_FULL] += 10
+        broker.log_full += 10
         broker.look(1)
     broker.look(QUIET_AFTER_S + 5)
     told = [record.getMessage() for record in caplog.records]

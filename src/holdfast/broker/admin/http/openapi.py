@@ -1,17 +1,33 @@
 """The OpenAPI document, made of the rows that requests are dispatched by.
 
-Owns: the form of the document. Never: names an operation.
+Owns: the form of the document. Never: names an operation, or describes a body or an answer: their
+types do.
 """
 
 import re
-from collections.abc import Iterable
-from http import HTTPStatus
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from aiohttp import web
+from msgspec.json import schema_components
+from msgspec.structs import fields
+
 from holdfast import __version__
-from holdfast.broker.admin.http.operation import PROBLEM, Answered, Asked, Audience, Operation
+from holdfast.broker.admin.http.operation import (
+    JSON,
+    Answered,
+    Asked,
+    Audience,
+    Operation,
+    Problem,
+    Schema,
+    written,
+)
 
 VERSION: Final = "3.1.0"
+BAD_REQUEST: Final = 400
+"""The statuses from here on are refusals."""
 ANY: Final = {
     400: "The request cannot be right.",
     500: "The log cannot be read, or the broker has met an error of its own.",
@@ -25,8 +41,8 @@ def operation(described: list[Operation]) -> Operation:
     """The operation that answers with the document of all, itself included."""
     rows: list[Operation] = []
 
-    async def answer(_asked: Asked) -> dict[str, Any]:
-        return document(rows)
+    async def answer(_asked: Asked) -> web.Response:
+        return written(document(rows))
 
     own = Operation(
         method="GET",
@@ -34,7 +50,7 @@ def operation(described: list[Operation]) -> Operation:
         name="describeInterface",
         summary="This document.",
         run=answer,
-        answers={200: Answered("An OpenAPI document.", {"type": "object"})},
+        answers={200: Answered("An OpenAPI document.", dict[str, Any])},
     )
     rows += [*described, own]
     return own
@@ -42,9 +58,13 @@ def operation(described: list[Operation]) -> Operation:
 
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """The document of these operations."""
+    rows = list(operations)
+    kinds = _kinds(rows)
+    schemas, components = schema_components(kinds, ref_template="#/components/schemas/{name}")
+    known = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+    for each in rows:
+        paths.setdefault(each.path, {})[each.method.lower()] = _described(each, known)
     return {
         "openapi": VERSION,
         "info": {
@@ -54,7 +74,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"problem": PROBLEM},
+            "schemas": components,
             "securitySchemes": {
                 role: {"type": "http", "scheme": "basic"} for role in ("administrator", "reader")
             },
@@ -62,20 +82,30 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
-def _described(each: Operation) -> dict[str, Any]:
+def _kinds(operations: list[Operation]) -> list[Any]:
+    """The types of all bodies and answers, each once."""
+    found: dict[Any, None] = {Problem: None}
+    for each in operations:
+        found |= dict.fromkeys([] if each.body is None else [each.body])
+        found |= dict.fromkeys(it.kind for it in each.answers.values() if it.kind is not None)
+    return list(found)
+
+
+def _described(each: Operation, schemas: Mapping[Any, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": each.name,
         "summary": each.summary,
         "parameters": [*_in_path(each.path), *_in_query(each)],
-        "responses": _responses(each),
+        "responses": _responses(each, schemas),
     }
     if each.audience is Audience.ADMINISTRATORS:
         found["security"] = [{"administrator": []}, {}]
     elif each.audience is Audience.READERS:
         found["security"] = [{"reader": []}, {"administrator": []}, {}]
     if each.body is not None:
-        content = {"application/json": {"schema": each.body}}
-        found["requestBody"] = {"required": bool(each.body.get("required")), "content": content}
+        is_required = any(field.required for field in fields(each.body))
+        content = {JSON: {"schema": schemas[each.body]}}
+        found["requestBody"] = {"required": is_required, "content": content}
     return found
 
 
@@ -99,18 +129,18 @@ def _in_query(each: Operation) -> list[dict[str, Any]]:
     ]
 
 
-def _responses(each: Operation) -> dict[str, Any]:
+def _responses(each: Operation, schemas: Mapping[Any, Schema]) -> dict[str, Any]:
     is_public = each.audience is Audience.EVERYBODY
     usual = ANY | ({} if is_public else PROTECTED) | (WITH_BODY if each.body is not None else {})
-    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/problem"}}}
-    found: dict[str, Any] = {
-        str(status): {"description": text, "content": problem} for status, text in usual.items()
+    problem = Answered("", Problem)
+    answers = {status: replace(problem, description=text) for status, text in usual.items()}
+    answers |= {
+        status: it if status < BAD_REQUEST else replace(problem, description=it.description)
+        for status, it in each.answers.items()
     }
-    for status, answered in each.answers.items():
-        told: dict[str, Any] = {"description": answered.description}
-        if status >= HTTPStatus.BAD_REQUEST:
-            told["content"] = problem
-        else:
-            told["content"] = {answered.content_type: {"schema": answered.schema or {}}}
-        found[str(status)] = told
-    return dict(sorted(found.items()))
+    found = {}
+    for status, it in sorted(answers.items()):
+        schema = {} if it.kind is None else schemas[it.kind]
+        content = {it.content_type: {"schema": schema}}
+        found[str(status)] = {"description": it.description, "content": content}
+    return found

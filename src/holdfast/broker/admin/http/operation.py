@@ -6,21 +6,25 @@ Never: knows what an operation does.
 Invariants:
 1. An operation sees only parameters and members of a body that its row names, each within its
    bounds. What is unknown is refused: a misspelt limit must not mean "no limit".
-2. The document at /v1/openapi.json is made of the same rows.
+2. The document at /v1/openapi.json is made of the same rows, and of the same types of which bodies
+   and answers are: what is described is what is read and written.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import Meta, Struct, json, to_builtins
 from multidict import MultiMapping
 
+from holdfast.broker.admin.http.body import BodyError, parse_body
+
 Schema = dict[str, Any]
-"""JSON Schema, of which `check` knows what is used here."""
+"""JSON Schema."""
+JSON: Final = "application/json"
 
 BODY_BYTES_MAXIMUM: Final = 2 << 20
 """A message of the default largest packet in base64, and its properties."""
@@ -31,23 +35,28 @@ TEXT_CHARACTERS_MAXIMUM: Final = 65_535
 """No text of MQTT is longer [MQTT-1.5.4]."""
 
 
+class Problem(Struct, kw_only=True):
+    """A refusal."""
+
+    error: Annotated[str, Meta(description="A word for programs.")]
+    detail: Annotated[str, Meta(description="What was wrong and what to do.")]
+
+
 class ProblemError(Exception):
     """A refusal: its status, a word for programs and a sentence for people."""
 
     def __init__(self, status: int, error: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status = status
-        self.document = {"error": error, "detail": detail, **more}
+        self.document = to_builtins(Problem(error=error, detail=detail)) | more
 
 
-PROBLEM: Final[Schema] = {
-    "type": "object",
-    "required": ["error", "detail"],
-    "properties": {
-        "error": {"type": "string", "description": "A word for programs."},
-        "detail": {"type": "string", "description": "What was wrong and what to do."},
-    },
-}
+class Nothing(Struct, forbid_unknown_fields=True):
+    """Nothing more is said: as a body, or as an answer."""
+
+
+Next = Annotated[str | None, Meta(description="`after` of the next page; null on the last one.")]
+"""Where the page after this one begins."""
 
 
 class Audience(Enum):
@@ -74,8 +83,9 @@ class Answered:
     """What an operation may answer."""
 
     description: str
-    schema: Schema | None = None
-    content_type: str = "application/json"
+    kind: Any = None
+    """The type of the answer, of which its schema is made; `None`: it is no JSON."""
+    content_type: str = JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,8 @@ class Asked:
     request: web.Request
     path: Mapping[str, str]
     query: Mapping[str, Any]
-    body: Mapping[str, Any]
+    body: Any
+    """Of the type that the row names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +108,12 @@ class Operation:
     name: str
     """How programs made from the document call it."""
     summary: str
-    run: Callable[[Asked], Awaitable[web.StreamResponse | dict[str, Any]]]
-    """Answers with a JSON document, or with a response of its own."""
+    run: Callable[[Asked], Awaitable[web.StreamResponse | Struct]]
+    """Answers with a value, which is written as JSON, or with a response of its own."""
     answers: Mapping[int, Answered]
     """What it answers itself; what any operation may answer is added to the document."""
     parameters: tuple[Parameter, ...] = ()
-    body: Schema | None = None
+    body: type[Struct] | None = None
     audience: Audience = Audience.ADMINISTRATORS
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -113,9 +124,17 @@ class Operation:
                 among = ", ".join(sorted(known)) or "none"
                 raise bad_request(f"unknown parameter {name!r}; known here: {among}")
         query = {each.name: each.read(request.query) for each in self.parameters}
-        body = {} if self.body is None else await _read_body(request, self.body)
+        body = None if self.body is None else await _read_body(request, self.body)
         answer = await self.run(Asked(request, request.match_info, query, body))
-        return web.json_response(answer) if isinstance(answer, dict) else answer
+        if not isinstance(answer, Struct):
+            return answer
+        assert isinstance(answer, self.answers[200].kind), "it answers with what it says"
+        return written(answer)
+
+
+def written(answer: object, status: int = 200) -> web.Response:
+    """An answer in JSON."""
+    return web.Response(body=json.encode(answer), status=status, content_type=JSON, charset="utf-8")
 
 
 def bad_request(sentence: str) -> ProblemError:
@@ -172,26 +191,10 @@ AFTER: Final = text(
 )
 
 
-def page_of(name: str, row: Schema) -> Schema:
-    """An answer of rows, and where the next one begins."""
-    return {
-        "type": "object",
-        "required": [name, "next"],
-        "properties": {
-            name: {"type": "array", "items": row},
-            "next": {
-                "type": ["string", "null"],
-                "description": "`after` of the next page; null on the last one.",
-            },
-        },
-    }
-
-
 def listing(
-    name: str,
     rows: str,
-    row: Schema,
-    run: Callable[[Asked], Awaitable[dict[str, Any]]],
+    page: type[Struct],
+    run: Callable[[Asked], Awaitable[Struct]],
     summary: str,
     parameters: tuple[Parameter, ...] = (),
 ) -> Operation:
@@ -199,93 +202,21 @@ def listing(
     return Operation(
         method="GET",
         path=f"/v1/{rows}",
-        name=name,
+        name=f"list{rows.capitalize()}",
         summary=summary,
         run=run,
         parameters=(*parameters, LIMIT, AFTER),
-        answers={200: Answered(f"A page of {rows}.", page_of(rows, row))},
+        answers={200: Answered(f"A page of {rows}.", page)},
     )
 
 
-def row_of(**columns: str | tuple[str, ...]) -> Schema:
-    """An object of columns, each given by its type; all are always there."""
-    properties = {
-        name: {"type": list(kind) if isinstance(kind, tuple) else kind}
-        for name, kind in columns.items()
-    }
-    return {"type": "object", "required": list(columns), "properties": properties}
-
-
-async def _read_body(request: web.Request, schema: Schema) -> dict[str, Any]:
+async def _read_body(request: web.Request, kind: type[Struct]) -> Struct:
     # A page of another site can send text, but not this type without asking first.
-    if request.content_type != "application/json":
+    if request.content_type != JSON:
         raise ProblemError(
-            415, "unsupported_media_type", "the body must be JSON, Content-Type: application/json"
+            415, "unsupported_media_type", f"the body must be JSON, Content-Type: {JSON}"
         )
-    content = await request.read()
     try:
-        body = json.loads(content or b"{}")
-    except ValueError as error:
-        raise bad_request(f"the body is not JSON: {error}") from error
-    check(schema, body, "the body")
-    found: dict[str, Any] = body
-    return found
-
-
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-
-
-def check(schema: Schema, value: object, where: str) -> None:
-    """Raises what is wrong with a value by its schema."""
-    kinds = schema.get("type", [])
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    if kinds and not any(_is_of(value, kind) for kind in kinds):
-        raise bad_request(f"{where} must be of type {' or '.join(kinds)}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise bad_request(f"{where} must be one of {', '.join(map(str, schema['enum']))}")
-    if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
-        raise bad_request(f"{where} is longer than {schema['maxLength']} characters")
-    if isinstance(value, int) and not isinstance(value, bool):
-        low, high = schema.get("minimum", value), schema.get("maximum", value)
-        if not low <= value <= high:
-            raise bad_request(f"{where} must be from {low} to {high}, not {value}")
-    if isinstance(value, list):
-        _check_items(schema, value, where)
-    if isinstance(value, dict):
-        _check_members(schema, value, where)
-
-
-def _is_of(value: object, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    return isinstance(value, _TYPES[kind])
-
-
-def _check_items(schema: Schema, value: list[object], where: str) -> None:
-    if len(value) > schema.get("maxItems", len(value)):
-        raise bad_request(f"{where} has more than {schema['maxItems']} items")
-    for place, item in enumerate(value):
-        check(schema.get("items", {}), item, f"{where}[{place}]")
-
-
-def _check_members(schema: Schema, value: dict[str, object], where: str) -> None:
-    properties: Mapping[str, Schema] = schema.get("properties", {})
-    for name in schema.get("required", []):
-        if name not in value:
-            raise bad_request(f"{where} has no {name!r}")
-    for name, item in value.items():
-        if name in properties:
-            check(properties[name], item, name)
-        elif schema.get("additionalProperties") is False:
-            known = ", ".join(properties) or "none"
-            raise bad_request(f"{where} has an unknown member {name!r}; known here: {known}")
-        elif isinstance(schema.get("additionalProperties"), dict):
-            check(schema["additionalProperties"], item, name)
+        return parse_body(await request.read(), kind)
+    except BodyError as error:
+        raise bad_request(str(error)) from error

@@ -7,12 +7,11 @@ Invariant: whatever is wrong raises `web.HTTPBadRequest` with a sentence that na
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from aiohttp import web
 from multidict import MultiMapping
 
-from holdfast.core.units import SECOND_US
+from holdfast.core.moment import parse_moment_us
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, COLUMNS
 
@@ -75,12 +74,10 @@ def time_us(query: Mapping[str, str], name: str = "time") -> int:
     if text.isascii() and text.isdigit():
         return number(query, name, None, 0, OFFSET_MAXIMUM)
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_moment_us(text)
     except ValueError:
         detail = f"{name} must be microseconds since 1970 or ISO 8601, not {text!r}"
         raise refusal(detail) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, round(aware.timestamp() * SECOND_US))
 
 
 def refusal(detail: str) -> web.HTTPBadRequest:

@@ -19,7 +19,7 @@ from holdfast.broker.admin.http import openapi
 from holdfast.broker.admin.http.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.steps import Steps
-from holdfast.core.errors import BrokerRefusedError
+from holdfast.core.errors import BrokerBusyError, BrokerRefusedError
 from holdfast.kernel import DamagedError
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
@@ -79,26 +79,32 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
     try:
         return await handler(request)
     except ProblemError as problem:
-        headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else None
-        return web.json_response(problem.document, status=problem.status, headers=headers)
+        return _refusal(problem)
     except web.HTTPException as refused:
         error = refused.reason.lower().replace(" ", "_")
         detail = refused.text or ""
         if refused.status in (404, 405):
             detail = f"{request.method} {request.path}: see /v1/openapi.json for what there is"
-        return web.json_response({"error": error, "detail": detail}, status=refused.status)
+        return _refusal(ProblemError(refused.status, error, detail))
     except BrokerRefusedError as refused:
         error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
-        document = {"error": error, "detail": str(refused)}
-        return web.json_response(document, status=refused.status)
+        return _refusal(ProblemError(refused.status, error, str(refused)))
+    except BrokerBusyError as busy:
+        return _refusal(ProblemError(503, "busy", str(busy)))
     except RecordsGoneError as gone:
         missing = {"from": gone.begin, "available_from": gone.available_from}
-        return web.json_response({"error": "gone", "detail": str(gone), **missing}, status=410)
+        return _refusal(ProblemError(410, "gone", str(gone), **missing))
     except (UnreadableLogError, DamagedError, OSError) as problem:
         log.error("cannot read the log for %s: %s", request.path, problem)
-        return web.json_response({"error": "unreadable", "detail": str(problem)}, status=500)
+        return _refusal(ProblemError(500, "unreadable", str(problem)))
     except Exception:
         # The boundary: one request's failure is the broker's log line, not its end.
         log.exception("request failed", extra={"fields": {"path": request.path}})
         detail = "the broker has met an error of its own; its log says which"
-        return web.json_response({"error": "internal", "detail": detail}, status=500)
+        return _refusal(ProblemError(500, "internal", detail))
+
+
+def _refusal(problem: ProblemError) -> web.Response:
+    """Written with escapes: a path may have what is no text in UTF-8."""
+    headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else None
+    return web.json_response(problem.document, status=problem.status, headers=headers)

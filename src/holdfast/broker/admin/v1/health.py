@@ -3,17 +3,32 @@
 from collections.abc import Callable
 
 from aiohttp import web
+from msgspec import Struct
 
-from holdfast.broker.admin.http.operation import Answered, Asked, Audience, Operation
+from holdfast.broker.admin.http.operation import (
+    Answered,
+    Asked,
+    Audience,
+    Operation,
+    Problem,
+    written,
+)
 from holdfast.broker.observe import metrics
 from holdfast.broker.observe.snapshot import Snapshot
 
-STATUS = {
-    "type": "object",
-    "required": ["status"],
-    "properties": {"status": {"type": "string"}},
-}
 TEXT = "text/plain"
+
+
+class Status(Struct, kw_only=True):
+    """It is."""
+
+    status: str
+
+
+class NotReady(Problem, kw_only=True):
+    """It is not, or no longer."""
+
+    status: str
 
 
 class Health:
@@ -25,7 +40,7 @@ class Health:
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
-        alive, serves = Answered("It is.", STATUS), Answered("Not yet, or no longer.")
+        alive, serves = Answered("It is.", Status), Answered("Not yet, or no longer.")
         return [
             Operation(
                 method="GET",
@@ -51,20 +66,20 @@ class Health:
                 name="readMetrics",
                 summary="Every metric, in Prometheus' form.",
                 run=self.metrics,
-                answers={200: Answered("The metrics.", {"type": "string"}, TEXT)},
+                answers={200: Answered("The metrics.", str, TEXT)},
             ),
         ]
 
-    async def live(self, _asked: Asked) -> web.Response:
+    async def live(self, _asked: Asked) -> Status:
         """The process answers; nothing more is promised."""
-        return web.json_response({"status": "live"})
+        return Status(status="live")
 
     async def ready(self, _asked: Asked) -> web.Response:
         """200 once clients are served, 503 before."""
         if self._ready():
-            return web.json_response({"status": "ready"})
-        document = {"status": "starting", "error": "not_ready", "detail": "no clients are served"}
-        return web.json_response(document, status=503)
+            return written(Status(status="ready"))
+        starting = NotReady(status="starting", error="not_ready", detail="no clients are served")
+        return written(starting, status=503)
 
     async def metrics(self, asked: Asked) -> web.Response:
         """All counters, as Prometheus text."""

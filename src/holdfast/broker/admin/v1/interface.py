@@ -4,7 +4,6 @@ Owns: which parts there are. Never: how any of them answers.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 from holdfast.broker.admin.http.operation import Operation
 from holdfast.broker.admin.v1.backlog import Backlog
@@ -18,45 +17,43 @@ from holdfast.broker.admin.v1.reading import LogReaders, Reading
 from holdfast.broker.admin.v1.sessions import SessionsView
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
-from holdfast.broker.admin.v1.users import RulesView, UsersView
-from holdfast.broker.admin.v1.view_reader import ViewReader
+from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
+from holdfast.broker.commands import Commands
 from holdfast.broker.observe.forecast import Forecast
-from holdfast.broker.observe.snapshot import Snapshot, take
+from holdfast.broker.observe.sessions import SessionsSeen
+from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.observe.watch import Watch
-from holdfast.broker.server import Server
+from holdfast.broker.state.broker import Broker
 from holdfast.core.config import Effective
 from holdfast.core.layout import LOG_DIRECTORY
 
 
 def operations(
-    server: Server,
+    broker: Broker,
+    commands: Commands,
     watch: Watch,
     forecast: Forecast,
-    view_path: str,
+    snapshot: Callable[[], Snapshot],
     listeners: Listeners,
     settings: Callable[[], Effective],
+    users: tuple[Users, WaitDurable],
 ) -> list[Operation]:
     """All operations on this broker."""
-
-    def snapshot() -> Snapshot:
-        return take(server, watch, forecast)
-
-    config = server.config
-    readers = LogReaders(str(config.data_dir / LOG_DIRECTORY), server.durable_offset)
-    view = ViewReader(Path(view_path), server.records)
-    publishing = Publishing(server)
+    data_dir = broker.config().data_dir
+    readers = LogReaders(str(data_dir / LOG_DIRECTORY), broker.log.durable_offset)
+    publishing = Publishing(broker, commands)
     return [
-        *Health(server.ready, snapshot).operations(),
-        *Description(server, snapshot, listeners, settings).operations(),
-        *SessionsView(server, view, watch).operations(),
-        *Backlog(server, view, forecast).operations(),
-        *SubscriptionsView(server, view).operations(),
-        *GroupsView(server, watch, forecast).operations(),
-        *Topics(server, readers, publishing).operations(),
-        *Queues(server, readers, view).operations(),
-        *LossesView(server, view).operations(),
-        *UsersView(*server.users()).operations(),
-        *RulesView(*server.users()).operations(),
+        *Health(broker.ready, snapshot).operations(),
+        *Description(broker, snapshot, listeners, settings).operations(),
+        *SessionsView(broker, commands, watch).operations(),
+        *Backlog(broker, forecast).operations(),
+        *SubscriptionsView(SessionsSeen(broker, watch)).operations(),
+        *GroupsView(broker, watch, forecast).operations(),
+        *Topics(broker, readers, publishing).operations(),
+        *Queues(broker, readers).operations(),
+        *LossesView(broker, commands).operations(),
+        *UsersView(*users).operations(),
+        *RulesView(*users).operations(),
         *publishing.operations(),
-        *Reading(readers, server.retention).operations(),
+        *Reading(readers, broker.retention).operations(),
     ]

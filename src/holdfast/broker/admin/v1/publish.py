@@ -2,7 +2,10 @@
 
 import asyncio
 from base64 import b64decode
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from holdfast.broker.admin.http.operation import (
     TEXT_CHARACTERS_MAXIMUM,
@@ -10,62 +13,63 @@ from holdfast.broker.admin.http.operation import (
     Asked,
     Operation,
     ProblemError,
-    Schema,
     bad_request,
-    row_of,
 )
-from holdfast.broker.mqtt.loopback import FAILED, Publication
-from holdfast.broker.server import Server
+from holdfast.broker.commands import CommandRefusedError, Commands, Message
+from holdfast.broker.state.broker import Broker
 from holdfast.kernel import encode_packet, is_valid_topic_name
-from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 WAITING_MAXIMUM = 256
 """Publications that are not answered yet; this is for people and scripts, not for fleets."""
 ANSWER_WITHIN_S = 60
 """A disk that stalls for longer is in trouble; the message may still become durable."""
 USER_PROPERTIES_MAXIMUM = 64
-_TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAXIMUM}
-PROPERTIES: Schema = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "content_type": _TEXT,
-        "response_topic": _TEXT,
-        "correlation_data": {"type": "string", "description": "In base64."},
-        "message_expiry_interval": {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
-        "payload_format_indicator": {"type": "integer", "minimum": 0, "maximum": 1},
-        "user_property": {
-            "type": "array",
-            "maxItems": USER_PROPERTIES_MAXIMUM,
-            "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": _TEXT},
-        },
-    },
-}
-BODY: Schema = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["topic_name"],
-    "properties": {
-        "topic_name": _TEXT,
-        "payload": {"type": "string", "description": "As text."},
-        "payload_base64": {"type": "string", "description": "Or as bytes, in base64."},
-        "qos": {"type": "integer", "minimum": 0, "maximum": 2, "default": 1},
-        "retain": {"type": "boolean", "default": False},
-        "properties": PROPERTIES,
-    },
-}
+Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAXIMUM)]
+UserProperty = Annotated[tuple[Text, Text], Meta(description="A pair of a name and a value.")]
+
+
+class Properties(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Properties of MQTT 5 that a message may have."""
+
+    content_type: Text | UnsetType = UNSET
+    response_topic: Text | UnsetType = UNSET
+    correlation_data: Annotated[str, Meta(description="In base64.")] | UnsetType = UNSET
+    message_expiry_interval: Annotated[int, Meta(ge=0, le=2**32 - 1)] | UnsetType = UNSET
+    payload_format_indicator: Annotated[int, Meta(ge=0, le=1)] | UnsetType = UNSET
+    user_property: (
+        Annotated[list[UserProperty], Meta(max_length=USER_PROPERTIES_MAXIMUM)] | UnsetType
+    ) = UNSET
+
+
+class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A message to be published."""
+
+    topic_name: Text
+    payload: Annotated[str, Meta(description="As text.")] | UnsetType = UNSET
+    payload_base64: Annotated[str, Meta(description="Or as bytes, in base64.")] | UnsetType = UNSET
+    qos: Annotated[int, Meta(ge=0, le=2)] = 1
+    retain: bool = False
+    properties: Properties | UnsetType = UNSET
+
+
+class Published(Struct, kw_only=True):
+    """What has become of it."""
+
+    topic_name: str
+    durable: bool
 
 
 class Publishing:
-    """Publishes through the loopback, and waits for the answer."""
+    """Publishes, and waits for the answer."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, broker: Broker, commands: Commands) -> None:
+        self._config = broker.config
+        self._commands = commands
         self._waiting = 0
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
-        done = Answered("It is published.", row_of(topic_name="string", durable="boolean"))
+        done = Answered("It is published.", Published)
         full = Answered("The log is full, or too much is being published here.")
         return [
             Operation(
@@ -74,7 +78,7 @@ class Publishing:
                 name="publish",
                 summary="Publish a message. At QoS 1 and 2 the answer says that it is durable.",
                 run=self.publish,
-                body=BODY,
+                body=NewMessage,
                 answers={
                     200: done,
                     503: full,
@@ -83,69 +87,51 @@ class Publishing:
             )
         ]
 
-    async def publish(self, asked: Asked) -> dict[str, Any]:
+    async def publish(self, asked: Asked) -> Published:
         """Publishes the message of the body."""
-        body = asked.body
-        publication = Publication(
-            body["topic_name"],
-            _payload(body),
-            body.get("qos", 1),
-            body.get("retain", False),
-            _properties(body.get("properties", {})),
+        message: NewMessage = asked.body
+        await self.send(
+            Message(
+                topic_name=message.topic_name,
+                payload=_payload(message),
+                qos=message.qos,
+                retain=message.retain,
+                properties=_properties(message.properties),
+            )
         )
-        await self.send(publication)
-        return {"topic_name": publication.topic_name, "durable": publication.qos > 0}
+        return Published(topic_name=message.topic_name, durable=message.qos > 0)
 
-    async def send(self, publication: Publication) -> None:
+    async def send(self, message: Message) -> None:
         """Publishes, and returns when the message is durable, at QoS 0 when it is on its way."""
-        _check(publication, self._server.config.maximum_packet_size_bytes)
+        _check(message, self._config().maximum_packet_size_bytes)
         if self._waiting >= WAITING_MAXIMUM:
             detail = f"{WAITING_MAXIMUM} messages are being published here; try again later"
             raise ProblemError(503, "busy", detail)
-        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def take(reason_code: int) -> None:
-            if not answered.done():
-                answered.set_result(reason_code)
-
         self._waiting += 1
         try:
-            told = Publication(
-                publication.topic_name,
-                publication.payload,
-                publication.qos,
-                publication.retain,
-                publication.properties,
-                answered=take,
-            )
-            self._server.stages.loopback.publish(told)
-            self._server.ask_turn()
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                reason_code = await answered
+                await self._commands.publish(message)
         except TimeoutError:
             detail = f"not durable after {ANSWER_WITHIN_S} s; it may still become so"
             raise ProblemError(504, "timeout", detail) from None
+        except CommandRefusedError as error:
+            raise ProblemError(503, error.refusal.value, str(error)) from error
         finally:
             self._waiting -= 1
-        if reason_code >= FAILED:
-            is_full = reason_code == ReasonCode.QUOTA_EXCEEDED
-            more = ": the log is full; it goes on when retention has made room" if is_full else ""
-            detail = f"refused, {reason_name(reason_code)} ({reason_code:#04x}){more}"
-            raise ProblemError(503, "refused", detail)
 
 
-def _check(publication: Publication, packet_bytes_maximum: int) -> None:
-    topic_name = publication.topic_name
+def _check(message: Message, packet_bytes_maximum: int) -> None:
+    topic_name = message.topic_name
     if not is_valid_topic_name(topic_name.encode(errors="replace")) or topic_name.startswith("$"):
         detail = "it is empty, has a wildcard or a NUL, or begins with $"
         raise bad_request(f"topic_name {topic_name!r} cannot be published to: {detail}")
     fields = {
-        "packet_identifier": 1 if publication.qos else 0,
-        "qos": publication.qos,
-        "retain": publication.retain,
+        "packet_identifier": 1 if message.qos else 0,
+        "qos": message.qos,
+        "retain": message.retain,
         "topic_name": topic_name,
-        "payload": publication.payload,
-        "properties": publication.properties,
+        "payload": message.payload,
+        "properties": message.properties,
     }
     try:
         size_bytes = len(encode_packet("publish", fields, protocol_version=5))
@@ -158,24 +144,22 @@ def _check(publication: Publication, packet_bytes_maximum: int) -> None:
         )
 
 
-def _payload(body: Any) -> bytes:
-    if "payload" in body and "payload_base64" in body:
+def _payload(message: NewMessage) -> bytes:
+    if message.payload is not UNSET and message.payload_base64 is not UNSET:
         raise bad_request("payload and payload_base64 are two payloads; give one")
-    if "payload_base64" in body:
-        return _bytes(body["payload_base64"], "payload_base64")
-    text: str = body.get("payload", "")
-    return text.encode(errors="replace")
+    if message.payload_base64 is not UNSET:
+        return _bytes(message.payload_base64, "payload_base64")
+    return b"" if message.payload is UNSET else message.payload.encode()
 
 
-def _properties(given: dict[str, Any]) -> dict[str, Any]:
-    properties = dict(given)
-    if "correlation_data" in properties:
-        properties["correlation_data"] = _bytes(properties["correlation_data"], "correlation_data")
-    if "user_property" in properties:
-        for pair in properties["user_property"]:
-            if len(pair) != 2:
-                raise bad_request("each user_property is a pair of a name and a value")
-        properties["user_property"] = [(name, value) for name, value in properties["user_property"]]
+def _properties(given: Properties | UnsetType) -> dict[str, Any]:
+    if given is UNSET:
+        return {}
+    properties = {name: value for name, value in asdict(given).items() if value is not UNSET}
+    if given.correlation_data is not UNSET:
+        properties["correlation_data"] = _bytes(
+            given.correlation_data, "properties.correlation_data"
+        )
     return properties
 
 

@@ -17,9 +17,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from msgspec import Struct
 
 from holdfast.broker.admin.http import query
 from holdfast.broker.admin.http.operation import (
+    JSON,
     Answered,
     Asked,
     Audience,
@@ -79,8 +81,50 @@ MAX_BYTES = number(
     "max_bytes", BATCH_BYTES_MAXIMUM, 1, query.READ_BYTES_MAXIMUM, "The most bytes of one answer."
 )
 GONE = Answered("Retention has taken the beginning of the range; `available_from` is what is left.")
-OBJECT = {"type": "object"}
-Run = Callable[[Asked], Awaitable[web.StreamResponse | dict[str, Any]]]
+Run = Callable[[Asked], Awaitable[web.StreamResponse | Struct]]
+
+
+class Shard(Struct, kw_only=True):
+    """One log, and the files that it lies in."""
+
+    shard: int
+    begin: int
+    end: int
+    segments: list[dict[str, Any]]
+
+
+class LogExtent(Struct, kw_only=True):
+    """Which log it is, and where it begins and ends."""
+
+    epoch: str
+    shards: list[Shard]
+    retention: dict[str, int]
+
+
+class OffsetAt(Struct, kw_only=True):
+    """The first offset at a time."""
+
+    offset: int
+    time_us: int
+
+
+class Part(Struct, kw_only=True, rename={"from_offset": "from", "to_offset": "to"}):
+    """A range of offsets."""
+
+    from_offset: int
+    to_offset: int
+
+
+class Parts(Struct, kw_only=True):
+    """Ranges that cover a range."""
+
+    parts: list[Part]
+
+
+class RangeEnd(Struct, kw_only=True):
+    """Where a range ends."""
+
+    end: int
 
 
 class LogReaders:
@@ -118,9 +162,11 @@ class Reading:
     def operations(self) -> list[Operation]:
         """What can be asked for."""
 
-        def get(path: str, name: str, summary: str, run: Run, *taken: Parameter) -> Operation:
-            stream = Answered("Matching messages.", content_type=ARROW_STREAM)
-            answers = {200: stream if name == "readRecords" else Answered(summary, OBJECT)}
+        def get(
+            path: str, name: str, summary: str, run: Run, kind: Any, *taken: Parameter
+        ) -> Operation:
+            content_type = ARROW_STREAM if kind is None else JSON
+            answers = {200: Answered(summary, kind, content_type)}
             if FROM in taken:
                 answers[410] = GONE
             return Operation(
@@ -136,61 +182,76 @@ class Reading:
 
         selection = (FILTER, FROM, TO)
         return [
-            get("/v1/log", "describeLog", "Which log it is, and its files.", self.log),
+            get("/v1/log", "describeLog", "Which log it is, and its files.", self.log, LogExtent),
             get(
                 "/v1/log/records",
                 "readRecords",
                 "Matching messages as an Arrow stream.",
                 self.records,
-                *(*selection, MAX_ROWS, MAX_BYTES, COLUMNS),
+                None,
+                *selection,
+                MAX_ROWS,
+                MAX_BYTES,
+                COLUMNS,
             ),
-            get("/v1/log/offset", "offsetAt", "The first offset at a time.", self.offset, TIME),
+            get(
+                "/v1/log/offset",
+                "offsetAt",
+                "The first offset at a time.",
+                self.offset,
+                OffsetAt,
+                TIME,
+            ),
             get(
                 "/v1/log/plan",
                 "planParts",
                 "Ranges of about equal bytes, for readers in parallel.",
                 self.plan,
-                *(*selection, PARTS),
+                Parts,
+                *selection,
+                PARTS,
             ),
             get(
                 "/v1/log/end",
                 "endAfterRows",
                 "Where a range ends that has so many matching messages.",
                 self.end,
-                *(*selection, ROWS),
+                RangeEnd,
+                *selection,
+                ROWS,
             ),
         ]
 
-    async def log(self, _asked: Asked) -> dict[str, Any]:
+    async def log(self, _asked: Asked) -> LogExtent:
         """Which log it is, where it begins and ends, and the files that it lies in."""
         async with self._readers.lend() as reader:
             extent = await asyncio.to_thread(reader.extent)
             segments = await asyncio.to_thread(reader.segments)
-        shard = {"shard": 0, "begin": extent.begin, "end": extent.end, "segments": segments}
-        return {"epoch": extent.epoch, "shards": [shard], "retention": dict(self._retention)}
+        shard = Shard(shard=0, begin=extent.begin, end=extent.end, segments=segments)
+        return LogExtent(epoch=extent.epoch, shards=[shard], retention=dict(self._retention))
 
-    async def offset(self, asked: Asked) -> dict[str, Any]:
+    async def offset(self, asked: Asked) -> OffsetAt:
         """The first offset appended at or after a time."""
         time_us = asked.query["time"]
         async with self._readers.lend() as reader:
             offset = await asyncio.to_thread(reader.offset_at, time_us)
-        return {"offset": offset, "time_us": time_us}
+        return OffsetAt(offset=offset, time_us=time_us)
 
-    async def plan(self, asked: Asked) -> dict[str, Any]:
+    async def plan(self, asked: Asked) -> Parts:
         """Ranges of about equal bytes that cover a range, for readers in parallel."""
         filters, parts = asked.query["filter"], asked.query["parts"]
         async with self._readers.lend() as reader:
             begin, end = await _requested_range(reader, asked)
             ranges = await asyncio.to_thread(reader.split, filters, begin, end, parts)
-        return {"parts": [{"from": first, "to": to} for first, to in ranges]}
+        return Parts(parts=[Part(from_offset=first, to_offset=to) for first, to in ranges])
 
-    async def end(self, asked: Asked) -> dict[str, Any]:
+    async def end(self, asked: Asked) -> RangeEnd:
         """Where a range ends that has so many matching messages."""
         filters, rows = asked.query["filter"], asked.query["rows"]
         async with self._readers.lend() as reader:
             begin, end = await _requested_range(reader, asked)
             found = await asyncio.to_thread(reader.end_after_rows, filters, begin, end, rows)
-        return {"end": found}
+        return RangeEnd(end=found)
 
     async def records(self, asked: Asked) -> web.StreamResponse:
         """Matching messages as an Arrow stream, up to a number of rows and bytes."""

@@ -4,29 +4,30 @@ Never: knows what a reload does; it is handed the function, and tells what came 
 """
 
 from collections.abc import Callable
-from typing import Any, Final
 
-from holdfast.broker.admin.http.operation import Answered, Asked, Operation, ProblemError, Schema
+from msgspec import Struct
+
+from holdfast.broker.admin.http.operation import Answered, Asked, Operation, ProblemError
 from holdfast.core.change import Change
 from holdfast.core.errors import ConfigurationError
 
-KEYS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
-OUTCOME: Final[Schema] = {
-    "type": "object",
-    "required": ["changed", "need_a_restart"],
-    "properties": {"changed": KEYS, "need_a_restart": KEYS},
-}
+
+class Reloaded(Struct, kw_only=True):
+    """What has come of it."""
+
+    changed: tuple[str, ...]
+    need_a_restart: tuple[str, ...]
 
 
 def operation(reload: Callable[[], Change]) -> Operation:
     """The row that carries out `reload`."""
 
-    async def run(_asked: Asked) -> dict[str, Any]:
+    async def run(_asked: Asked) -> Reloaded:
         try:
             change = reload()
         except ConfigurationError as error:
             raise ProblemError(409, "configuration_refused", str(error)) from error
-        return {"changed": change.taken, "need_a_restart": change.waiting}
+        return Reloaded(changed=change.taken, need_a_restart=change.waiting)
 
     return Operation(
         method="POST",
@@ -35,7 +36,7 @@ def operation(reload: Callable[[], Change]) -> Operation:
         summary="Have the settings read again, as SIGHUP does.",
         run=run,
         answers={
-            200: Answered("The settings that changed, and those that need a restart.", OUTCOME),
+            200: Answered("The settings that changed, and those that need a restart.", Reloaded),
             409: Answered("The settings are wrong, and nothing has changed."),
         },
     )

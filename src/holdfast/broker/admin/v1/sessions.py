@@ -1,133 +1,133 @@
-"""Sessions: list, search, look at one, end its connection, remove it.
+"""Sessions: list, search, look at one, end its connection, remove it."""
 
-Owns: what an administrator sees of a session. Never: shows a payload; of a Will there is only
-whether there is one.
-"""
+from typing import Annotated
 
-import heapq
-import logging
-from collections.abc import Iterable
-from typing import Any
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
+    Next,
+    Nothing,
     Operation,
     ProblemError,
-    Schema,
     choice,
     listing,
-    row_of,
     text,
 )
-from holdfast.broker.admin.v1.consumers import CONSUMER, Consumers
-from holdfast.broker.admin.v1.view_reader import ViewReader
-from holdfast.broker.chores import Pieces
-from holdfast.broker.mqtt.attached import Attached, is_durable
-from holdfast.broker.mqtt.session import Session
-from holdfast.broker.mqtt.session_records import parse_session
-from holdfast.broker.observe.queue_length import QueueLengths
+from holdfast.broker.commands import CommandRefusedError, Commands
+from holdfast.broker.observe.sessions import SessionsSeen
 from holdfast.broker.observe.watch import Watch
-from holdfast.broker.server import Server
-from holdfast.broker.store.questions import Inquiry
-from holdfast.core.subscription import Subscription
-from holdfast.protocols.mqtt.reason_code import ReasonCode
-
-log = logging.getLogger(__name__)
+from holdfast.broker.state.broker import Broker
 
 STATES = ("any", "connected", "at_rest", "expired")
-ROW = row_of(
-    client_identifier="string",
-    user_name=("string", "null"),
-    client_type="string",
-    queue_name=("string", "null"),
-    state="string",
-    protocol_version="integer",
-    persistent="boolean",
-    expiry_s=("integer", "null"),
-    expires_at_us=("integer", "null"),
-    will="boolean",
-    peer=("string", "null"),
-    transport=("string", "null"),
-    connected_since_us=("integer", "null"),
-    warning=("string", "null"),
-)
-SUBSCRIPTION = row_of(
-    topic_filter="string",
-    qos="integer",
-    no_local="boolean",
-    retain_as_published="boolean",
-    identifier=("integer", "null"),
-)
-DETAIL: Schema = {
-    "type": "object",
-    "properties": {
-        **ROW["properties"],
-        "queue_messages": {
-            "type": "integer",
-            "description": "Messages that wait or are in flight; what has expired is not one. What"
-            " a group has is the group's.",
-        },
-        "in_flight": {
-            "type": "integer",
-            "description": "Sent and not acknowledged; at rest: to be sent again first.",
-        },
-        "stuck": {
-            "type": "string",
-            "description": "Not empty where nothing was sent for 30 s although something waits and"
-            " the client takes bytes: unacknowledged, it has in flight what it allows; stalled, it"
-            " could be sent more.",
-        },
-        "mark": {"type": "integer", "description": "Everything below it is acknowledged."},
-        "consumers": {
-            "type": "array",
-            "description": "What is read for an APPLICATION client that is connected: its own queue"
-            " (consumer_group null), and one for each of its shared subscriptions.",
-            "items": CONSUMER,
-        },
-        "strategy": {
-            "type": ["string", "null"],
-            "description": "What becomes of a pack that is not acknowledged in time.",
-        },
-        "unsent_bytes": {
-            "type": "integer",
-            "description": "Written and not taken by the client; beyond"
-            " limits.write_buffer_high_bytes it is given nothing more.",
-        },
-        "subscriptions": {"type": "array", "items": SUBSCRIPTION},
-    },
-}
-DETAIL["required"] = list(DETAIL["properties"])
-UNKEPT = (
-    "an APPLICATION client without a persistent session: what is published while it is away is lost"
-    " to it"
-)
-NAMELESS = (
-    "an APPLICATION client without a queue of its own, since its identifier has other characters"
-    " than letters and digits and application.client_id_validation is false: it is queued for as"
-    " for a DEVICE client"
-)
 MISSING = Answered("There is no such session.")
-DONE: Schema = row_of(client_identifier="string", done="string")
-_LIST = (
-    "SELECT value FROM sessions WHERE key > ?1 AND instr(key, ?2) > 0"
-    " AND (?3 = '' OR json_extract(value, '$.user_name') = ?3)"
-    " AND (?4 = 'any' OR ?4 = CASE WHEN connected THEN 'connected'"
-    " WHEN expires_at_us <= ?5 THEN 'expired' ELSE 'at_rest' END)"
-    " ORDER BY key LIMIT ?6"
-)
+
+
+class SessionRow(Struct, kw_only=True):
+    """A session."""
+
+    client_identifier: str
+    user_name: str | None
+    client_type: str
+    queue_name: str | None
+    state: str
+    protocol_version: int
+    persistent: bool
+    expiry_s: int | None
+    expires_at_us: int | None
+    will: bool
+    peer: str | None
+    transport: str | None
+    connected_since_us: int | None
+    warning: str | None
+
+
+class SubscriptionRow(Struct, kw_only=True):
+    """A subscription of a session."""
+
+    topic_filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifier: int | None
+
+
+class ConsumerRow(Struct, kw_only=True):
+    """What is read for a client: from its own queue, or as a member of a group."""
+
+    queue_name: str
+    consumer_group: str | None
+    pack_first_offset: int | None
+    pack_messages: int
+    pack_unacknowledged: int
+    pack_rounds: int
+
+
+class SessionDetail(SessionRow, kw_only=True):
+    """A session in detail."""
+
+    queue_messages: Annotated[
+        int,
+        Meta(
+            description="Messages that wait or are in flight; what has expired is not one. What a"
+            " group has is the group's."
+        ),
+    ]
+    in_flight: Annotated[
+        int, Meta(description="Sent and not acknowledged; at rest: to be sent again first.")
+    ]
+    stuck: Annotated[
+        str,
+        Meta(
+            description="Not empty where nothing was sent for 30 s although something waits and the"
+            " client takes bytes: unacknowledged, it has in flight what it allows; stalled, it"
+            " could be sent more."
+        ),
+    ]
+    mark: Annotated[int, Meta(description="Everything below it is acknowledged.")]
+    consumers: Annotated[
+        list[ConsumerRow],
+        Meta(
+            description="What is read for an APPLICATION client that is connected: its own queue"
+            " (consumer_group null), and one for each of its shared subscriptions."
+        ),
+    ]
+    strategy: Annotated[
+        str | None,
+        Meta(description="What becomes of a pack that is not acknowledged in time."),
+    ]
+    unsent_bytes: Annotated[
+        int,
+        Meta(
+            description="Written and not taken by the client; beyond"
+            " limits.write_buffer_high_bytes it is given nothing more."
+        ),
+    ]
+    subscriptions: list[SubscriptionRow]
+
+
+class SessionPage(Struct, kw_only=True):
+    """A page of sessions."""
+
+    sessions: list[SessionRow]
+    next: Next
+
+
+class SessionDone(Struct, kw_only=True):
+    """What was done to a session."""
+
+    client_identifier: str
+    done: str
 
 
 class SessionsView:
     """What can be asked about sessions, and done to them."""
 
-    def __init__(self, server: Server, view: ViewReader, watch: Watch) -> None:
-        self._server = server
-        self._watch = watch
-        self._view = view
-        self._sessions = server.stages.sessions
-        self._consumers = Consumers(server)
-        self._lengths = QueueLengths(server)
+    def __init__(self, broker: Broker, commands: Commands, watch: Watch) -> None:
+        self._sessions = SessionsSeen(broker, watch)
+        self._commands = commands
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -137,7 +137,9 @@ class SessionsView:
         state = choice("state", STATES, "Only sessions in this state.")
         return [
             listing(
-                *("listSessions", "sessions", ROW, self.page),
+                "sessions",
+                SessionPage,
+                self.page,
                 summary="Sessions in the order of their client identifiers.",
                 parameters=(search, user, state),
             ),
@@ -147,7 +149,7 @@ class SessionsView:
                 name="showSession",
                 summary="One session with its subscriptions and its queue.",
                 run=self.show,
-                answers={200: Answered("The session.", DETAIL), 404: MISSING},
+                answers={200: Answered("The session.", SessionDetail), 404: MISSING},
             ),
             Operation(
                 method="POST",
@@ -155,8 +157,8 @@ class SessionsView:
                 name="disconnectSession",
                 summary="End its connection; MQTT 5 is told 0x98, administrative action.",
                 run=self.disconnect,
-                body={"type": "object", "additionalProperties": False},
-                answers={200: Answered("It is disconnected.", DONE), 404: MISSING},
+                body=Nothing,
+                answers={200: Answered("It is disconnected.", SessionDone), 404: MISSING},
             ),
             Operation(
                 method="DELETE",
@@ -164,173 +166,58 @@ class SessionsView:
                 name="removeSession",
                 summary="End its connection and remove all that it has: queue, subscriptions.",
                 run=self.remove,
-                answers={200: Answered("It is gone.", DONE), 404: MISSING},
+                answers={200: Answered("It is gone.", SessionDone), 404: MISSING},
             ),
         ]
 
-    async def page(self, asked: Asked) -> dict[str, Any]:
+    async def page(self, asked: Asked) -> SessionPage:
         """A page of sessions."""
-        search, user, after = (asked.query[name] for name in ("search", "user_name", "after"))
-        state, limit = asked.query["state"], asked.query["limit"]
-        rows = await self._view.rows(
-            *(_LIST, after.encode(), search.encode(), user),
-            *(state, self._server.now_us(), limit),
+        limit = asked.query["limit"]
+        found = await self._sessions.page(
+            asked.query["after"],
+            asked.query["search"],
+            asked.query["user_name"],
+            asked.query["state"],
+            limit,
         )
-        recorded = [parse_session(value.encode()) for (value,) in rows]
-        found = {session.client_identifier: session for session in recorded}
-        if state in ("any", "connected"):
-            # Those that end with their connection are in no record.
-            found |= {
-                item.session.client_identifier: item.session
-                for item in self._transient(after, search, user, limit)
-            }
-        # Text in UTF-8 has the same order as bytes, in the view, and as characters, here.
-        page = [found[name] for name in sorted(found)[:limit]]
-        more = len(page) == limit
-        return {
-            "sessions": [self._row(session) for session in page],
-            "next": page[-1].client_identifier if more else None,
-        }
+        return SessionPage(
+            sessions=convert(found, list[SessionRow], from_attributes=True),
+            next=found[-1].client_identifier if len(found) == limit else None,
+        )
 
-    async def show(self, asked: Asked) -> dict[str, Any]:
+    async def show(self, asked: Asked) -> SessionDetail:
         """One session in detail."""
-        session, attached = self._find(asked)
-        subscriptions = self._subscriptions(session, attached)
-        row = self._row(session)
-        stages = self._server.stages
-        counting = self._length(session, attached, subscriptions)
-        messages, in_flight, mark = await stages.chores.outcome(counting)
-        return row | {
-            "queue_messages": messages,
-            "in_flight": in_flight,
-            "stuck": self._watch.stuck_of(session.party),
-            "mark": mark,
-            "consumers": [] if attached is None else self._consumers.of(attached),
-            "strategy": self._server.config.application_strategy if session.application else None,
-            "unsent_bytes": 0 if attached is None else self._unsent_bytes(attached),
-            "subscriptions": [shown(item) for item in subscriptions if item.in_force],
-        }
-
-    async def disconnect(self, asked: Asked) -> dict[str, Any]:
-        """Ends the connection; what a persistent session has stays."""
-        session, attached = self._find(asked)
-        if attached is None:
-            sentence = f"the session of {session.client_identifier!r} is at rest, not connected"
-            raise ProblemError(404, "not_connected", sentence)
-        self._expel(attached)
-        return {"client_identifier": session.client_identifier, "done": "disconnected"}
-
-    async def remove(self, asked: Asked) -> dict[str, Any]:
-        """Ends the connection, and removes the session; it is gone for good when answered."""
-        session, attached = self._find(asked)
-        client_identifier = session.client_identifier
-        if attached is not None:
-            self._expel(attached)
-        recorded = self._sessions.on_record(client_identifier)
-        if recorded is not None:
-            stages = self._server.stages
-            left = await stages.chores.outcome(self._sessions.left(recorded))
-            if self._sessions.on_record(client_identifier) == recorded:
-                self._sessions.end(recorded, self._server.now_us(), left)
-            await stages.promises.wait_durable(stages.kernel.log.end_position())
-        log.info("session removed", extra={"fields": {"client_identifier": client_identifier}})
-        return {"client_identifier": client_identifier, "done": "removed"}
-
-    def _length(
-        self, session: Session, attached: Attached | None, subscriptions: tuple[Subscription, ...]
-    ) -> Pieces[tuple[int, int, int]]:
-        """Messages, those in flight, and the mark; its connection may just have ended."""
-        inquiry = Inquiry(self._server.stages.kernel.log)
-        is_there = attached is self._sessions.attached(session.client_identifier)
-        if attached is not None and attached.queue is not None and is_there:
-            return (yield from self._lengths.attached(inquiry, attached))
-        return (yield from self._lengths.at_rest(inquiry, session, subscriptions))
-
-    def _unsent_bytes(self, attached: Attached) -> int:
-        connection = self._server.stages.connections.get(attached.connection)
-        if connection is None:
-            return 0
-        kept = self._server.stages.kernel.outboxes.waiting_bytes(attached.connection)
-        return kept + connection.transport.get_write_buffer_size()
-
-    def _expel(self, attached: Attached) -> None:
-        connection = self._server.stages.connections.get(attached.connection)
-        assert connection is not None, "who is attached has a connection"
-        closing = self._server.stages.closing
-        closing.expel(connection, ReasonCode.ADMINISTRATIVE_ACTION, self._server.now_us())
-        self._server.ask_turn()
-
-    def _find(self, asked: Asked) -> tuple[Session, Attached | None]:
         client_identifier = asked.path["client_identifier"]
-        attached = self._sessions.attached(client_identifier)
-        session = self._sessions.on_record(client_identifier) if attached is None else None
-        if attached is None and session is None:
+        found = await self._sessions.show(client_identifier)
+        if found is None:
             sentence = f"no session has the client identifier {client_identifier!r}"
             raise ProblemError(404, "no_such_session", sentence)
-        if attached is not None:
-            return attached.session, attached
-        assert session is not None, "it was looked for above"
-        return session, None
+        return SessionDetail(
+            **asdict(convert(found.session, SessionRow, from_attributes=True)),
+            queue_messages=found.length.messages,
+            in_flight=found.length.in_flight,
+            stuck=found.stuck or "",
+            mark=found.length.mark,
+            consumers=convert(found.consumers, list[ConsumerRow], from_attributes=True),
+            strategy=found.strategy,
+            unsent_bytes=found.unsent_bytes,
+            subscriptions=convert(found.subscriptions, list[SubscriptionRow], from_attributes=True),
+        )
 
-    def _transient(self, after: str, search: str, user_name: str, limit: int) -> Iterable[Attached]:
-        wanted = {
-            item.session.client_identifier: item
-            for item in self._sessions.all_attached()
-            if not is_durable(item.session)
-            and item.session.client_identifier > after
-            and search in item.session.client_identifier
-            and user_name in ("", item.session.user_name)
-        }
-        return [wanted[name] for name in heapq.nsmallest(limit, wanted)]
+    async def disconnect(self, asked: Asked) -> SessionDone:
+        """Ends the connection; what a persistent session has stays."""
+        client_identifier = asked.path["client_identifier"]
+        try:
+            self._commands.disconnect(client_identifier)
+        except CommandRefusedError as error:
+            raise ProblemError(404, error.refusal.value, str(error)) from error
+        return SessionDone(client_identifier=client_identifier, done="disconnected")
 
-    def _subscriptions(
-        self, session: Session, attached: Attached | None
-    ) -> tuple[Subscription, ...]:
-        if attached is not None:
-            return attached.subscriptions
-        return self._sessions.subscriptions(session)
-
-    def _state(self, session: Session, attached: Attached | None) -> str:
-        if attached is not None:
-            return "connected"
-        # It waits to be cleared away; nobody comes back to it.
-        return "expired" if session.expired(self._server.now_us()) else "at_rest"
-
-    def _row(self, session: Session) -> dict[str, Any]:
-        attached = self._sessions.attached(session.client_identifier)
-        connection = None
-        if attached is not None:
-            connection = self._server.stages.connections.get(attached.connection)
-        return {
-            "client_identifier": session.client_identifier,
-            "user_name": session.user_name,
-            "client_type": session.client_type,
-            "queue_name": session.queue_name,
-            "state": self._state(session, attached),
-            "protocol_version": session.protocol_version,
-            "persistent": session.persistent,
-            "expiry_s": session.expiry_s,
-            "expires_at_us": session.expires_at_us,
-            "will": session.will is not None,
-            "peer": None if connection is None else connection.peer,
-            "transport": None if connection is None else connection.transport_name,
-            "connected_since_us": None if connection is None else connection.opened_at_us,
-            "warning": _warning(session),
-        }
-
-
-def _warning(session: Session) -> str | None:
-    if session.unkept_application:
-        return UNKEPT
-    return NAMELESS if session.nameless_application else None
-
-
-def shown(subscription: Subscription) -> dict[str, Any]:
-    """A subscription as an administrator sees it."""
-    return {
-        "topic_filter": subscription.topic_filter,
-        "qos": subscription.qos,
-        "no_local": subscription.no_local,
-        "retain_as_published": subscription.retain_as_published,
-        "identifier": subscription.identifier,
-    }
+    async def remove(self, asked: Asked) -> SessionDone:
+        """Ends the connection, and removes the session; it is gone for good when answered."""
+        client_identifier = asked.path["client_identifier"]
+        try:
+            await self._commands.end_session(client_identifier)
+        except CommandRefusedError as error:
+            raise ProblemError(404, error.refusal.value, str(error)) from error
+        return SessionDone(client_identifier=client_identifier, done="removed")

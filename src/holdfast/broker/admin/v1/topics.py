@@ -8,38 +8,27 @@ from base64 import b64encode
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct, convert
+
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
+    Next,
     Operation,
     Parameter,
     ProblemError,
     bad_request,
     listing,
-    row_of,
     text,
 )
 from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.reading import LogReaders
-from holdfast.broker.mqtt.loopback import Publication
-from holdfast.broker.server import Server
+from holdfast.broker.commands import Message
+from holdfast.broker.state.broker import Broker
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import RecordsGoneError
 
-TOPIC_ROW = row_of(topic_name="string", messages="integer")
-RETAINED_ROW = row_of(
-    topic_name="string",
-    offset="integer",
-    payload_bytes="integer",
-    qos="integer",
-    stored_at_us="integer",
-    expires_at_us=("integer", "null"),
-)
-RETAINED_MESSAGE = {
-    **RETAINED_ROW,
-    "properties": {**RETAINED_ROW["properties"], "payload_base64": {"type": "string"}},
-}
 COLUMNS = ("topic", "value", "offset", "qos", "timestamp", "expires_at")
 
 
@@ -72,25 +61,74 @@ ONE = "/v1/retained/message"
 MISSING = Answered("No message is retained there.")
 
 
+class TopicRow(Struct, kw_only=True):
+    """A topic of the log."""
+
+    topic_name: str
+    messages: int
+
+
+class TopicPage(Struct, kw_only=True):
+    """A page of topics."""
+
+    topics: list[TopicRow]
+    next: Next
+
+
+class RetainedRow(Struct, kw_only=True):
+    """A retained message."""
+
+    topic_name: str
+    offset: int
+    payload_bytes: int
+    qos: int
+    stored_at_us: int
+    expires_at_us: int | None
+
+
+class RetainedMessage(RetainedRow, kw_only=True):
+    """A retained message with its payload."""
+
+    payload_base64: str
+
+
+class RetainedPage(Struct, kw_only=True):
+    """A page of retained messages."""
+
+    retained: list[RetainedRow]
+    next: Next
+
+
+class RetainedDone(Struct, kw_only=True):
+    """What was done to a retained message."""
+
+    topic_name: str
+    done: str
+
+
 class Topics:
     """What can be asked about topics and retained messages."""
 
-    def __init__(self, server: Server, readers: LogReaders, publishing: Publishing) -> None:
-        self._log = server.stages.kernel.log
+    def __init__(self, broker: Broker, readers: LogReaders, publishing: Publishing) -> None:
+        self._log = broker.log
         self._readers = readers
         self._publishing = publishing
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
-        found = Answered("The message.", RETAINED_MESSAGE)
+        found = Answered("The message.", RetainedMessage)
         return [
             listing(
-                *("listTopics", "topics", TOPIC_ROW, self.topics),
+                "topics",
+                TopicPage,
+                self.topics,
                 summary="Topics of the log with their number of stored messages, by name.",
                 parameters=(_filter("Only topics that match."),),
             ),
             listing(
-                *("listRetained", "retained", RETAINED_ROW, self.retained),
+                "retained",
+                RetainedPage,
+                self.retained,
                 summary="Retained messages in the order of their offsets.",
                 parameters=(_filter("Only topics that match."),),
             ),
@@ -111,7 +149,7 @@ class Topics:
                 run=self.remove,
                 parameters=(TOPIC_NAME,),
                 answers={
-                    200: Answered("It is removed.", row_of(topic_name="string", done="string")),
+                    200: Answered("It is removed.", RetainedDone),
                     404: MISSING,
                     503: Answered("The log is full, or too much is being published here."),
                     504: Answered("The disk does not answer."),
@@ -119,7 +157,7 @@ class Topics:
             ),
         ]
 
-    async def topics(self, asked: Asked) -> dict[str, Any]:
+    async def topics(self, asked: Asked) -> TopicPage:
         """A page of topics."""
         limit = asked.query["limit"]
         async with self._readers.lend() as reader:
@@ -127,10 +165,10 @@ class Topics:
                 reader.topics, asked.query["filter"], asked.query["after"], limit + 1
             )
         page = found[:limit]
-        rows = [{"topic_name": name, "messages": count} for name, count in page]
-        return {"topics": rows, "next": page[-1][0] if len(found) > limit else None}
+        rows = [TopicRow(topic_name=name, messages=count) for name, count in page]
+        return TopicPage(topics=rows, next=page[-1][0] if len(found) > limit else None)
 
-    async def retained(self, asked: Asked) -> dict[str, Any]:
+    async def retained(self, asked: Asked) -> RetainedPage:
         """A page of retained messages."""
         after = asked.query["after"]
         if after and not (after.isascii() and after.isdigit()):
@@ -138,19 +176,17 @@ class Topics:
         limit = asked.query["limit"]
         found, reached, end = list[int](), int(after) + 1 if after else 0, self._log.end_offset()
         while len(found) <= limit and reached < end:
-            more, reached = self._log.retained(
-                asked.query["filter"].encode(), reached, limit + 1 - len(found)
-            )
-            found += more
+            part = self._log.retained(asked.query["filter"], reached, limit + 1 - len(found))
+            found += part.offsets
+            reached = part.reached
             # One look goes through a bounded number of topics; between two, others have their turn.
             await asyncio.sleep(0)
         page = found[:limit]
         messages = await self._read(asked.query["filter"], page)
-        for message in messages:
-            del message["payload_base64"]
-        return {"retained": messages, "next": str(page[-1]) if len(found) > limit else None}
+        rows = [convert(message, RetainedRow, from_attributes=True) for message in messages]
+        return RetainedPage(retained=rows, next=str(page[-1]) if len(found) > limit else None)
 
-    async def show(self, asked: Asked) -> dict[str, Any]:
+    async def show(self, asked: Asked) -> RetainedMessage:
         """One retained message."""
         topic_name = asked.query["topic_name"]
         messages = await self._read(topic_name, self._offsets(topic_name))
@@ -158,26 +194,28 @@ class Topics:
             raise self._missing(topic_name)
         return messages[0]
 
-    async def remove(self, asked: Asked) -> dict[str, Any]:
+    async def remove(self, asked: Asked) -> RetainedDone:
         """Removes one retained message, durably."""
         topic_name = asked.query["topic_name"]
         if not self._offsets(topic_name):
             raise self._missing(topic_name)
-        await self._publishing.send(Publication(topic_name, b"", 1, retain=True))
-        return {"topic_name": topic_name, "done": "removed"}
+        await self._publishing.send(
+            Message(topic_name=topic_name, payload=b"", qos=1, retain=True, properties={})
+        )
+        return RetainedDone(topic_name=topic_name, done="removed")
 
     def _offsets(self, topic_name: str) -> list[int]:
-        return self._log.retained(topic_name.encode(), 0, 1)[0]
+        return self._log.retained(topic_name, 0, 1).offsets
 
     def _missing(self, topic_name: str) -> ProblemError:
         return ProblemError(404, "not_retained", f"no message is retained on {topic_name!r}")
 
-    async def _read(self, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+    async def _read(self, topic_filter: str, offsets: list[int]) -> list[RetainedMessage]:
         async with self._readers.lend() as reader:
             return await asyncio.to_thread(_messages, reader, topic_filter, offsets)
 
 
-def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> list[dict[str, Any]]:
+def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> list[RetainedMessage]:
     found = []
     for offset in offsets:
         try:
@@ -188,15 +226,15 @@ def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> li
         for row in chunk.batch.to_pylist():
             expires_at = row["expires_at"]
             found.append(
-                {
-                    "topic_name": row["topic"],
-                    "offset": row["offset"],
-                    "payload_bytes": len(row["value"]),
-                    "payload_base64": b64encode(row["value"]).decode(),
-                    "qos": row["qos"],
-                    "stored_at_us": _microseconds(row["timestamp"]),
-                    "expires_at_us": None if expires_at is None else _microseconds(expires_at),
-                }
+                RetainedMessage(
+                    topic_name=row["topic"],
+                    offset=row["offset"],
+                    payload_bytes=len(row["value"]),
+                    payload_base64=b64encode(row["value"]).decode(),
+                    qos=row["qos"],
+                    stored_at_us=_microseconds(row["timestamp"]),
+                    expires_at_us=None if expires_at is None else _microseconds(expires_at),
+                )
             )
     return found
 

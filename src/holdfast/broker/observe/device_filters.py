@@ -7,12 +7,12 @@ Invariant: at most FILTERS_MAXIMUM filters are held, a few hundred at a time bet
 
 import asyncio
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
-from holdfast.broker.admin.http.operation import ProblemError
-from holdfast.broker.admin.v1.queue_views import QueueView
-from holdfast.broker.admin.v1.view_reader import ViewReader
-from holdfast.broker.server import Server
+from holdfast.broker.observe.queue_views import QueueView
+from holdfast.broker.state.broker import Broker
+from holdfast.core.errors import BrokerRefusedError
 from holdfast.core.queue_names import PERSISTED
 from holdfast.core.share_name import is_shared, parse_shared
 from holdfast.core.subscription import Subscription
@@ -25,26 +25,23 @@ COUNTED_MAXIMUM: Final = 256
 FILTERS_AT_ONCE: Final = 500
 """Filters that are added between two turns: less than a millisecond."""
 _QUEUE: Final = 1
-_FILTERS: Final = (
-    "SELECT DISTINCT json_extract(item.value, '$.topic_filter')"
-    " FROM sessions JOIN subscriptions USING (key), json_each(subscriptions.value) AS item"
-    " WHERE coalesce(json_extract(sessions.value, '$.client_type'), 'DEVICE') = 'DEVICE'"
-    " AND json_extract(item.value, '$.qos') > 0 LIMIT ?"
-)
+
+
+class TooManyFiltersError(BrokerRefusedError):
+    """There are more filters than are looked up for one question."""
 
 
 class DeviceFilters:
     """The topic filters of persistent DEVICE clients."""
 
-    def __init__(self, server: Server, view: ViewReader) -> None:
-        self._sessions = server.stages.sessions
-        self._view = view
+    def __init__(self, broker: Broker) -> None:
+        self._sessions = broker.sessions
+        self._recorded = broker.recorded
 
     async def view(self) -> QueueView:
         """The queue."""
         filters = await self._filters(COUNTED_MAXIMUM + 1)
         counted = len(filters) <= COUNTED_MAXIMUM
-        attached = (item.session for item in self._sessions.all_attached())
         return QueueView(
             queue_name=PERSISTED,
             kind="persisted",
@@ -52,7 +49,7 @@ class DeviceFilters:
             counted=counted,
             created_at_offset=0,
             begin_offset=0,
-            consumers=sum(item.persistent and not item.application for item in attached),
+            consumers=self._sessions.persistent_devices(),
         )
 
     async def shows(self) -> Callable[[Mapping[str, Any]], bool]:
@@ -63,11 +60,14 @@ class DeviceFilters:
                 f"persistent DEVICE clients subscribe to more than {FILTERS_MAXIMUM} filters; look"
                 " at one client's session, or read tbmq.msg.all"
             )
-            raise ProblemError(422, "too_many_filters", sentence)
+            raise TooManyFiltersError(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
         routes = Routes(0)
         for number, topic_filter in enumerate(filters, start=1):
             routes.subscribe(
-                *(_QUEUE, _QUEUE, _QUEUE, topic_filter.encode()),
+                _QUEUE,
+                _QUEUE,
+                _QUEUE,
+                topic_filter.encode(),
                 qos=1,
                 no_local=False,
                 retain_as_published=False,
@@ -78,9 +78,8 @@ class DeviceFilters:
         return lambda row: row["qos"] > 0 and bool(routes.match(row["topic"].encode()))
 
     async def _filters(self, limit: int) -> list[str]:
-        rows = await self._view.rows(_FILTERS, limit)
         found = set()
-        for (topic_filter,) in rows:
+        for topic_filter in await self._recorded.device_filters(limit):
             parts = parse_shared(topic_filter) if is_shared(topic_filter) else None
             found.add(topic_filter if parts is None else parts.topic_filter)
         return sorted(found)

@@ -12,20 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from holdfast.broker.admin.v1.consumers import Consumers
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.queue_names import Owner
 from holdfast.broker.mqtt.session import Session, own_queue
-from holdfast.broker.server import Server
+from holdfast.broker.observe.consumers import Consumers
+from holdfast.broker.state.broker import Broker
+from holdfast.broker.state.log import LogState
+from holdfast.broker.state.queues import in_flight_at_rest
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
+from holdfast.broker.store.queue_retention import QueueSpan
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
-from holdfast.core.quota import quota_of
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
-from holdfast.kernel import describe_state, topic_matches
+from holdfast.kernel import topic_matches
 
 Kind = Literal["log", "persisted", "application", "shared"]
 ALWAYS_THERE = (EVERYTHING, PERSISTED)
+EVERYBODY = 0
+"""In place of a party: whose own messages are not left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,23 +87,30 @@ class QueueView:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueContents:
+    """What a queue shows."""
+
+    first_offset: int | None
+    """Of its oldest message."""
+    oldest_at_us: int | None
+    end_offset: int
+    messages: int | None
+    """`None` where there is too much to count, and so the next."""
+    size_bytes: int | None
+
+
 class QueueViews:
     """Makes views of what there is."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._records = server.records
-        stages = server.stages
-        self._log, self._dispatch = stages.kernel.log, stages.kernel.dispatch
-        self._sessions, self._groups = stages.sessions, stages.groups
-        self._queues = stages.queues
-        self._names = stages.queue_names
-        self._consumers = Consumers(server)
-        self._kept = KeptFrom(self._log)
+    def __init__(self, broker: Broker) -> None:
+        self._log, self._queues = broker.log, broker.queues
+        self._sessions, self._groups = broker.sessions, broker.groups
+        self._consumers = Consumers(broker)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
         """The queue of this name, if it belongs to a client or is shared."""
-        owner = self._names.owner(queue_name)
+        owner = self._queues.owner(queue_name)
         if owner is None:
             return None
         return (yield from self._of(queue_name, owner, inquiry))
@@ -108,12 +118,50 @@ class QueueViews:
     def page(self, after: str, limit: int, inquiry: Inquiry) -> Pieces[list[QueueView]]:
         """The queues that follow a name, in the order of their names."""
         views = []
-        for queue_name, owner in self._names.page(after, limit):
+        for queue_name, owner in self._queues.named_after(after, limit):
             found = yield from self._of(queue_name, owner, inquiry)
             if found is not None:
                 views.append(found)
             yield from inquiry.rest()
         return views
+
+    def contents(self, view: QueueView, inquiry: Inquiry) -> Pieces[QueueContents]:
+        """What a queue shows up to what is durable now."""
+        end = self._log.durable_offset()
+        first = yield from self._first(view, end, inquiry)
+        messages = yield from self.number(view, end, inquiry)
+        size_bytes = yield from self._weight(view, end, inquiry)
+        return QueueContents(
+            first_offset=first if first < end else None,
+            oldest_at_us=self._log.stored_at_us(first) if first < end else None,
+            end_offset=end,
+            messages=messages,
+            size_bytes=size_bytes,
+        )
+
+    def number(self, view: QueueView, offset: int, inquiry: Inquiry) -> Pieces[int | None]:
+        """How many messages a queue shows before an offset, if that can be counted."""
+        if view.kind == "log":
+            return offset - view.begin_offset
+        if not view.counted:
+            return None
+        return (yield from inquiry.count(view.tables(), view.party, view.begin_offset, offset))
+
+    def _weight(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
+        """About how many bytes of the log a queue shows, if that can be counted."""
+        if view.kind == "log":
+            return self._log.size_bytes()
+        if not view.counted:
+            return None
+        return (yield from inquiry.weigh(view.tables(), view.party, view.begin_offset, end))
+
+    def _first(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int]:
+        """The offset of the first message that a queue shows, `end` if there is none."""
+        if view.kind == "log":
+            return view.begin_offset
+        if not view.counted or not view.subscriptions:
+            return end
+        return (yield from inquiry.first(view.tables(), view.party, view.begin_offset, end))
 
     def _of(self, queue_name: str, owner: Owner, inquiry: Inquiry) -> Pieces[QueueView | None]:
         if owner.kind == "shared":
@@ -136,13 +184,13 @@ class QueueViews:
             own = own_of(attached.subscriptions)
         subscriptions = tuple(item for item in own if item.qos > 0)
         if attached is not None and attached.queue is not None:
-            mark = self._dispatch.mark(attached.queue)
+            seen = self._queues.of(attached.queue)
+            mark, in_flight = seen.mark, seen.in_flight
             committed = self._consumers.committed_offset(attached)
-            in_flight = self._dispatch.in_flight(attached.queue)
         else:
             rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
-            in_flight = len(describe_state(rest.state)["in_flight"]) if rest.state else 0
+            in_flight = in_flight_at_rest(rest)
         tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
         waiting = yield from inquiry.count(tables, session.party, mark, end)
         reader = Reader(
@@ -153,7 +201,7 @@ class QueueViews:
             in_flight=in_flight,
         )
         span = QueueSpan(session.party, subscriptions, session.created_at_offset)
-        begin_offset = yield from self._begin(span, [reader], inquiry)
+        kept = yield from self._queues.kept_from(inquiry, span)
         return QueueView(
             queue_name=queue_name,
             kind="application",
@@ -161,7 +209,7 @@ class QueueViews:
             party=session.party,
             subscriptions=subscriptions,
             created_at_offset=session.created_at_offset,
-            begin_offset=begin_offset,
+            begin_offset=_begin(kept, session.created_at_offset, [reader]),
             consumers=len(reader.consumers),
             readers=(reader,),
         )
@@ -169,43 +217,55 @@ class QueueViews:
     def _shared(
         self, queue_name: str, topic_filter: str, inquiry: Inquiry
     ) -> Pieces[QueueView | None]:
-        records = self._groups.of_queue(queue_name)
-        if not records:
+        groups = self._groups.of_queue(queue_name)
+        if not groups:
             return None
-        reads = [item for record in records for item in record.reads]
+        reads = [item for group in groups for item in group.reads]
         created_at = min(item.from_offset for item in reads)
         whole = replace(reads[0], from_offset=created_at, until_offset=IN_FORCE)
         readers = []
-        for record in records:
-            told = self._groups.describe(record.owner, self._client_on)
-            queued = yield from self._groups.queued(record.owner, inquiry)
+        for group in groups:
+            seen = self._groups.of(group.group)
+            if seen is None:
+                # It has ended while others were counted.
+                continue
+            queued = yield from self._groups.queued(seen.group, inquiry)
             reader = Reader(
-                consumer_group=consumer_group(record.parts.share_name, queue_name),
-                consumers=tuple(told["members"]),
-                committed_offset=told["mark"],
+                consumer_group=consumer_group(seen.name, queue_name),
+                consumers=seen.members,
+                committed_offset=seen.mark,
                 waiting=queued,
-                in_flight=told["in_flight"],
+                in_flight=seen.in_flight,
             )
             readers.append(reader)
-        begin_offset = yield from self._begin(QueueSpan(0, (whole,), created_at), readers, inquiry)
+        kept = yield from self._queues.kept_from(
+            inquiry, QueueSpan(EVERYBODY, (whole,), created_at)
+        )
         return QueueView(
             queue_name=queue_name,
             kind="shared",
             topic_filter=topic_filter,
             subscriptions=(whole,),
             created_at_offset=created_at,
-            begin_offset=begin_offset,
+            begin_offset=_begin(kept, created_at, readers),
             consumers=sum(len(reader.consumers) for reader in readers),
             readers=tuple(readers),
         )
 
-    def _begin(self, span: QueueSpan, readers: Sequence[Reader], inquiry: Inquiry) -> Pieces[int]:
-        """Where it begins: what waits for a client that is connected is still there for it."""
-        quota, now_us = quota_of(self._server.config, "client", named=True), self._server.now_us()
-        begin = yield from self._kept.offset(inquiry, span, quota, now_us)
-        reached = (reader.committed_offset for reader in readers if reader.consumers)
-        return max(min([begin, *reached]), span.created_at_offset)
 
-    def _client_on(self, connection: int) -> str:
-        attached = self._sessions.of(connection)
-        return "" if attached is None else attached.session.client_identifier
+def everything(log: LogState) -> QueueView:
+    """The queue that shows the whole log."""
+    begin = log.begin_offset()
+    return QueueView(
+        queue_name=EVERYTHING,
+        kind="log",
+        created_at_offset=begin,
+        begin_offset=begin,
+        consumers=0,
+    )
+
+
+def _begin(kept_from: int, created_at: int, readers: Sequence[Reader]) -> int:
+    """Where it begins: what waits for a client that is connected is still there for it."""
+    reached = (reader.committed_offset for reader in readers if reader.consumers)
+    return max(min([kept_from, *reached]), created_at)
