@@ -85,7 +85,9 @@ class LogDirectory:
         if begin < available_from:
             raise RecordsGoneError(begin, min(available_from, end))
         return self.read_left(
-            *(filters, begin, end),
+            filters,
+            begin,
+            end,
             columns=columns,
             rows_maximum=rows_maximum,
             bytes_maximum=bytes_maximum,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
-from holdfast.broker.store.questions import EXACT, Inquiry
+from holdfast.broker.store.questions import EXACT, SUBSCRIPTION_EFFORT, Inquiry
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import Log
 from tests.builders.stored import SEGMENT_BYTES, START_US, STEP_US, Message, store
@@ -90,3 +90,22 @@ def test_the_first_message_and_its_time_are_found_without_counting(log: Log) -> 
     first = at_once(Inquiry(log).first([late], 3, 0, TOPICS))
     assert (first, log.stored_at(first)) == (9_000, START_US + 9_000 * STEP_US)
     assert log.stored_at(TOPICS) is None
+
+
+def test_questions_with_many_subscriptions_give_way_for_what_it_takes_to_put_them(
+    log: Log,
+) -> None:
+    many = [{**EVERYTHING, "topic_filter": f"nobody/{number}".encode()} for number in range(500)]
+
+    def ask(tables: list[dict[str, Any]], questions: int) -> int:
+        inquiry = Inquiry(log)
+
+        def pieces() -> Pieces[None]:
+            for _ in range(questions):
+                yield from inquiry.first(tables, 3, TOPICS - 2, TOPICS - 1)
+
+        return sum(1 for _ in pieces())
+
+    # The log looks at next to nothing for either.
+    assert ask(many[:1], 40) == 0
+    assert ask(many, 40) >= 40 * 500 * SUBSCRIPTION_EFFORT // (2 * PIECE_EFFORT)

@@ -146,13 +146,11 @@ class Waiting:
         at_us = self.unexpired_at_us
         for start, stop, count in self.counts:
             if index < count:
-                behind = yield from inquiry.count(
-                    *(self.tables, self.party, stop, self.end), unexpired_at_us=at_us
-                )
-                newest = behind + count - index
+                tables, party, end = self.tables, self.party, self.end
+                behind = yield from inquiry.count(tables, party, stop, end, unexpired_at_us=at_us)
                 return (
                     yield from inquiry.newest(
-                        *(self.tables, self.party, start, self.end, newest), unexpired_at_us=at_us
+                        tables, party, start, end, behind + count - index, unexpired_at_us=at_us
                     )
                 )
             index -= count

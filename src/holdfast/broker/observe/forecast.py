@@ -15,7 +15,12 @@ from typing import Final, TypeVar
 from holdfast.broker.chores import Pieces
 from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.state.broker import Broker
-from holdfast.broker.store.questions import SESSION_EFFORT, Inquiry, Tables
+from holdfast.broker.store.questions import (
+    SESSION_EFFORT,
+    SUBSCRIPTION_READ_EFFORT,
+    Inquiry,
+    Tables,
+)
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import CENTURY_S, SECOND_US
@@ -136,7 +141,8 @@ class Forecast:
 
     def _ahead(self, inquiry: Inquiry, session: Session) -> Pieces[Ahead]:
         subscriptions = self._sessions.subscriptions(session)
-        return self.of_session(inquiry, session, subscriptions, self._now_us)
+        yield from inquiry.rest(SUBSCRIPTION_READ_EFFORT * len(subscriptions))
+        return (yield from self.of_session(inquiry, session, subscriptions, self._now_us))
 
     def _slowly(self, pieces: Pieces[T]) -> Pieces[T]:
         """The same pieces, each in a second of its own."""

@@ -14,8 +14,12 @@ from holdfast.kernel import Log, Question
 
 QUESTION_EFFORT: Final = 100
 """What putting a question costs beside what the log looks at: some 10 us."""
+SUBSCRIPTION_EFFORT: Final = 10
+"""What each subscription of a question adds to that: some 1 us."""
 SESSION_EFFORT: Final = 1_000
 """What it costs to read the record and the subscriptions of a session: some 100 us."""
+SUBSCRIPTION_READ_EFFORT: Final = 30
+"""What each subscription adds to that: some 3 us. There may be hundreds."""
 EXACT: Final = 2**63
 """The effort of an inquiry whose answers have to be exact."""
 LIST_EFFORT_MAXIMUM: Final = 1_000_000
@@ -44,20 +48,23 @@ class Inquiry:
         `end`, without those that have expired by a time; 0 counts all of them."""
         if not tables or begin >= end:
             return 0
-        span = (list(tables), owner, begin, end)
-        return (yield from self._ask(Question("count", *span, unexpired_at_us=unexpired_at_us)))
+        return (
+            yield from self._ask(
+                "count", tables, owner, begin, end, unexpired_at_us=unexpired_at_us
+            )
+        )
 
     def weigh(self, tables: Tables, owner: int, begin: int, end: int) -> Pieces[int]:
         """How many bytes they have: each as many as the messages of its topic and segment have on
         average."""
         if not tables or begin >= end:
             return 0
-        return (yield from self._ask(Question("bytes", list(tables), owner, begin, end)))
+        return (yield from self._ask("bytes", tables, owner, begin, end))
 
     def first(self, tables: Tables, owner: int, begin: int, end: int) -> Pieces[int]:
         """The offset of the first of them; the end of the range, or of what is durable, if there is
         none. Not exact: an offset below which there is none."""
-        return (yield from self._ask(Question("first", list(tables), owner, begin, end)))
+        return (yield from self._ask("first", tables, owner, begin, end))
 
     def newest(
         self,
@@ -71,12 +78,17 @@ class Inquiry:
     ) -> Pieces[int]:
         """The offset from which on exactly so many remain before `end`, or `begin` if there are no
         more."""
-        question = Question(
-            *("newest", list(tables), owner, begin, end),
-            messages=messages,
-            unexpired_at_us=unexpired_at_us,
+        return (
+            yield from self._ask(
+                "newest",
+                tables,
+                owner,
+                begin,
+                end,
+                messages=messages,
+                unexpired_at_us=unexpired_at_us,
+            )
         )
-        return (yield from self._ask(question))
 
     def rest(self, effort: int = QUESTION_EFFORT) -> Pieces[None]:
         """Gives way if the piece is used up: before other work between two questions, which takes
@@ -86,9 +98,29 @@ class Inquiry:
             self._spent = 0
         self._spent += effort
 
-    def _ask(self, question: Question) -> Pieces[int]:
-        yield from self.rest()
-        self._left -= QUESTION_EFFORT
+    def _ask(
+        self,
+        wanted: str,
+        tables: Tables,
+        owner: int,
+        begin: int,
+        end: int,
+        *,
+        messages: int = 0,
+        unexpired_at_us: int = 0,
+    ) -> Pieces[int]:
+        effort = QUESTION_EFFORT + SUBSCRIPTION_EFFORT * len(tables)
+        yield from self.rest(effort)
+        self._left -= effort
+        question = Question(
+            wanted,
+            list(tables),
+            owner,
+            begin,
+            end,
+            messages=messages,
+            unexpired_at_us=unexpired_at_us,
+        )
         while True:
             if self._left <= 0:
                 self.is_exact = False
