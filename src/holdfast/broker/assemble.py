@@ -10,12 +10,7 @@ import logging
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
-from holdfast.broker.delivery.groups import Groups
-from holdfast.broker.delivery.losses import Losses
-from holdfast.broker.delivery.parties import Parties
-from holdfast.broker.delivery.queue_names import QueueNames
-from holdfast.broker.delivery.queues import Queues
-from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.delivery.delivery import assemble_delivery
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
@@ -57,25 +52,25 @@ def assemble(config: Config, world: World) -> Server:
 
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
-    losses = Losses(records)
+    delivery = assemble_delivery(config, kernel, records)
     loopback = Loopback(kernel, counts)
     wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
-    parties = Parties(records)
-    queue_names = QueueNames(config)
-    queues = Queues(config, kernel, records, losses)
-    redrives = Redrives(kernel, losses, parties, queues)
-    groups = Groups(config, kernel, records, losses, parties, queue_names, queues, redrives)
-    sessions = Sessions(
-        config, kernel, records, wills, parties, queues, groups, queue_names, redrives
-    )
+    sessions = Sessions(config, kernel, records, wills, delivery)
     system_topics = SystemTopics()
     chores = Chores(schedule.soon, kernel.log.effort)
     connections = Connections(ground)
     closing = Closing(connections, sessions, counts)
-    permissions = Permissions(ground, access, connections, closing, sessions, redrives)
+    permissions = Permissions(ground, access, connections, closing, sessions, delivery.redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
     control_packets = ControlPackets(
-        ground, connections, admission, permissions, closing, sessions, groups, system_topics
+        ground,
+        connections,
+        admission,
+        permissions,
+        closing,
+        sessions,
+        delivery.groups,
+        system_topics,
     )
     stages = Stages(
         kernel=kernel,
@@ -84,15 +79,15 @@ def assemble(config: Config, world: World) -> Server:
         admission=admission,
         closing=closing,
         sessions=sessions,
-        queues=queues,
-        groups=groups,
-        packs=Packs(config, kernel, sessions, losses),
-        queue_names=queue_names,
+        queues=delivery.queues,
+        groups=delivery.groups,
+        packs=Packs(config, kernel, sessions, delivery.losses),
+        queue_names=delivery.queue_names,
         loopback=loopback,
         system_topics=system_topics,
         wills=wills,
-        losses=losses,
-        redrives=redrives,
+        losses=delivery.losses,
+        redrives=delivery.redrives,
         access=access,
         permissions=permissions,
         promises=promises,
@@ -101,9 +96,7 @@ def assemble(config: Config, world: World) -> Server:
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
-    shared = queues.recover(world.now_us())
-    groups.recover(shared, world.now_us())
-    redrives.recover(shared, lambda party: bool(sessions.name_of(party)), world.now_us())
+    delivery.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)

@@ -21,11 +21,11 @@ from typing import Final
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
-from holdfast.broker.delivery.groups import Groups
-from holdfast.broker.delivery.parties import BROKER_PARTY, Parties
-from holdfast.broker.delivery.queue_names import Owner, QueueNames
-from holdfast.broker.delivery.queues import Left, Prepared, Queues
-from holdfast.broker.delivery.redrives import Redrives, Target
+from holdfast.broker.delivery.delivery import Delivery
+from holdfast.broker.delivery.parties import BROKER_PARTY
+from holdfast.broker.delivery.queue_names import Owner
+from holdfast.broker.delivery.queues import Left, Prepared
+from holdfast.broker.delivery.redrives import Target
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
@@ -67,11 +67,7 @@ class Sessions:
         kernel: KernelStages,
         records: ControlRecords,
         wills: Wills,
-        parties: Parties,
-        queues: Queues,
-        groups: Groups,
-        names: QueueNames,
-        redrives: Redrives,
+        delivery: Delivery,
     ) -> None:
         self._records = records
         self._log = kernel.log
@@ -80,15 +76,15 @@ class Sessions:
         self._subscriptions = Subscriptions(kernel)
         self._wills = wills
         self._will_records = WillRecords(records, wills)
-        self._subscribed = SubscriptionRecords(records, queues, groups)
+        self._subscribed = SubscriptionRecords(records, delivery.queues, delivery.groups)
         self._by_client: dict[str, Attached] = {}
         self._by_connection: dict[int, Attached] = {}
         self._by_party: dict[int, Attached] = {}
-        self._parties = parties
-        self._queues = queues
-        self._groups = groups
-        self._names = names
-        self._redrives = redrives
+        self._parties = delivery.parties
+        self._queues = delivery.queues
+        self._groups = delivery.groups
+        self._names = delivery.queue_names
+        self._redrives = delivery.redrives
         self._recorded = records.refresh().session_count()
         self._recorded_attached = 0
         self._recovered_at_us: int | None = None

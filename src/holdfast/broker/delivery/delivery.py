@@ -1,0 +1,51 @@
+"""Delivery as one value: who owns queues, and what they share.
+
+Owns: the order in which its parts are built and recover. Never: decides anything for them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.broker.delivery.groups import Groups
+from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queue_names import QueueNames
+from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.core.config import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One of each."""
+
+    losses: Losses
+    parties: Parties
+    queue_names: QueueNames
+    queues: Queues
+    redrives: Redrives
+    groups: Groups
+
+    def recover(self, is_session: Callable[[int], bool], now_us: int) -> None:
+        """Finds the queues on record that several take from; `is_session` says of a party whether
+        it is one's."""
+        shared = self.queues.recover(now_us)
+        self.groups.recover(shared, now_us)
+        self.redrives.recover(shared, is_session, now_us)
+
+
+def assemble_delivery(config: Config, kernel: KernelStages, records: ControlRecords) -> Delivery:
+    """Its parts, each handed what it calls."""
+    losses, parties, names = Losses(records), Parties(records), QueueNames(config)
+    queues = Queues(config, kernel, records, losses)
+    redrives = Redrives(kernel, losses, parties, queues)
+    return Delivery(
+        losses=losses,
+        parties=parties,
+        queue_names=names,
+        queues=queues,
+        redrives=redrives,
+        groups=Groups(config, kernel, records, losses, parties, names, queues, redrives),
+    )
