@@ -16,14 +16,15 @@ use super::pieces::Pieces;
 use super::publish::{Writing, WritingProperties};
 use super::sharing::{Member, Sharing};
 use super::Version;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::{
     Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish,
     Refusal, Step, Target,
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
-use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
+use crate::limits::{OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
 use crate::selection::{Key, Selection};
+use crate::slots::Slots;
 use std::collections::BTreeMap;
 use std::mem;
 
@@ -76,7 +77,7 @@ impl Counters {
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
-    outboxes: Vec<Option<Outbox>>,
+    outboxes: Slots<Connection, Outbox>,
     /// Connections whose outbox is not empty.
     listed: Vec<Connection>,
     /// Emptied buffers, for those that have something to send next.
@@ -100,37 +101,27 @@ impl Outboxes {
         topic_alias_maximum: u16,
         party: Party,
     ) -> Result<()> {
-        let index = index(connection);
-        if index >= CONNECTIONS_MAXIMUM {
-            return Err(Error::Invalid(format!("connection {index} is not below {CONNECTIONS_MAXIMUM}")));
-        }
+        connection.check()?;
         self.close(connection);
-        if index >= self.outboxes.len() {
-            self.outboxes.resize_with(index + 1, || None);
-        }
         let maximum_packet_size_bytes = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
-        if let Some(slot) = self.outboxes.get_mut(index) {
-            let (writable, listed, bytes) = (true, false, Vec::new());
-            let topic_alias_maximum = if version == Version::V5 { topic_alias_maximum } else { 0 };
-            let aliases = None;
-            *slot = Some(Outbox {
-                version,
-                writable,
-                listed,
-                maximum_packet_size_bytes,
-                topic_alias_maximum,
-                aliases,
-                party,
-                bytes,
-                pieces: None,
-            });
-        }
+        let outbox = Outbox {
+            version,
+            writable: true,
+            listed: false,
+            maximum_packet_size_bytes,
+            topic_alias_maximum: if version == Version::V5 { topic_alias_maximum } else { 0 },
+            aliases: None,
+            party,
+            bytes: Vec::new(),
+            pieces: None,
+        };
+        self.outboxes.put(connection, outbox);
         Ok(())
     }
 
     /// Forgets the connection and what waits for it.
     pub fn close(&mut self, connection: Connection) {
-        let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::take) else { return };
+        let Some(outbox) = self.outboxes.take(connection) else { return };
         if outbox.listed {
             self.listed.retain(|listed| *listed != connection);
         }
@@ -140,7 +131,7 @@ impl Outboxes {
     /// Appends encoded bytes; nothing happens if the connection is closed.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) {
         let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
-        if let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+        if let Some(outbox) = outboxes.get_mut(connection) {
             outbox.prepare(connection, listed, spare, spare_bytes);
             outbox.bytes.extend_from_slice(bytes);
             self.counters.bytes_encoded += count(bytes.len());
@@ -149,21 +140,21 @@ impl Outboxes {
 
     /// While a connection is not writable its bytes stay here.
     pub fn set_writable(&mut self, connection: Connection, writable: bool) {
-        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+        if let Some(outbox) = self.outboxes.get_mut(connection) {
             outbox.writable = writable;
         }
     }
 
     /// From now on at most so many messages to the connection are one piece for `take`; 0 for no limit.
     pub fn limit_writes(&mut self, connection: Connection, messages_maximum: usize) {
-        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
+        if let Some(outbox) = self.outboxes.get_mut(connection) {
             outbox.pieces = (messages_maximum > 0).then(|| Box::new(Pieces::new(messages_maximum)));
         }
     }
 
     /// Bytes that wait for the connection's socket.
     pub fn waiting_bytes(&self, connection: Connection) -> usize {
-        self.outboxes.get(index(connection)).and_then(Option::as_ref).map_or(0, |outbox| outbox.bytes.len())
+        self.outboxes.get(connection).map_or(0, |outbox| outbox.bytes.len())
     }
 
     /// Messages of QoS 0 for this queue, a group's, go to these members, chosen so.
@@ -209,7 +200,7 @@ impl Outboxes {
                 };
                 (connection, terms) = (member.connection, &member.terms);
             }
-            let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+            let Some(outbox) = outboxes.get_mut(connection) else { continue };
             let retain = publish.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
             let writing = source.writing(outbox.version, retain, identifiers);
@@ -239,7 +230,7 @@ impl Outboxes {
                 Departure::Acknowledgement(acknowledgement) => {
                     let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
                     let connection = acknowledgement.connection;
-                    let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+                    let Some(outbox) = outboxes.get_mut(connection) else { continue };
                     if is_refusal(&acknowledgement) && outbox.version < Version::V5 {
                         continue;
                     }
@@ -257,7 +248,7 @@ impl Outboxes {
     fn deliver(&mut self, delivery: &Delivery, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         let Outboxes { outboxes, listed, spare, spare_bytes, refused, dropped, counters, .. } = self;
         let connection = delivery.connection;
-        let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { return Ok(()) };
+        let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
         let message = messages.message(delivery.location, delivery.offset)?;
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
@@ -296,7 +287,7 @@ impl Outboxes {
     pub fn take(&mut self, mut send: impl FnMut(Connection, &[u8])) {
         let mut listed = mem::take(&mut self.listed);
         listed.retain(|connection| {
-            let Some(outbox) = self.outboxes.get_mut(index(*connection)).and_then(Option::as_mut) else { return false };
+            let Some(outbox) = self.outboxes.get_mut(*connection) else { return false };
             if !outbox.writable {
                 return true;
             }
@@ -521,7 +512,7 @@ impl Variants {
 /// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
 fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
     let answers_publish = matches!(acknowledgement.step, Step::Acknowledged | Step::Received);
-    answers_publish && acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized)
+    acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized) && answers_publish
 }
 
 fn drop_message(
@@ -535,15 +526,11 @@ fn drop_message(
 }
 
 /// True if a member of a group may be chosen: it keeps up.
-fn load(outboxes: &[Option<Outbox>], connection: Connection) -> Option<usize> {
-    let outbox = outboxes.get(index(connection))?.as_ref()?;
+fn load(outboxes: &Slots<Connection, Outbox>, connection: Connection) -> Option<usize> {
+    let outbox = outboxes.get(connection)?;
     Some(outbox.bytes.len()).filter(|size| outbox.writable && *size < OUTBOX_BYTES_MAXIMUM / 2)
 }
 
 fn count(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
-}
-
-fn index(connection: Connection) -> usize {
-    usize::try_from(connection.0).unwrap_or(usize::MAX)
 }
