@@ -225,7 +225,7 @@ impl Inbox {
 
     /// Packet identifiers of QoS 2 messages of this connection that are not released.
     pub fn received(&mut self, connection: Connection) -> Result<Vec<u16>> {
-        Ok(self.reception(connection)?.receiver.received().collect())
+        Ok(self.reception(connection)?.publishing.received().collect())
     }
 
     /// True if bytes wait on a connection that is not held, and need not wait for the limit of all.
@@ -242,7 +242,7 @@ impl Inbox {
             refused.chain(released.map(|packet| (packet.connection, packet.packet_identifier)))
         {
             if let Ok(reception) = self.reception(connection) {
-                reception.receiver.forget(packet_identifier);
+                reception.publishing.forget(packet_identifier);
             }
         }
     }
@@ -256,7 +256,7 @@ impl Inbox {
     /// `count` QoS 1 or 2 messages of this connection have been answered.
     pub fn settled(&mut self, connection: Connection, count: u32) {
         if let Ok(reception) = self.reception(connection) {
-            reception.receiver.answered(count);
+            reception.publishing.answered(count);
         }
     }
 

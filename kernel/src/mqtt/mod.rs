@@ -24,10 +24,11 @@ pub mod packet;
 mod pieces;
 pub mod property;
 pub mod publish;
+pub mod publishing;
 pub mod rate;
 pub mod reader;
 pub mod reason_code;
-pub mod receiver;
+
 pub mod reception;
 pub mod sharing;
 

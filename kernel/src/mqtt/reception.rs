@@ -13,9 +13,9 @@ use super::frame::Frame;
 use super::kind::Kind;
 use super::packet::Packet;
 use super::publish::{gathered, Layout};
+use super::publishing::Publishing;
 use super::rate::{Allowance, Rate};
 use super::reader::NOT_MINIMAL;
-use super::receiver::Receiver;
 use super::{reason_code, Role, Version};
 use crate::flow::{Acknowledgement, Arrivals, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
@@ -51,7 +51,7 @@ pub struct Acceptance {
     pub version: Version,
     pub keep_alive_s: u16,
     pub maximum_packet_size_bytes: u32,
-    pub receiver: Receiver,
+    pub publishing: Publishing,
 }
 
 /// One connection's receiving side.
@@ -80,7 +80,7 @@ pub struct Reception {
     /// How fast it may send.
     pub rate: Option<Box<Rate>>,
     /// Messages and aliases.
-    pub receiver: Receiver,
+    pub publishing: Publishing,
 }
 
 impl Reception {
@@ -102,7 +102,7 @@ impl Reception {
             queued: false,
             breach: None,
             rate: None,
-            receiver: Receiver::default(),
+            publishing: Publishing::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Reception {
         self.version = acceptance.version;
         self.silence_us = u64::from(acceptance.keep_alive_s) * 1_500_000;
         self.packet_bytes_maximum = usize::try_from(acceptance.maximum_packet_size_bytes).unwrap_or(usize::MAX);
-        self.receiver = acceptance.receiver;
+        self.publishing = acceptance.publishing;
     }
 
     /// `count` bytes came at `now`. A fault if they are more than may wait, or came faster than they may.
@@ -381,14 +381,14 @@ impl Reception {
         }
         if let Some(alias) = layout.meaning.topic_alias {
             if layout.topic.is_empty() {
-                let name = self.receiver.named(alias)?;
+                let name = self.publishing.named(alias)?;
                 topic = span(arrivals.bytes.len(), name.len());
                 arrivals.bytes.extend_from_slice(name);
             } else {
-                self.receiver.name(alias, arrivals.span(topic))?;
+                self.publishing.name(alias, arrivals.span(topic))?;
             }
         }
-        let fate = self.receiver.admit(layout.qos, layout.packet_identifier)?;
+        let fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
         if self.connection != Connection::LOOPBACK {
             arrivals.received.note(layout.qos, body.len() - layout.payload);
         }
