@@ -20,9 +20,9 @@ use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::packet::{Packet, Publish};
 use holdfast_kernel::mqtt::property::{Properties, Property, Value};
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::rate::Rate;
 use holdfast_kernel::mqtt::reception::{Acceptance, Event};
 use holdfast_kernel::mqtt::{Role, Version};
+use holdfast_kernel::wire::rate::Rate;
 use mqtt_corpus::{encoded, Recorder};
 use proptest::prelude::*;
 

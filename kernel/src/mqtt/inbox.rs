@@ -10,13 +10,13 @@
 //!
 //! Flow: sockets -> inbox -> route. The first stage of a turn.
 
-use super::rate::{Allowance, Rate};
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
 use crate::flow::{Arrivals, Fate, Step};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::TURN_BYTES_MAXIMUM;
 use crate::slots::Slots;
+use crate::wire::rate::{Allowance, Rate};
 use std::collections::VecDeque;
 use std::mem;
 

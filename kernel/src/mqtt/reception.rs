@@ -14,17 +14,24 @@ use super::kind::Kind;
 use super::packet::Packet;
 use super::publish::{gathered, Layout};
 use super::publishing::Publishing;
-use super::rate::{Allowance, Rate};
 use super::reader::NOT_MINIMAL;
 use super::{reason_code, Role, Version};
 use crate::flow::{Acknowledgement, Arrivals, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
+use crate::wire::rate::{Allowance, Rate};
 use std::ops::Range;
 
 /// Capacity that an emptied backlog may keep: enough for the tail of small packets, little enough for a connection
 /// that idles.
 const BACKLOG_KEPT_BYTES: usize = 128;
+
+/// What a peer that sends faster than its limit has done.
+const TOO_FAST: Fault = Fault {
+    reason_code: reason_code::MESSAGE_RATE_TOO_HIGH,
+    reason: "more in a second than this connection may send",
+    version: None,
+};
 
 /// What decode tells the caller about a connection: a control packet, or that the peer broke the protocol.
 pub type Event = Result<Packet, Fault>;
@@ -129,7 +136,9 @@ impl Reception {
                 true => rate.advance_unread(now),
                 false => rate.advance(now),
             }
-            rate.spend(0, count)?;
+            if !rate.spend(0, count) {
+                return Err(TOO_FAST);
+            }
         }
         let maximum = self.packet_bytes_maximum.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
         if self.waiting_bytes().saturating_add(count) > maximum {
@@ -366,7 +375,9 @@ impl Reception {
             return Err(NOT_MINIMAL);
         }
         if let Some(rate) = &mut self.rate {
-            rate.spend(1, 0)?;
+            if !rate.spend(1, 0) {
+                return Err(TOO_FAST);
+            }
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
         let layout = Layout::read(frame.flags(), bytes, self.version, Role::Server)?;
