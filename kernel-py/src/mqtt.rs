@@ -11,11 +11,11 @@ use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::{NoticeKind, Terms};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
-use holdfast_kernel::mqtt::rate::Rate;
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::{inbox, outbox, Version};
+use holdfast_kernel::wire::rate::Rate;
 use holdfast_kernel::{limits, topic};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
 use pyo3::exceptions::PyValueError;
@@ -128,9 +128,9 @@ impl Inbox {
     ) -> PyResult<()> {
         let version = version(protocol_version)?;
         let received = packet_identifiers(received)?;
-        let receiver = Receiver::new(version, receive_maximum, topic_alias_maximum, received);
+        let publishing = Publishing::new(version, receive_maximum, topic_alias_maximum, received);
         let (party, key_slot) = (Party(party), KeySlot(key_slot));
-        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, publishing };
         self.inner.accept(Connection(connection), acceptance).map_err(invalid)
     }
 

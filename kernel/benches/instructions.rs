@@ -13,7 +13,7 @@ use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::Version;
 use holdfast_kernel::route::{Routes, Subscription};
@@ -83,7 +83,7 @@ impl Stages {
         let (publisher, subscriber) = (Connection(1 + pair), Connection(1 + PAIRS + pair));
         let version = Version::V5;
         for connection in [publisher, subscriber] {
-            let receiver = Receiver::new(version, u16::MAX, 0, BTreeSet::new());
+            let publishing = Publishing::new(version, u16::MAX, 0, BTreeSet::new());
             let party = Party(connection.0);
             let acceptance = Acceptance {
                 party,
@@ -91,7 +91,7 @@ impl Stages {
                 version,
                 keep_alive_s: 0,
                 maximum_packet_size_bytes: 1 << 20,
-                receiver,
+                publishing,
             };
             self.inbox.open(connection).unwrap();
             self.inbox.accept(connection, acceptance).unwrap();

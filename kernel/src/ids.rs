@@ -1,5 +1,8 @@
 //! One type per identifier and quantity, so that a signature says what it takes.
 
+use crate::error::{Error, Result};
+use crate::limits::CONNECTIONS_MAXIMUM;
+
 /// The position of a message in the order of its shard: dense, one per message, never reused
 /// (docs/adr/0002-one-log.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +45,14 @@ impl Connection {
     pub const LOOPBACK: Connection = Connection(0);
     /// In place of a connection where a queue has several: it is a group's, and whoever sends chooses a member.
     pub const GROUP: Connection = Connection(u32::MAX);
+
+    /// Refuses a handle that is too large for a table.
+    pub fn check(self) -> Result<()> {
+        match usize::try_from(self.0) {
+            Ok(number) if number < CONNECTIONS_MAXIMUM => Ok(()),
+            _ => Err(Error::Invalid(format!("connection {} is not below {CONNECTIONS_MAXIMUM}", self.0))),
+        }
+    }
 }
 
 /// A queue's small handle while it is attached.

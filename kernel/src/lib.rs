@@ -27,3 +27,4 @@ pub mod slots;
 pub mod store;
 pub mod topic;
 pub mod varint;
+pub mod wire;

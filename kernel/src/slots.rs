@@ -31,15 +31,13 @@ impl<Of: Handle, Value> Slots<Of, Value> {
         self.values.get_mut(index(handle)).and_then(Option::as_mut)
     }
 
-    /// Gives a handle a value, in place of the one that it has.
-    pub fn put(&mut self, handle: Of, value: Value) {
+    /// Gives a handle a value; returns the one that it had.
+    pub fn put(&mut self, handle: Of, value: Value) -> Option<Value> {
         let index = index(handle);
         if self.values.len() <= index {
             self.values.resize_with(index.saturating_add(1), || None);
         }
-        if let Some(place) = self.values.get_mut(index) {
-            *place = Some(value);
-        }
+        self.values.get_mut(index).and_then(|place| place.replace(value))
     }
 
     /// Takes a handle's value away.

@@ -25,12 +25,12 @@ use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::packet::Packet;
 use holdfast_kernel::mqtt::property::Value;
-use holdfast_kernel::mqtt::rate::Rate;
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::{Role, Version};
 use holdfast_kernel::route::{Routes, Subscription};
 use holdfast_kernel::topic;
+use holdfast_kernel::wire::rate::Rate;
 use mqtt_corpus::{encoded, Random, Recorder, ALIAS_MAXIMUM, PACKET_MAXIMUM, VERSIONS};
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -109,10 +109,10 @@ fn check_journey(random: &mut Random, bytes: &[u8], version: Version) {
     routes.subscribe(b"#", subscription).unwrap();
     let (mut inbox, mut arrivals, mut outboxes) = (Inbox::default(), Arrivals::default(), Outboxes::default());
     inbox.open(publisher).unwrap();
-    let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, Default::default());
+    let publishing = Publishing::new(version, u16::MAX, ALIAS_MAXIMUM, Default::default());
     let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
     let acceptance =
-        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, publishing };
     inbox.accept(publisher, acceptance).unwrap();
     inbox.limit_all(Rate::new(random.below(3) as u64, random.below(200) as u64));
     let alias_maximum = random.below(4) as u16;

@@ -19,10 +19,10 @@ use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::packet::{Packet, Publish};
 use holdfast_kernel::mqtt::property::{Properties, Property, Value};
-use holdfast_kernel::mqtt::rate::Rate;
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::{Acceptance, Event};
 use holdfast_kernel::mqtt::{Role, Version};
+use holdfast_kernel::wire::rate::Rate;
 use mqtt_corpus::{encoded, Recorder};
 use proptest::prelude::*;
 
@@ -43,10 +43,10 @@ impl Desk {
 
     fn accepted(version: Version, receive_maximum: u16, maximum_packet_size_bytes: u32, received: &[u16]) -> Desk {
         let mut desk = Desk::new();
-        let receiver = Receiver::new(version, receive_maximum, 3, received.iter().copied().collect());
+        let publishing = Publishing::new(version, receive_maximum, 3, received.iter().copied().collect());
         let (party, keep_alive_s) = (Party(9), 10);
         let acceptance =
-            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, publishing };
         desk.inbox.accept(HERE, acceptance).unwrap();
         desk
     }
@@ -259,12 +259,19 @@ fn full_turn_leaves_the_rest_in_order_for_the_next() {
     let others = u32::try_from(TURN_BYTES_MAXIMUM / TURN_CONNECTION_BYTES_MAXIMUM).unwrap();
     for connection in (0..=others).map(Connection) {
         inbox.open(connection).unwrap();
-        let receiver = Receiver::new(Version::V5, 100, 0, [].into());
+        let publishing = Publishing::new(Version::V5, 100, 0, [].into());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(1), Version::V5, 0, 1 << 21);
         inbox
             .accept(
                 connection,
-                Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver },
+                Acceptance {
+                    party,
+                    key_slot: KeySlot(0),
+                    version,
+                    keep_alive_s,
+                    maximum_packet_size_bytes,
+                    publishing,
+                },
             )
             .unwrap();
     }
@@ -366,10 +373,10 @@ fn what_comes_faster_than_the_limit_of_all_waits_and_is_shared_by_turns() {
     let busy = Connection(2);
     for connection in [other, busy] {
         desk.inbox.open(connection).unwrap();
-        let receiver = Receiver::new(Version::V5, 100, 3, Default::default());
+        let publishing = Publishing::new(Version::V5, 100, 3, Default::default());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V5, 10, 1 << 20);
         let acceptance =
-            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, publishing };
         desk.inbox.accept(connection, acceptance).unwrap();
     }
     desk.inbox.limit_all(Rate::new(100, 0));
@@ -429,10 +436,10 @@ proptest! {
     ) {
         let mut desk = Desk::v5();
         desk.inbox.open(Connection(1)).unwrap();
-        let receiver = Receiver::new(Version::V311, 100, 0, Default::default());
+        let publishing = Publishing::new(Version::V311, 100, 0, Default::default());
         let (party, version, keep_alive_s, maximum_packet_size_bytes) = (Party(9), Version::V311, 10, 1 << 20);
         let key_slot = KeySlot(0);
-        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, publishing };
         desk.inbox.accept(Connection(1), acceptance).unwrap();
         desk.inbox.limit_all(Rate::new(messages, bytes));
         let stream: Vec<u8> = (0..200_u8).flat_map(|number| [0x30, 4, 0, 1, b'a', number]).collect();

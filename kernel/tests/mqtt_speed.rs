@@ -15,7 +15,7 @@ use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, 
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::{Acceptance, Reception};
 use holdfast_kernel::mqtt::Version;
 use std::collections::BTreeSet;
@@ -42,10 +42,10 @@ fn publishes(qos: u8, version: Version) -> Vec<u8> {
 fn inbox(version: Version) -> Inbox {
     let mut inbox = Inbox::default();
     inbox.open(Connection(1)).unwrap();
-    let receiver = Receiver::new(version, u16::MAX, 0, BTreeSet::new());
+    let publishing = Publishing::new(version, u16::MAX, 0, BTreeSet::new());
     let (party, keep_alive_s, maximum_packet_size_bytes) = (Party(1), 60, 1 << 20);
     let acceptance =
-        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, receiver };
+        Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, publishing };
     inbox.accept(Connection(1), acceptance).unwrap();
     inbox
 }

@@ -11,7 +11,7 @@
 
 use crate::ids::{Offset, Timestamp};
 
-/// What a queue has given to one session since its last commit.
+/// What a queue has given to one receiver since its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
     maximum: usize,

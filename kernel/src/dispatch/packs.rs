@@ -23,7 +23,7 @@ pub struct Overdue {
     pub receiver: ids::Receiver,
     /// Where that is.
     pub connection: Connection,
-    /// The group that gave it; 0 for the session's own queue.
+    /// The group that gave it; 0 for the receiver's own queue.
     pub group: Party,
     /// Its first message.
     pub first: Offset,

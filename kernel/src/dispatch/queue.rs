@@ -53,7 +53,7 @@ pub struct Queue {
     pub resumed: BTreeMap<Offset, Resumed>,
     /// The same for retained messages.
     pub resumed_owed: BTreeMap<Offset, u16>,
-    /// What groups have given to this session and is to be sent again, to be looked up: packet identifier, offset.
+    /// What groups have given to this receiver and is to be sent again, to be looked up: packet identifier, offset.
     pub handed: VecDeque<(u16, Offset)>,
     /// The same at hand.
     pub handed_entries: VecDeque<(Found, u16)>,
@@ -281,7 +281,7 @@ impl Queue {
         !self.entries.is_empty() || !self.owed_entries.is_empty() || !self.handed_entries.is_empty() || returned
     }
 
-    /// True if there is something for the session beside what is new: messages to be sent again, retained ones.
+    /// True if there is something for the receiver beside what is new: messages to be sent again, retained ones.
     pub fn has_beside(&self, durable: Offset) -> bool {
         let at_hand = !self.owed_entries.is_empty() || !self.handed_entries.is_empty();
         at_hand || !self.resumed.is_empty() || self.looks_up(durable)

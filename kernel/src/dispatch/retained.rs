@@ -4,7 +4,7 @@
 //! retained; the log looks it up.
 //!
 //! Invariants:
-//! 1. However much a session is owed, it holds its filters and [`crate::limits::OWED_PAGE_MAXIMUM`] messages.
+//! 1. However much a queue is owed, it holds its filters and [`crate::limits::OWED_PAGE_MAXIMUM`] messages.
 //! 2. A filter is owed once: subscribing to it again begins again.
 //! 3. What a durable party is owed at QoS 1 and 2 outlives its connection, and so does what it has of it.
 

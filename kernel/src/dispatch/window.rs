@@ -13,7 +13,7 @@ use crate::flow::Step;
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::BuildHasher;
 
-/// The packet identifiers of one session.
+/// The packet identifiers of one receiver.
 #[derive(Debug)]
 pub struct Window {
     receive_maximum: usize,

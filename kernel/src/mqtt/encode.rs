@@ -70,9 +70,11 @@ pub fn put_acknowledgement(acknowledgement: &flow::Acknowledgement, version: Ver
         Step::Completed => 0x70,
     };
     let [high, low] = acknowledgement.packet_identifier.to_be_bytes();
-    match acknowledgement.refusal.filter(|_| version == Version::V5) {
-        None => bytes.extend_from_slice(&[first, 2, high, low]),
-        Some(refusal) => bytes.extend_from_slice(&[first, 3, high, low, reason_code::of(refusal)]),
+    match acknowledgement.refusal {
+        Some(refusal) if version == Version::V5 => {
+            bytes.extend_from_slice(&[first, 3, high, low, reason_code::of(refusal)]);
+        }
+        _ => bytes.extend_from_slice(&[first, 2, high, low]),
     }
 }
 

@@ -10,12 +10,13 @@
 //!
 //! Flow: sockets -> inbox -> route. The first stage of a turn.
 
-use super::rate::{Allowance, Rate};
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
 use crate::flow::{Arrivals, Fate, Step};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
-use crate::limits::{CONNECTIONS_MAXIMUM, TURN_BYTES_MAXIMUM};
+use crate::limits::TURN_BYTES_MAXIMUM;
+use crate::slots::Slots;
+use crate::wire::rate::{Allowance, Rate};
 use std::collections::VecDeque;
 use std::mem;
 
@@ -30,7 +31,7 @@ struct Piece {
 /// The receiving side of all connections.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    receptions: Vec<Option<Box<Reception>>>,
+    receptions: Slots<Connection, Box<Reception>>,
     /// What came since the last decode; becomes the arena of [`Arrivals`].
     incoming: Vec<u8>,
     pieces: Vec<Piece>,
@@ -47,17 +48,9 @@ pub struct Inbox {
 impl Inbox {
     /// A new connection: CONNECT must come first.
     pub fn open(&mut self, connection: Connection) -> Result<()> {
-        let index = index(connection);
-        if index >= CONNECTIONS_MAXIMUM {
-            return Err(Error::Invalid(format!("connection {index} is not below {CONNECTIONS_MAXIMUM}")));
-        }
+        connection.check()?;
         self.close(connection);
-        if index >= self.receptions.len() {
-            self.receptions.resize_with(index + 1, || None);
-        }
-        if let Some(slot) = self.receptions.get_mut(index) {
-            *slot = Some(Box::new(Reception::new(connection)));
-        }
+        self.receptions.put(connection, Box::new(Reception::new(connection)));
         Ok(())
     }
 
@@ -69,8 +62,7 @@ impl Inbox {
 
     /// Forgets the connection and what waits of it.
     pub fn close(&mut self, connection: Connection) {
-        let Some(slot) = self.receptions.get_mut(index(connection)) else { return };
-        let Some(reception) = slot.take() else { return };
+        let Some(reception) = self.receptions.take(connection) else { return };
         if reception.fed_bytes > 0 {
             self.pieces.retain(|piece| piece.connection != connection);
         }
@@ -96,8 +88,7 @@ impl Inbox {
         if full {
             self.defer(connection);
         }
-        let slot = self.receptions.get_mut(index(connection)).and_then(Option::as_mut);
-        let reception = slot.ok_or_else(|| unknown(connection))?;
+        let reception = self.receptions.get_mut(connection).ok_or_else(|| unknown(connection))?;
         let breach = reception.heard(count, now).err();
         if reception.is_ended() || count == 0 {
             return Ok(reception.waiting_bytes());
@@ -182,7 +173,7 @@ impl Inbox {
         arrivals: &mut Arrivals,
         decode: impl FnOnce(&mut Reception, Allowance, &mut Arrivals),
     ) -> Option<(usize, bool)> {
-        let reception = self.receptions.get_mut(index(connection)).and_then(Option::as_deref_mut)?;
+        let reception = self.receptions.get_mut(connection)?;
         let mut rate = self.rate.as_mut().filter(|_| connection != Connection::LOOPBACK);
         let publishes = arrivals.publishes.len();
         let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(publishes));
@@ -210,7 +201,7 @@ impl Inbox {
     /// From `from` to `to` nothing of this connection could be read or decoded, which was our doing: it may send what
     /// it could have sent.
     pub fn unread(&mut self, connection: Connection, from: Timestamp, to: Timestamp) {
-        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        let Some(reception) = self.receptions.get_mut(connection) else { return };
         if let Some(rate) = &mut reception.rate {
             rate.advance(from);
             rate.advance_unread(to);
@@ -225,7 +216,7 @@ impl Inbox {
 
     /// What was held is decoded by the next [`Inbox::decode`].
     pub fn release(&mut self, connection: Connection) {
-        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        let Some(reception) = self.receptions.get_mut(connection) else { return };
         reception.held = reception.is_ended();
         if !reception.held && reception.waiting_bytes() > 0 {
             enqueue(&mut self.queue, reception, connection);
@@ -234,7 +225,7 @@ impl Inbox {
 
     /// Packet identifiers of QoS 2 messages of this connection that are not released.
     pub fn received(&mut self, connection: Connection) -> Result<Vec<u16>> {
-        Ok(self.reception(connection)?.receiver.received().collect())
+        Ok(self.reception(connection)?.publishing.received().collect())
     }
 
     /// True if bytes wait on a connection that is not held, and need not wait for the limit of all.
@@ -251,34 +242,32 @@ impl Inbox {
             refused.chain(released.map(|packet| (packet.connection, packet.packet_identifier)))
         {
             if let Ok(reception) = self.reception(connection) {
-                reception.receiver.forget(packet_identifier);
+                reception.publishing.forget(packet_identifier);
             }
         }
     }
 
     /// Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22].
     pub fn silent(&self, now: Timestamp) -> Vec<Connection> {
-        let open = (0..).map(Connection).zip(&self.receptions);
-        open.filter(|(_, slot)| slot.as_ref().is_some_and(|reception| reception.is_silent(now)))
-            .map(|(connection, _)| connection)
-            .collect()
+        let silent = self.receptions.iter().filter(|(_, reception)| reception.is_silent(now));
+        silent.map(|(connection, _)| connection).collect()
     }
 
     /// `count` QoS 1 or 2 messages of this connection have been answered.
     pub fn settled(&mut self, connection: Connection, count: u32) {
         if let Ok(reception) = self.reception(connection) {
-            reception.receiver.answered(count);
+            reception.publishing.answered(count);
         }
     }
 
     fn reception(&mut self, connection: Connection) -> Result<&mut Reception> {
-        let slot = self.receptions.get_mut(index(connection)).and_then(Option::as_deref_mut);
-        slot.ok_or_else(|| unknown(connection))
+        let reception = self.receptions.get_mut(connection).map(AsMut::as_mut);
+        reception.ok_or_else(|| unknown(connection))
     }
 
     /// The turn is full: moves what this connection has in it to its backlog, so that order is kept.
     fn defer(&mut self, connection: Connection) {
-        let Some(reception) = self.receptions.get_mut(index(connection)).and_then(Option::as_mut) else { return };
+        let Some(reception) = self.receptions.get_mut(connection) else { return };
         if reception.fed_bytes == 0 {
             return;
         }
@@ -305,8 +294,4 @@ fn enqueue(queue: &mut Vec<Connection>, reception: &mut Reception, connection: C
 
 fn unknown(connection: Connection) -> Error {
     Error::Invalid(format!("connection {} is not open", connection.0))
-}
-
-fn index(connection: Connection) -> usize {
-    usize::try_from(connection.0).unwrap_or(usize::MAX)
 }

@@ -1,51 +1,46 @@
-//! Bytes that wait for each connection's socket, and the encoder of the hot path.
+//! The encoder of the hot path, which writes into what waits for each connection's socket.
 //!
-//! Owns: one buffer per connection that has something to send, and what was dropped because it could not be sent.
-//! Never: decides who gets a message; targets and deliveries come from route and dispatch.
+//! Owns: how each connection is written to, and what was dropped because it could not be sent. Never: decides who gets
+//! a message; targets and deliveries come from route and dispatch.
 //!
 //! Invariants:
-//! 1. A connection that has nothing to send holds no buffer.
-//! 2. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
-//! 3. No packet exceeds the Maximum Departure Size of its receiver [MQTT-3.1.2-24].
+//! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
+//! 2. No packet exceeds the Maximum Departure Size of its receiver [MQTT-3.1.2-24].
 //!
 //! Flow: route and dispatch -> outbox -> sockets. The last stage of a turn.
 
 use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
-use super::pieces::Pieces;
 use super::publish::{Writing, WritingProperties};
 use super::sharing::{Member, Sharing};
 use super::Version;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::{
     Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish,
     Refusal, Step, Target,
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
-use crate::limits::{CONNECTIONS_MAXIMUM, OUTBOX_BYTES_MAXIMUM, OUTBOX_SPARE_BYTES_MAXIMUM};
+use crate::limits::OUTBOX_BYTES_MAXIMUM;
 use crate::selection::{Key, Selection};
+use crate::wire::buffers::{Buffer, Buffers};
 use std::collections::BTreeMap;
 use std::mem;
 
 const PINGRESP: [u8; 2] = [0xD0, 0];
 
-/// The sending side of one connection.
+/// How one connection is written to.
 #[derive(Debug)]
-struct Outbox {
+struct Writer {
     version: Version,
-    writable: bool,
-    /// It is in the list of those that have something to send.
-    listed: bool,
     maximum_packet_size_bytes: usize,
     /// How many topic aliases the client takes.
     topic_alias_maximum: u16,
     /// Those that it was sent, from the first message on.
     aliases: Option<Box<Aliases>>,
     party: Party,
-    bytes: Vec<u8>,
-    /// Where `bytes` are cut, if one write may have only so many messages.
-    pieces: Option<Box<Pieces>>,
 }
+
+type Outbox = Buffer<Writer>;
 
 /// What was sent and dropped since the start.
 #[allow(missing_docs)]
@@ -76,12 +71,7 @@ impl Counters {
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
-    outboxes: Vec<Option<Outbox>>,
-    /// Connections whose outbox is not empty.
-    listed: Vec<Connection>,
-    /// Emptied buffers, for those that have something to send next.
-    spare: Vec<Vec<u8>>,
-    spare_bytes: usize,
+    outboxes: Buffers<Writer>,
     /// The encodings of the message that is being passed through.
     scratch: Vec<u8>,
     refused: Vec<(Connection, u16, NoticeKind)>,
@@ -100,48 +90,24 @@ impl Outboxes {
         topic_alias_maximum: u16,
         party: Party,
     ) -> Result<()> {
-        let index = index(connection);
-        if index >= CONNECTIONS_MAXIMUM {
-            return Err(Error::Invalid(format!("connection {index} is not below {CONNECTIONS_MAXIMUM}")));
-        }
-        self.close(connection);
-        if index >= self.outboxes.len() {
-            self.outboxes.resize_with(index + 1, || None);
-        }
-        let maximum_packet_size_bytes = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
-        if let Some(slot) = self.outboxes.get_mut(index) {
-            let (writable, listed, bytes) = (true, false, Vec::new());
-            let topic_alias_maximum = if version == Version::V5 { topic_alias_maximum } else { 0 };
-            let aliases = None;
-            *slot = Some(Outbox {
-                version,
-                writable,
-                listed,
-                maximum_packet_size_bytes,
-                topic_alias_maximum,
-                aliases,
-                party,
-                bytes,
-                pieces: None,
-            });
-        }
-        Ok(())
+        let writer = Writer {
+            version,
+            maximum_packet_size_bytes: usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX),
+            topic_alias_maximum: if version == Version::V5 { topic_alias_maximum } else { 0 },
+            aliases: None,
+            party,
+        };
+        self.outboxes.open(connection, writer)
     }
 
     /// Forgets the connection and what waits for it.
     pub fn close(&mut self, connection: Connection) {
-        let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::take) else { return };
-        if outbox.listed {
-            self.listed.retain(|listed| *listed != connection);
-        }
-        self.keep_spare(outbox.bytes);
+        self.outboxes.close(connection);
     }
 
     /// Appends encoded bytes; nothing happens if the connection is closed.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) {
-        let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
-        if let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
-            outbox.prepare(connection, listed, spare, spare_bytes);
+        if let Some(outbox) = self.outboxes.get_mut(connection) {
             outbox.bytes.extend_from_slice(bytes);
             self.counters.bytes_encoded += count(bytes.len());
         }
@@ -149,21 +115,17 @@ impl Outboxes {
 
     /// While a connection is not writable its bytes stay here.
     pub fn set_writable(&mut self, connection: Connection, writable: bool) {
-        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
-            outbox.writable = writable;
-        }
+        self.outboxes.set_writable(connection, writable);
     }
 
     /// From now on at most so many messages to the connection are one piece for `take`; 0 for no limit.
     pub fn limit_writes(&mut self, connection: Connection, messages_maximum: usize) {
-        if let Some(outbox) = self.outboxes.get_mut(index(connection)).and_then(Option::as_mut) {
-            outbox.pieces = (messages_maximum > 0).then(|| Box::new(Pieces::new(messages_maximum)));
-        }
+        self.outboxes.limit_writes(connection, messages_maximum);
     }
 
     /// Bytes that wait for the connection's socket.
     pub fn waiting_bytes(&self, connection: Connection) -> usize {
-        self.outboxes.get(index(connection)).and_then(Option::as_ref).map_or(0, |outbox| outbox.bytes.len())
+        self.outboxes.get(connection).map_or(0, |outbox| outbox.bytes.len())
     }
 
     /// Messages of QoS 0 for this queue, a group's, go to these members, chosen so.
@@ -191,7 +153,7 @@ impl Outboxes {
 
     /// One message to many targets: each of the few ways to write it is written once and then copied.
     fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target]) {
-        let Outboxes { outboxes, listed, spare, spare_bytes, scratch, dropped, counters, sharing, .. } = self;
+        let Outboxes { outboxes, scratch, dropped, counters, sharing, .. } = self;
         let source = Source::new(arrivals, publish);
         let mut variants = Variants::default();
         scratch.clear();
@@ -209,13 +171,12 @@ impl Outboxes {
                 };
                 (connection, terms) = (member.connection, &member.terms);
             }
-            let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
+            let Some(outbox) = outboxes.get_mut(connection) else { continue };
             let retain = publish.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
-            let writing = source.writing(outbox.version, retain, identifiers);
-            outbox.prepare(connection, listed, spare, spare_bytes);
+            let writing = source.writing(outbox.writer.version, retain, identifiers);
             let before = outbox.bytes.len();
-            let written = match outbox.topic_alias_maximum {
+            let written = match outbox.writer.topic_alias_maximum {
                 0 => outbox.copy(variants.encoded(scratch, &writing)),
                 _ => outbox.publish(&writing),
             };
@@ -225,7 +186,7 @@ impl Outboxes {
                     counters.payload_bytes_sent += u64::from(publish.payload.size_bytes);
                     counters.bytes_encoded += count(outbox.bytes.len() - before);
                 }
-                Err(kind) => drop_message(dropped, counters, outbox.party, kind),
+                Err(kind) => drop_message(dropped, counters, outbox.writer.party, kind),
             }
         }
     }
@@ -237,15 +198,13 @@ impl Outboxes {
                 Departure::Delivery(delivery) => self.deliver(&delivery, messages, now)?,
                 Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
                 Departure::Acknowledgement(acknowledgement) => {
-                    let Outboxes { outboxes, listed, spare, spare_bytes, .. } = self;
-                    let connection = acknowledgement.connection;
-                    let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { continue };
-                    if is_refusal(&acknowledgement) && outbox.version < Version::V5 {
+                    let Some(outbox) = self.outboxes.get_mut(acknowledgement.connection) else { continue };
+                    let version = outbox.writer.version;
+                    if is_refusal(&acknowledgement) && version < Version::V5 {
                         continue;
                     }
-                    outbox.prepare(connection, listed, spare, spare_bytes);
                     let before = outbox.bytes.len();
-                    put_acknowledgement(&acknowledgement, outbox.version, &mut outbox.bytes);
+                    put_acknowledgement(&acknowledgement, version, &mut outbox.bytes);
                     self.counters.bytes_encoded += count(outbox.bytes.len() - before);
                     self.counters.acknowledgements_sent += 1;
                 }
@@ -255,18 +214,15 @@ impl Outboxes {
     }
 
     fn deliver(&mut self, delivery: &Delivery, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
-        let Outboxes { outboxes, listed, spare, spare_bytes, refused, dropped, counters, .. } = self;
+        let Outboxes { outboxes, refused, dropped, counters, .. } = self;
         let connection = delivery.connection;
-        let Some(outbox) = outboxes.get_mut(index(connection)).and_then(Option::as_mut) else { return Ok(()) };
+        let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
         let message = messages.message(delivery.location, delivery.offset)?;
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
         let refusal = match &message {
             None => Some(NoticeKind::Retention),
-            Some(message) => {
-                outbox.prepare(connection, listed, spare, spare_bytes);
-                outbox.put(delivery, message, now).err()
-            }
+            Some(message) => outbox.put(delivery, message, now).err(),
         };
         match refusal {
             None => {
@@ -276,7 +232,7 @@ impl Outboxes {
             }
             Some(kind) => {
                 if delivery.qos == 0 {
-                    drop_message(dropped, counters, outbox.party, kind);
+                    drop_message(dropped, counters, outbox.writer.party, kind);
                 } else {
                     counters.count_dropped(kind);
                     refused.push((connection, delivery.packet_identifier, kind));
@@ -293,24 +249,8 @@ impl Outboxes {
     }
 
     /// Hands all bytes of each writable connection to `send`, in one call, or in pieces where those are limited.
-    pub fn take(&mut self, mut send: impl FnMut(Connection, &[u8])) {
-        let mut listed = mem::take(&mut self.listed);
-        listed.retain(|connection| {
-            let Some(outbox) = self.outboxes.get_mut(index(*connection)).and_then(Option::as_mut) else { return false };
-            if !outbox.writable {
-                return true;
-            }
-            outbox.listed = false;
-            let bytes = mem::take(&mut outbox.bytes);
-            match &mut outbox.pieces {
-                Some(pieces) => pieces.cut(&bytes, |piece| send(*connection, piece)),
-                None if bytes.is_empty() => {}
-                None => send(*connection, &bytes),
-            }
-            self.keep_spare(bytes);
-            false
-        });
-        self.listed = listed;
+    pub fn take(&mut self, send: impl FnMut(Connection, &[u8])) {
+        self.outboxes.take(send);
     }
 
     /// What was dropped since the last call: messages of QoS 0, which have no offset here.
@@ -324,38 +264,9 @@ impl Outboxes {
     pub fn counters(&self) -> Counters {
         self.counters
     }
-
-    fn keep_spare(&mut self, mut bytes: Vec<u8>) {
-        let capacity = bytes.capacity();
-        if capacity > 0 && self.spare_bytes.saturating_add(capacity) <= OUTBOX_SPARE_BYTES_MAXIMUM {
-            bytes.clear();
-            self.spare_bytes += capacity;
-            self.spare.push(bytes);
-        }
-    }
 }
 
 impl Outbox {
-    /// Makes sure that it has a buffer and is in the list of those with something to send.
-    #[inline]
-    fn prepare(
-        &mut self,
-        connection: Connection,
-        listed: &mut Vec<Connection>,
-        spare: &mut Vec<Vec<u8>>,
-        spare_bytes: &mut usize,
-    ) {
-        if self.listed {
-            return;
-        }
-        self.listed = true;
-        listed.push(connection);
-        if let Some(buffer) = spare.pop() {
-            *spare_bytes = spare_bytes.saturating_sub(buffer.capacity());
-            self.bytes = buffer;
-        }
-    }
-
     fn put(
         &mut self,
         delivery: &Delivery,
@@ -383,7 +294,7 @@ impl Outbox {
             packet_identifier: delivery.packet_identifier,
             topic: message.topic,
             payload: message.payload,
-            properties: (self.version == Version::V5).then_some(properties),
+            properties: (self.writer.version == Version::V5).then_some(properties),
         };
         self.publish(&writing)
     }
@@ -391,7 +302,7 @@ impl Outbox {
     /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.
     #[inline]
     fn publish(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
-        if self.topic_alias_maximum == 0 {
+        if self.writer.topic_alias_maximum == 0 {
             return self.append(writing);
         }
         self.publish_by_alias(writing)
@@ -399,14 +310,14 @@ impl Outbox {
 
     fn publish_by_alias(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         let topic = writing.topic;
-        match self.aliases.get_or_insert_default().choose(topic, self.topic_alias_maximum) {
+        match self.writer.aliases.get_or_insert_default().choose(topic, self.writer.topic_alias_maximum) {
             Alias::None => self.append(writing),
             Alias::Known(alias) => self.append(&writing.with_alias(alias, &[])),
             Alias::New(alias, hash) => match self.append(&writing.with_alias(alias, topic)) {
                 // The alias makes it longer, once: that alone may not keep the message back.
                 Err(NoticeKind::TooLarge) => self.append(writing),
                 Ok(()) => {
-                    self.aliases.get_or_insert_default().bind(alias, topic, hash);
+                    self.writer.aliases.get_or_insert_default().bind(alias, topic, hash);
                     Ok(())
                 }
                 refused => refused,
@@ -435,15 +346,8 @@ impl Outbox {
     }
 
     #[inline]
-    fn end_message(&mut self) {
-        if let Some(pieces) = &mut self.pieces {
-            pieces.note(self.bytes.len());
-        }
-    }
-
-    #[inline]
     fn refuse(&self, size_bytes: usize, qos: u8) -> std::result::Result<(), NoticeKind> {
-        if size_bytes > self.maximum_packet_size_bytes {
+        if size_bytes > self.writer.maximum_packet_size_bytes {
             Err(NoticeKind::TooLarge)
         } else if qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {
             Err(NoticeKind::SlowReader)
@@ -521,7 +425,7 @@ impl Variants {
 /// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
 fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
     let answers_publish = matches!(acknowledgement.step, Step::Acknowledged | Step::Received);
-    answers_publish && acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized)
+    acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized) && answers_publish
 }
 
 fn drop_message(
@@ -535,15 +439,11 @@ fn drop_message(
 }
 
 /// True if a member of a group may be chosen: it keeps up.
-fn load(outboxes: &[Option<Outbox>], connection: Connection) -> Option<usize> {
-    let outbox = outboxes.get(index(connection))?.as_ref()?;
-    Some(outbox.bytes.len()).filter(|size| outbox.writable && *size < OUTBOX_BYTES_MAXIMUM / 2)
+fn load(outboxes: &Buffers<Writer>, connection: Connection) -> Option<usize> {
+    let outbox = outboxes.get(connection)?;
+    Some(outbox.bytes.len()).filter(|size| outbox.is_writable() && *size < OUTBOX_BYTES_MAXIMUM / 2)
 }
 
 fn count(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
-}
-
-fn index(connection: Connection) -> usize {
-    usize::try_from(connection.0).unwrap_or(usize::MAX)
 }

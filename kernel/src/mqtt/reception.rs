@@ -13,18 +13,25 @@ use super::frame::Frame;
 use super::kind::Kind;
 use super::packet::Packet;
 use super::publish::{gathered, Layout};
-use super::rate::{Allowance, Rate};
+use super::publishing::Publishing;
 use super::reader::NOT_MINIMAL;
-use super::receiver::Receiver;
 use super::{reason_code, Role, Version};
 use crate::flow::{Acknowledgement, Arrivals, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party, Timestamp};
 use crate::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
+use crate::wire::rate::{Allowance, Rate};
 use std::ops::Range;
 
 /// Capacity that an emptied backlog may keep: enough for the tail of small packets, little enough for a connection
 /// that idles.
 const BACKLOG_KEPT_BYTES: usize = 128;
+
+/// What a peer that sends faster than its limit has done.
+const TOO_FAST: Fault = Fault {
+    reason_code: reason_code::MESSAGE_RATE_TOO_HIGH,
+    reason: "more in a second than this connection may send",
+    version: None,
+};
 
 /// What decode tells the caller about a connection: a control packet, or that the peer broke the protocol.
 pub type Event = Result<Packet, Fault>;
@@ -51,7 +58,7 @@ pub struct Acceptance {
     pub version: Version,
     pub keep_alive_s: u16,
     pub maximum_packet_size_bytes: u32,
-    pub receiver: Receiver,
+    pub publishing: Publishing,
 }
 
 /// One connection's receiving side.
@@ -80,7 +87,7 @@ pub struct Reception {
     /// How fast it may send.
     pub rate: Option<Box<Rate>>,
     /// Messages and aliases.
-    pub receiver: Receiver,
+    pub publishing: Publishing,
 }
 
 impl Reception {
@@ -102,7 +109,7 @@ impl Reception {
             queued: false,
             breach: None,
             rate: None,
-            receiver: Receiver::default(),
+            publishing: Publishing::default(),
         }
     }
 
@@ -116,7 +123,7 @@ impl Reception {
         self.version = acceptance.version;
         self.silence_us = u64::from(acceptance.keep_alive_s) * 1_500_000;
         self.packet_bytes_maximum = usize::try_from(acceptance.maximum_packet_size_bytes).unwrap_or(usize::MAX);
-        self.receiver = acceptance.receiver;
+        self.publishing = acceptance.publishing;
     }
 
     /// `count` bytes came at `now`. A fault if they are more than may wait, or came faster than they may.
@@ -129,7 +136,9 @@ impl Reception {
                 true => rate.advance_unread(now),
                 false => rate.advance(now),
             }
-            rate.spend(0, count)?;
+            if !rate.spend(0, count) {
+                return Err(TOO_FAST);
+            }
         }
         let maximum = self.packet_bytes_maximum.saturating_add(TURN_CONNECTION_BYTES_MAXIMUM);
         if self.waiting_bytes().saturating_add(count) > maximum {
@@ -366,7 +375,9 @@ impl Reception {
             return Err(NOT_MINIMAL);
         }
         if let Some(rate) = &mut self.rate {
-            rate.spend(1, 0)?;
+            if !rate.spend(1, 0) {
+                return Err(TOO_FAST);
+            }
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
         let layout = Layout::read(frame.flags(), bytes, self.version, Role::Server)?;
@@ -381,14 +392,14 @@ impl Reception {
         }
         if let Some(alias) = layout.meaning.topic_alias {
             if layout.topic.is_empty() {
-                let name = self.receiver.named(alias)?;
+                let name = self.publishing.named(alias)?;
                 topic = span(arrivals.bytes.len(), name.len());
                 arrivals.bytes.extend_from_slice(name);
             } else {
-                self.receiver.name(alias, arrivals.span(topic))?;
+                self.publishing.name(alias, arrivals.span(topic))?;
             }
         }
-        let fate = self.receiver.admit(layout.qos, layout.packet_identifier)?;
+        let fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
         if self.connection != Connection::LOOPBACK {
             arrivals.received.note(layout.qos, body.len() - layout.payload);
         }

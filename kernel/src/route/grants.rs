@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::flow::{Arrivals, Fate, Publish};
 use crate::ids::Connection;
 use crate::limits::{GRANT_MEMORY_TOPICS_MAXIMUM, ROUTE_CACHE_TOPIC_BYTES_MAXIMUM};
+use crate::slots::Slots;
 use crate::topic::table::{Table, Tables};
 use ahash::RandomState;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Grants {
     tables: Tables,
-    connections: Vec<Granted>,
+    connections: Slots<Connection, Granted>,
     /// How many connections have a table for each direction: where none has, nothing is looked at.
     publish_tables: usize,
     receive_tables: usize,
@@ -52,7 +53,7 @@ impl Grants {
     pub fn new(hashing: RandomState) -> Grants {
         Grants {
             tables: Tables::default(),
-            connections: Vec::new(),
+            connections: Slots::default(),
             publish_tables: 0,
             receive_tables: 0,
             memory: Memory { places: Vec::new(), hashing },
@@ -70,19 +71,16 @@ impl Grants {
     ) -> Result<bool> {
         let publish = publish.map(|rules| self.tables.table(rules)).transpose()?;
         let receive = receive.map(|rules| self.tables.table(rules)).transpose()?;
-        let index = index(connection);
-        if index >= self.connections.len() {
-            if publish.is_none() && receive.is_none() {
-                return Ok(false);
-            }
-            self.connections.resize_with(index.saturating_add(1), Granted::default);
-        }
-        let Some(granted) = self.connections.get_mut(index) else { return Ok(false) };
-        let before = mem::replace(granted, Granted { publish, receive });
         let held = |table: &Option<Table>| usize::from(table.is_some());
-        self.publish_tables = self.publish_tables + held(&granted.publish) - held(&before.publish);
-        self.receive_tables = self.receive_tables + held(&granted.receive) - held(&before.receive);
-        Ok(before.receive != granted.receive)
+        let (publishes, receives) = (held(&publish), held(&receive));
+        let before = match publishes + receives {
+            0 => self.connections.take(connection),
+            _ => self.connections.put(connection, Granted { publish, receive: receive.clone() }),
+        };
+        let before = before.unwrap_or_default();
+        self.publish_tables = self.publish_tables + publishes - held(&before.publish);
+        self.receive_tables = self.receive_tables + receives - held(&before.receive);
+        Ok(before.receive != receive)
     }
 
     /// Refuses what its publisher may not publish.
@@ -92,7 +90,7 @@ impl Grants {
         }
         let mut publishes = mem::take(&mut arrivals.publishes);
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
-            let granted = self.connections.get(index(publish.connection));
+            let granted = self.connections.get(publish.connection);
             let Some(table) = granted.and_then(|granted| granted.publish.as_ref()) else { continue };
             if !self.memory.allows(table, arrivals.span(publish.topic)) {
                 self.deny(publish);
@@ -113,7 +111,7 @@ impl Grants {
         if self.receive_tables == 0 {
             return true;
         }
-        let granted = self.connections.get(index(connection));
+        let granted = self.connections.get(connection);
         let Some(table) = granted.and_then(|granted| granted.receive.as_ref()) else { return true };
         let allows = self.memory.allows(table, topic);
         self.counters.topics_withheld += u64::from(!allows);
@@ -166,8 +164,4 @@ impl Memory {
             }
         }
     }
-}
-
-fn index(connection: Connection) -> usize {
-    usize::try_from(connection.0).unwrap_or(usize::MAX)
 }

@@ -13,7 +13,7 @@ use holdfast_kernel::mqtt::packet::{
     Will,
 };
 use holdfast_kernel::mqtt::property::{Form, Place, Properties, Value, Walk, PROPERTIES};
-use holdfast_kernel::mqtt::receiver::Receiver;
+use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::{Role, Version};
 use std::collections::BTreeSet;
@@ -218,10 +218,10 @@ impl Recorder {
     }
 
     fn accept(&mut self, connection: Connection, version: Version) {
-        let receiver = Receiver::new(version, u16::MAX, ALIAS_MAXIMUM, BTreeSet::new());
+        let publishing = Publishing::new(version, u16::MAX, ALIAS_MAXIMUM, BTreeSet::new());
         let (party, maximum_packet_size_bytes) = (Party(1), PACKET_MAXIMUM);
         let acceptance =
-            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, receiver };
+            Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s: 0, maximum_packet_size_bytes, publishing };
         self.inbox.accept(connection, acceptance).unwrap();
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What has to be remembered of the messages that a client publishes.
 #[derive(Debug, Default)]
-pub struct Receiver {
+pub struct Publishing {
     /// QoS 1 and 2 messages that are not answered; `None` where the version knows no such limit.
     receive_maximum: Option<u32>,
     unanswered: u32,
@@ -18,11 +18,16 @@ pub struct Receiver {
     aliases: BTreeMap<u16, Box<[u8]>>,
 }
 
-impl Receiver {
-    /// A receiver within these limits, which has `received` what the session brings along.
-    pub fn new(version: Version, receive_maximum: u16, topic_alias_maximum: u16, received: BTreeSet<u16>) -> Receiver {
+impl Publishing {
+    /// A client publishes within these limits, and has not released `received`, which its session brings along.
+    pub fn new(
+        version: Version,
+        receive_maximum: u16,
+        topic_alias_maximum: u16,
+        received: BTreeSet<u16>,
+    ) -> Publishing {
         let receive_maximum = (version == Version::V5).then_some(u32::from(receive_maximum));
-        Receiver { receive_maximum, unanswered: 0, received, topic_alias_maximum, aliases: BTreeMap::new() }
+        Publishing { receive_maximum, unanswered: 0, received, topic_alias_maximum, aliases: BTreeMap::new() }
     }
 
     /// Says what becomes of a PUBLISH, or that there are too many unanswered ones [MQTT-3.3.4-9].

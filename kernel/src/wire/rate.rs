@@ -7,8 +7,6 @@
 //! beyond that what would have been taken while it was us who did not read, since a peer that goes on sending then is
 //! not to blame. What is taken may leave a debt: a packet is taken whole or not at all.
 
-use super::fault::Fault;
-use super::reason_code::MESSAGE_RATE_TOO_HIGH;
 use crate::ids::Timestamp;
 use crate::limits::TURN_CONNECTION_BYTES_MAXIMUM;
 
@@ -20,13 +18,6 @@ const PER_SECOND_MAXIMUM: u64 = 1 << 40;
 
 /// How long somebody who waits for tokens waits at least: waking for each single one would cost more than it gives.
 const WAIT_MINIMUM_US: i64 = 10_000;
-
-/// What a peer that sends faster than its limit has done.
-pub const TOO_FAST: Fault = Fault {
-    reason_code: MESSAGE_RATE_TOO_HIGH,
-    reason: "more in a second than this connection may send",
-    version: None,
-};
 
 #[derive(Debug)]
 struct Bucket {
@@ -109,13 +100,10 @@ impl Rate {
         }
     }
 
-    /// The same for a connection's own limit, which allows no debt.
-    pub fn spend(&mut self, messages: usize, bytes: usize) -> Result<(), Fault> {
+    /// The same for a connection's own limit, which allows no debt: false if there is one.
+    pub fn spend(&mut self, messages: usize, bytes: usize) -> bool {
         self.take(messages, bytes);
-        match self.buckets().any(|bucket| bucket.tokens < 0) {
-            true => Err(TOO_FAST),
-            false => Ok(()),
-        }
+        !self.buckets().any(|bucket| bucket.tokens < 0)
     }
 
     /// What the limit of all leaves to the connection that is decoded next, after `publishes` of this turn.
