@@ -4,6 +4,7 @@
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
 pub mod state;
+pub mod submission;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
@@ -33,6 +34,8 @@ pub struct Arrivals {
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
     pub received: Received,
+    /// So many of `publishes`, the last ones, were handed in.
+    pub submissions: usize,
 }
 
 /// PUBLISH packets that peers have sent, and the bytes of their application messages.
@@ -69,6 +72,7 @@ impl Arrivals {
         self.publishes.clear();
         self.acknowledgements.clear();
         self.pings.clear();
+        self.submissions = 0;
     }
 }
 

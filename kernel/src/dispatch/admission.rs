@@ -108,6 +108,8 @@ impl Dispatch {
     /// PUBACK or PUBREC for a message of a publisher.
     fn answer(&mut self, publish: &Publish, position: LogPosition, reason_code: u8) {
         let kind = match publish.qos {
+            // Who handed a message in asks for its outcome.
+            _ if publish.connection == Connection::NONE => return,
             0 => return,
             1 => AcknowledgementKind::Puback,
             _ => AcknowledgementKind::Pubrec,

@@ -10,6 +10,7 @@ from collections import Counter
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
+from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
@@ -19,7 +20,6 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
-from holdfast.broker.mqtt.loopback import Loopback
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
@@ -57,8 +57,8 @@ def assemble(config: Config, world: World) -> Server:
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
     losses = Losses(records)
-    loopback = Loopback(kernel, counts)
-    wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
+    entrance = Entrance(counts)
+    wills = Wills(entrance, counts)
     parties = Parties(records)
     queue_names = QueueNames(config)
     redrives = Redrives(kernel, records, losses, parties)
@@ -85,7 +85,7 @@ def assemble(config: Config, world: World) -> Server:
         groups=groups,
         packs=Packs(config, kernel, sessions, losses),
         queue_names=queue_names,
-        loopback=loopback,
+        entrance=entrance,
         system_topics=system_topics,
         wills=wills,
         losses=losses,

@@ -57,7 +57,7 @@ class Administration:
             return take(server, watch, forecast)
 
         self._system_values = SystemValues(
-            stages.system_topics, stages.loopback, stages.kernel, snapshot, config.sys_interval_s
+            stages.system_topics, stages.entrance, stages.kernel, snapshot, config.sys_interval_s
         )
         server.sweep.observe("watch", watch.look)
         server.sweep.observe("forecast", forecast.look)

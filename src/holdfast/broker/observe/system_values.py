@@ -4,7 +4,7 @@ Owns: which topics there are, the load averages, and when they change. Never: co
 does. What Mosquitto has and nothing here counts (its memory pool's maximum) is left out rather than
 guessed.
 
-Flow: sweep -> snapshot -> here -> SystemTopics for new subscribers, the loopback for live ones.
+Flow: sweep -> snapshot -> here -> SystemTopics for new subscribers, the entrance for live ones.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast import __version__
-from holdfast.broker.mqtt.loopback import Loopback, Publication
+from holdfast.broker.delivery.entrance import Entrance, Publication
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.stages import KernelStages
@@ -52,13 +52,13 @@ class SystemValues:
     def __init__(
         self,
         topics: SystemTopics,
-        loopback: Loopback,
+        entrance: Entrance,
         kernel: KernelStages,
         snapshot: Callable[[], Snapshot],
         interval_s: int,
     ) -> None:
         self._topics = topics
-        self._loopback = loopback
+        self._entrance = entrance
         self._match = kernel.routes.match
         self._snapshot = snapshot
         self.interval_s = interval_s
@@ -88,7 +88,7 @@ class SystemValues:
         for topic, value in self._topics.change(values).items():
             # Nobody asks for most of them most of the time.
             if self._match(topic.encode()):
-                self._loopback.publish(Publication(topic, value, 0, retain=False))
+                self._entrance.publish(Publication(topic, value, 0, retain=False))
 
     def _values(self, seen: Snapshot, elapsed_s: float) -> dict[str, bytes]:
         self._clients_maximum = max(self._clients_maximum, seen.sessions_attached)

@@ -14,10 +14,9 @@ from holdfast.broker.admin.http.operation import (
     bad_request,
     row_of,
 )
-from holdfast.broker.mqtt.loopback import FAILED, Publication
+from holdfast.broker.delivery.entrance import Publication, Refusal
 from holdfast.broker.server import Server
 from holdfast.kernel import encode_packet, is_valid_topic_name
-from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
 WAITING_MAXIMUM = 256
 """Publications that are not answered yet; this is for people and scripts, not for fleets."""
@@ -57,7 +56,7 @@ BODY: Schema = {
 
 
 class Publishing:
-    """Publishes through the loopback, and waits for the answer."""
+    """Publishes, and waits for the answer."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -102,11 +101,11 @@ class Publishing:
         if self._waiting >= WAITING_MAXIMUM:
             detail = f"{WAITING_MAXIMUM} messages are being published here; try again later"
             raise ProblemError(503, "busy", detail)
-        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
 
-        def take(reason_code: int) -> None:
+        def take(refusal: Refusal | None) -> None:
             if not answered.done():
-                answered.set_result(reason_code)
+                answered.set_result(refusal)
 
         self._waiting += 1
         try:
@@ -118,19 +117,17 @@ class Publishing:
                 publication.properties,
                 answered=take,
             )
-            self._server.stages.loopback.publish(told)
+            self._server.stages.entrance.publish(told)
             self._server.ask_turn()
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                reason_code = await answered
+                refusal = await answered
         except TimeoutError:
             detail = f"not durable after {ANSWER_WITHIN_S} s; it may still become so"
             raise ProblemError(504, "timeout", detail) from None
         finally:
             self._waiting -= 1
-        if reason_code >= FAILED:
-            is_full = reason_code == ReasonCode.QUOTA_EXCEEDED
-            more = ": the log is full; it goes on when retention has made room" if is_full else ""
-            detail = f"refused, {reason_name(reason_code)} ({reason_code:#04x}){more}"
+        if refusal is not None:
+            detail = f"refused: {refusal.value}; it goes on when retention has made room"
             raise ProblemError(503, "refused", detail)
 
 

@@ -21,7 +21,7 @@ from holdfast.broker.admin.http.operation import (
 )
 from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.reading import LogReaders
-from holdfast.broker.mqtt.loopback import Publication
+from holdfast.broker.delivery.entrance import Publication
 from holdfast.broker.server import Server
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
 from holdfast.reading.directory import LogDirectory
