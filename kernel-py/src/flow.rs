@@ -1,7 +1,10 @@
 //! The values that pass from stage to stage, opaque to Python.
 
+use crate::error::to_python;
+use crate::mqtt::properties::travelling;
+use holdfast_kernel::flow::submission::{Outcome, Submission};
 use holdfast_kernel::flow::{self, Subscription};
-use holdfast_kernel::ids::Offset;
+use holdfast_kernel::ids::{KeySlot, Offset, Party};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -30,6 +33,41 @@ impl Arrivals {
     #[getter]
     fn acknowledgements(&self) -> usize {
         self.inner.acknowledgements.len()
+    }
+
+    #[pyo3(signature = (topic_name, payload, *, qos, retain, properties, party, key_slot))]
+    #[allow(clippy::too_many_arguments, reason = "they are the parts of one message, by keyword in Python")]
+    fn put(
+        &mut self,
+        topic_name: &[u8],
+        payload: &[u8],
+        qos: u8,
+        retain: bool,
+        properties: &Bound<'_, PyAny>,
+        party: u32,
+        key_slot: u16,
+    ) -> PyResult<()> {
+        let (properties, expiry_interval_s) = travelling(properties)?;
+        let message = Submission {
+            publisher: Party(party),
+            key_slot: KeySlot(key_slot),
+            qos,
+            retain,
+            topic: topic_name,
+            properties: properties.as_bytes(),
+            payload,
+            expiry_interval_s,
+        };
+        self.inner.put(&message).map_err(to_python)
+    }
+
+    fn outcomes(&self) -> Vec<(bool, Option<u64>)> {
+        let outcomes = self.inner.outcomes().map(|outcome| match outcome {
+            Outcome::Passed => (true, None),
+            Outcome::Stored(position) => (true, Some(position.0)),
+            Outcome::Refused => (false, None),
+        });
+        outcomes.collect()
     }
 
     fn received(&self) -> ([u64; 3], u64) {

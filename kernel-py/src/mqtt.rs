@@ -1,7 +1,7 @@
 //! `Packet`, `Inbox`, `Outboxes`, topics and limits.
 
 mod packet;
-mod properties;
+pub mod properties;
 
 use crate::dispatch::notice;
 use crate::error::to_python;
@@ -50,7 +50,7 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
         ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
         ALIAS_TOPIC_BYTES_MAXIMUM KEYS_WAITING_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM
-        TURN_BYTES_MAXIMUM
+        TURN_BYTES_MAXIMUM SUBMISSIONS_MAXIMUM
         CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM
         RETAINED_LOOKS_MAXIMUM RETAINED_LOOKED_AT_MAXIMUM
         SCAN_BYTES_MAXIMUM ALLOT_BYTES_MAXIMUM NOTICE_RANGES_MAXIMUM TOPICS_MAXIMUM
@@ -136,10 +136,6 @@ impl Inbox {
 
     fn close(&mut self, connection: u32) {
         self.inner.close(Connection(connection));
-    }
-
-    fn publish_for(&mut self, party: u32, key_slot: u16) {
-        self.inner.publish_for(Party(party), KeySlot(key_slot));
     }
 
     fn feed(&mut self, py: Python<'_>, connection: u32, count: usize, now_us: u64) -> PyResult<usize> {

@@ -35,6 +35,8 @@ pub enum Error {
     /// A sync failed earlier: the log takes nothing more until it is opened again
     /// (docs/adr/0004-torn-tail-or-damage.md).
     Poisoned,
+    /// Nobody's fault: there is no room just now, and there will be.
+    Busy(String),
     /// The caller's fault: an argument is out of its range.
     Invalid(String),
 }
@@ -52,7 +54,7 @@ impl fmt::Display for Error {
             Error::Poisoned => {
                 write!(formatter, "the log is closed to writes because a sync failed; restart to recover")
             }
-            Error::Invalid(reason) => write!(formatter, "{reason}"),
+            Error::Busy(reason) | Error::Invalid(reason) => write!(formatter, "{reason}"),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod exchange;
 pub mod state;
+pub mod submission;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
@@ -37,6 +38,8 @@ pub struct Arrivals {
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
     pub received: Received,
+    /// So many of `publishes`, the last ones, were handed in.
+    pub submissions: usize,
 }
 
 /// Messages that peers have published, and their bytes.
@@ -73,6 +76,7 @@ impl Arrivals {
         self.publishes.clear();
         self.acknowledgements.clear();
         self.pings.clear();
+        self.submissions = 0;
     }
 }
 

@@ -41,8 +41,8 @@ impl Party {
 pub struct Connection(pub u32);
 
 impl Connection {
-    /// Who publishes from inside the process: the limit of all does not hold it up.
-    pub const LOOPBACK: Connection = Connection(0);
+    /// In place of a connection where a message came on none: it was handed in.
+    pub const NONE: Connection = Connection(u32::MAX - 1);
     /// In place of a connection where a queue has several: it is a group's, and whoever sends chooses a member.
     pub const GROUP: Connection = Connection(u32::MAX);
 

@@ -61,6 +61,10 @@ pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 /// that spans of 32 bits always reach.
 pub const TURN_BYTES_MAXIMUM: usize = 67_108_864;
 
+/// Messages that are handed in to one turn: when ten thousand connections break, publishing all their Wills in one
+/// would keep everybody else waiting.
+pub const SUBMISSIONS_MAXIMUM: usize = 1_024;
+
 /// Connections at one time: handles are smaller than this, since tables are indexed by them.
 pub const CONNECTIONS_MAXIMUM: usize = 1_048_576;
 

@@ -210,14 +210,14 @@ fn what_was_in_flight_and_is_denied_now_is_given_up() {
 
 /// MQTT 5 section 4.7.2: clients do not exchange messages on the server's own topics.
 #[test]
-fn only_the_loopback_publishes_to_the_servers_own_topics() {
+fn only_what_is_handed_in_is_published_to_the_servers_own_topics() {
     let mut routes = Routes::new(0);
     for filter in ["$SYS/#", "$SYSTEM", "$other/+"] {
         subscribe(&mut routes, 1, HERE, filter);
     }
     let topics = ["$SYS/broker/uptime", "$SYS/broker/uptime", "$SYS", "$SYSTEM", "$other/a"];
     let mut turn = arrivals(&topics.map(|topic| Stored { topic, qos: 1, retain: false, payload: Vec::new() }));
-    turn.publishes[0].connection = Connection::LOOPBACK;
+    turn.publishes[0].connection = Connection::NONE;
     routes.route(&mut turn);
     let routed = turn.publishes.iter().map(|publish| (publish.fate == Fate::Denied, publish.targets.is_some()));
     assert_eq!(routed.collect::<Vec<_>>(), [(false, true), (true, false), (true, false), (false, true), (false, true)]);

@@ -382,7 +382,6 @@ fn what_comes_faster_than_the_limit_of_all_waits_and_is_shared_by_turns() {
     desk.inbox.limit_all(Rate::new(100, 0));
     desk.inbox.feed(busy, &publish(0, 0).repeat(300), NOW).unwrap();
     desk.inbox.feed(other, &publish(0, 0).repeat(3), NOW).unwrap();
-    desk.inbox.feed(HERE, &publish(0, 0).repeat(50), NOW).unwrap();
     let mut seen = vec![0; 3];
     let (mut now, mut turns, mut other_done_at) = (NOW, 0, None);
     loop {
@@ -395,14 +394,13 @@ fn what_comes_faster_than_the_limit_of_all_waits_and_is_shared_by_turns() {
         }
         let passed = now.0 - NOW.0;
         assert!((seen[1] + seen[2]) as u64 <= 100 + passed / 10_000, "{seen:?} after {passed} us");
-        assert_eq!(seen[0], 50, "the loopback is not held up");
         let Some(next) = desk.inbox.next_at() else { break };
         assert!(!desk.inbox.ready(), "nothing to do before there are tokens");
         assert!(next > now && next.0 <= now.0 + 20_000);
         (now, turns) = (next, turns + 1);
         assert!(turns < 1_000);
     }
-    assert_eq!(seen, [50, 3, 300]);
+    assert_eq!(seen, [0, 3, 300]);
     assert!(now.0 <= NOW.0 + 2_100_000, "303 messages at 100 a second, of which a second's worth is free");
     assert!(other_done_at.unwrap().0 <= NOW.0 + 100_000, "who sends little does not wait for who sends much");
     assert!(!desk.inbox.ready());

@@ -23,6 +23,7 @@ LIMITS: Final[dict[str, int]]
 
 class DiskError(OSError):
     full: bool
+class BusyError(Exception): ...
 class DamagedError(Exception): ...
 class NewerFormatError(Exception): ...
 class PoisonedError(Exception): ...
@@ -42,8 +43,25 @@ class Arrivals:
     publishes: int
     """PUBLISH packets in it."""
     acknowledgements: int
+    def put(
+        self,
+        topic_name: bytes,
+        payload: bytes,
+        *,
+        qos: int,
+        retain: bool,
+        properties: dict[str, Any],
+        party: int,
+        key_slot: int,
+    ) -> None:
+        """Takes in a message that came on no connection, between `Inbox.decode` and `Routes.route`; no table holds for
+        it. `properties` are those of MQTT 5 that travel with a message, and `message_expiry_interval`. Raises
+        `BusyError` where the turn takes no more (LIMITS["submissions_maximum"]), `ValueError` for what is no message."""
+    def outcomes(self) -> list[tuple[bool, int | None]]:
+        """After `Log.append`, for each message that was put, in their order: whether it was taken, and if it is stored
+        the log position at which it is durable. What was not taken found no room in the log."""
     def received(self) -> tuple[list[int], int]:
-        """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not the loopback's."""
+        """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not what was put."""
 
 @final
 class Scans:
@@ -126,8 +144,6 @@ class Inbox:
         slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
         """Forgets the connection."""
-    def publish_for(self, party: int, key_slot: int) -> None:
-        """The next message that the loopback (0) is fed counts as published by this party; called before each."""
     def feed(self, connection: int, count: int, now_us: int) -> int:
         """Takes `count` bytes from the read buffer; returns how many bytes wait undecoded on this connection.
 
@@ -153,8 +169,8 @@ class Inbox:
         fault with 0x96. Messages are PUBLISH packets; bytes are all bytes, so one second's must hold the largest packet.
         The time is that of `feed`."""
     def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None:
-        """What all connections together are read at, the loopback (0) aside; 0 is no limit. What comes faster waits
-        undecoded, and connections take turns."""
+        """What all connections together are read at; 0 is no limit. What comes faster waits undecoded, and connections
+        take turns."""
     def next_at_us(self) -> int | None:
         """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
     def settle(self, arrivals: Arrivals) -> None:

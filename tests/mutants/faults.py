@@ -84,16 +84,20 @@ FILES = (
         "kernel/src/store/identity.rs",
         "    file.write_at(0, bytes)?;\n    file.sync()?;\n",
         "    file.write_at(0, bytes)?;\n",
-        (
-            f"{POWER}::the_log_keeps_its_identity_wherever_a_start_is_cut_short",
-            f"{POWER}::a_checkpoint_that_was_committed_is_there_after_a_power_cut",
-        ),
+        (f"{POWER}::the_log_keeps_its_identity_wherever_a_start_is_cut_short",),
     ),
     Fault(
-        "the directory is not synced after a small file was renamed",
-        "kernel/src/store/identity.rs",
-        "    disk.rename(&partial, name)?;\n    disk.sync_directory()\n",
-        "    disk.rename(&partial, name)\n",
+        "a checkpoint is renamed without being synced",
+        "kernel/src/store/checkpoint.rs",
+        "        file.sync()?;\n",
+        "",
+        (f"{POWER}::a_checkpoint_that_was_committed_is_there_after_a_power_cut",),
+    ),
+    Fault(
+        "the directory is not synced after a checkpoint was renamed",
+        "kernel/src/store/checkpoint.rs",
+        "            self.disk.sync_directory()?;\n",
+        "",
         (f"{POWER}::a_checkpoint_that_was_committed_is_there_after_a_power_cut",),
     ),
     Fault(

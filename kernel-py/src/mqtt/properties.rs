@@ -2,7 +2,10 @@
 
 use super::invalid;
 use holdfast_kernel::mqtt::kind::Kind;
-use holdfast_kernel::mqtt::property::{Form, Place, Properties, Property, Value, SUBSCRIPTION_IDENTIFIER};
+use holdfast_kernel::mqtt::property::{
+    Form, Place, Properties, Property, Value, MESSAGE_EXPIRY_INTERVAL, SUBSCRIPTION_IDENTIFIER,
+};
+use holdfast_kernel::mqtt::Role;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -56,6 +59,26 @@ pub fn from_dict(dict: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
         }
     }
     Ok(properties)
+}
+
+/// What of a dict travels with a message, as the log keeps it, and after how many seconds the message expires. An error
+/// where it has something else, or something that may not be said.
+pub fn travelling(dict: &Bound<'_, PyAny>) -> PyResult<(Properties, Option<u32>)> {
+    let given = from_dict(Some(dict))?;
+    let place = Place::Packet(Kind::Publish);
+    let checked = Properties::checked(given.as_bytes(), place, Role::Client);
+    let checked = checked.map_err(|fault| PyValueError::new_err(fault.reason))?;
+    let (mut kept, mut expiry_interval_s) = (Properties::default(), None);
+    for (property, value) in checked.items() {
+        match value {
+            Value::Number(seconds) if property.identifier == MESSAGE_EXPIRY_INTERVAL => {
+                expiry_interval_s = Some(seconds)
+            }
+            value if property.is_forwarded() => kept.push(property, value).map_err(invalid)?,
+            _ => return Err(PyValueError::new_err(format!("{} does not travel with a message", property.name))),
+        }
+    }
+    Ok((kept, expiry_interval_s))
 }
 
 fn push(properties: &mut Properties, property: &'static Property, value: &Bound<'_, PyAny>) -> PyResult<()> {

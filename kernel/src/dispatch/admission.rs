@@ -107,6 +107,8 @@ impl Dispatch {
     /// A publisher is told that its message was taken, or why it was not.
     fn answer(&mut self, publish: &Publish, position: LogPosition, refusal: Option<Refusal>) {
         let step = match publish.qos {
+            // Who handed a message in asks for its outcome.
+            _ if publish.connection == Connection::NONE => return,
             0 => return,
             1 => Step::Acknowledged,
             _ => Step::Received,

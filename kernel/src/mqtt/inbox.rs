@@ -13,11 +13,10 @@
 use super::reception::{Acceptance, Event, Reception};
 use crate::error::{Error, Result};
 use crate::flow::{Arrivals, Fate, Step};
-use crate::ids::{Connection, KeySlot, Party, Timestamp};
+use crate::ids::{Connection, Timestamp};
 use crate::limits::TURN_BYTES_MAXIMUM;
 use crate::slots::Slots;
 use crate::wire::rate::{Allowance, Rate};
-use std::collections::VecDeque;
 use std::mem;
 
 /// Bytes of one connection in the arena of the next turn.
@@ -41,8 +40,6 @@ pub struct Inbox {
     rate: Option<Rate>,
     /// Nothing is left of that: what waits in `queue` waits for the time.
     throttled: bool,
-    /// For whom the loopback publishes the messages that it has been fed and that are not decoded yet, in their order.
-    publishers: VecDeque<(Party, KeySlot)>,
 }
 
 impl Inbox {
@@ -150,19 +147,7 @@ impl Inbox {
         }
         self.pieces = pieces;
         self.throttled = self.rate.as_ref().is_some_and(Rate::is_spent);
-        if !self.publishers.is_empty() {
-            let own = arrivals.publishes.iter_mut().filter(|publish| publish.connection == Connection::LOOPBACK);
-            for publish in own {
-                let itself = (publish.publisher, publish.key_slot);
-                (publish.publisher, publish.key_slot) = self.publishers.pop_front().unwrap_or(itself);
-            }
-        }
         events
-    }
-
-    /// The next message that the loopback is fed counts as published by that party. It is to be told for each of them.
-    pub fn publish_for(&mut self, publisher: Party, key_slot: KeySlot) {
-        self.publishers.push_back((publisher, key_slot));
     }
 
     /// Lets a connection decode as much as the limit of all allows; returns the bytes that it took, and whether it is
@@ -174,7 +159,7 @@ impl Inbox {
         decode: impl FnOnce(&mut Reception, Allowance, &mut Arrivals),
     ) -> Option<(usize, bool)> {
         let reception = self.receptions.get_mut(connection)?;
-        let mut rate = self.rate.as_mut().filter(|_| connection != Connection::LOOPBACK);
+        let mut rate = self.rate.as_mut();
         let publishes = arrivals.publishes.len();
         let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(publishes));
         let waiting = reception.waiting_bytes();

@@ -400,9 +400,7 @@ impl Reception {
             }
         }
         let fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
-        if self.connection != Connection::LOOPBACK {
-            arrivals.received.note(layout.qos, body.len() - layout.payload);
-        }
+        arrivals.received.note(layout.qos, body.len() - layout.payload);
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: self.party,

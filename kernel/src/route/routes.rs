@@ -169,7 +169,7 @@ impl Routes {
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
             let name = arrivals.span(publish.topic);
             // Clients do not exchange messages on the broker's own topics (MQTT 5 section 4.7.2).
-            if topic::is_reserved(name) && publish.connection != Connection::LOOPBACK {
+            if topic::is_reserved(name) && publish.connection != Connection::NONE {
                 self.grants.deny(publish);
                 continue;
             }

@@ -241,8 +241,8 @@ impl Records {
     }
 }
 
-/// Under which packet identifier the publisher may send a message again. The loopback never does, and those for whom
-/// it publishes give out identifiers of their own.
+/// Under which packet identifier the publisher may send a message again. What was handed in has none, and whoever
+/// publishes it may use any for messages of its own.
 fn identifier_of(publish: &Publish) -> Option<u16> {
-    (publish.qos == 2 && publish.connection != Connection::LOOPBACK).then_some(publish.packet_identifier)
+    (publish.qos == 2 && publish.connection != Connection::NONE).then_some(publish.packet_identifier)
 }

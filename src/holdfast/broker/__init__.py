@@ -6,7 +6,7 @@
 - `ingress`: sockets, control packets, who is taken in, how connections end.
 - `route`: which attached queues get a message, and which retained messages a new subscription gets.
 - `store`: control records and their view, what waits for the disk, retention, recovery.
-- `dispatch`: sessions and their queues, groups, Wills, what is lost and why, the loopback.
+- `dispatch`: sessions and their queues, groups, Wills, what is lost and why, the entrance.
 - `access`: beside them: who may connect, and what each may do.
 - `admin`: above them: HTTP, the control socket, metrics, `$SYS`, the read interface.
 

@@ -11,11 +11,11 @@ from holdfast.broker.access.access import Access
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.delivery import assemble_delivery
+from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
-from holdfast.broker.mqtt.loopback import Loopback
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
@@ -53,8 +53,8 @@ def assemble(config: Config, world: World) -> Server:
     access = Access(config, world, records, counts)
     promises = Promises(schedule.soon)
     delivery = assemble_delivery(config, kernel, records)
-    loopback = Loopback(kernel, counts)
-    wills = Wills(loopback, lambda: kernel.dispatch.counters()["refused"], counts)
+    entrance = Entrance(counts)
+    wills = Wills(entrance, counts)
     sessions = Sessions(config, kernel, records, wills, delivery)
     system_topics = SystemTopics()
     chores = Chores(schedule.soon, kernel.log.effort)
@@ -83,7 +83,7 @@ def assemble(config: Config, world: World) -> Server:
         groups=delivery.groups,
         packs=Packs(config, kernel, sessions, delivery.losses),
         queue_names=delivery.queue_names,
-        loopback=loopback,
+        entrance=entrance,
         system_topics=system_topics,
         wills=wills,
         losses=delivery.losses,

@@ -7,7 +7,7 @@ Invariants:
 1. A command that is answered is durable, if there is anything that could be lost of it.
 2. What cannot be done raises a `CommandRefusedError` with its reason, and has changed nothing.
 
-Flow: admin, observe -> here -> closing, sessions, loopback, redrives.
+Flow: admin, observe -> here -> closing, sessions, the entrance, redrives.
 """
 
 import asyncio
@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from holdfast.broker.delivery.entrance import Publication
+from holdfast.broker.delivery.entrance import Refusal as NotTaken
 from holdfast.broker.delivery.redrives import REDRIVES_MAXIMUM, Target
 from holdfast.broker.mqtt.attached import Attached
-from holdfast.broker.mqtt.loopback import FAILED, Publication
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.store.tables import Loss
 from holdfast.broker.turn import Stages
 from holdfast.core.loss_reason import LossReason
-from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -112,11 +113,11 @@ class Commands:
 
     async def publish(self, message: Message) -> None:
         """Publishes, and returns when the message is durable, at QoS 0 when it is on its way."""
-        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[NotTaken | None] = asyncio.get_running_loop().create_future()
 
-        def take(reason_code: int) -> None:
+        def take(refusal: NotTaken | None) -> None:
             if not answered.done():
-                answered.set_result(reason_code)
+                answered.set_result(refusal)
 
         publication = Publication(
             topic_name=message.topic_name,
@@ -126,13 +127,11 @@ class Commands:
             properties=message.properties,
             answered=take,
         )
-        self._stages.loopback.publish(publication)
+        self._stages.entrance.publish(publication)
         self._ask_turn()
-        reason_code = await answered
-        if reason_code >= FAILED:
-            is_full = reason_code == ReasonCode.QUOTA_EXCEEDED
-            more = ": the log is full; it goes on when retention has made room" if is_full else ""
-            sentence = f"refused, {reason_name(reason_code)} ({reason_code:#04x}){more}"
+        refusal = await answered
+        if refusal is not None:
+            sentence = f"refused: {refusal.value}; it goes on when retention has made room"
             raise CommandRefusedError(Refusal.NOT_PUBLISHED, sentence)
 
     def show_system_values(self, values: dict[str, bytes]) -> None:
@@ -141,7 +140,7 @@ class Commands:
         for topic, value in stages.system_topics.change(values).items():
             # Nobody asks for most of them most of the time.
             if stages.kernel.routes.match(topic.encode()):
-                stages.loopback.publish(Publication(topic, value, 0, retain=False))
+                stages.entrance.publish(Publication(topic, value, 0, retain=False))
 
     async def redrive(self, number: int) -> Redriven:
         """Has the loss of this row of the ledger delivered again, as new messages, to who lost it;

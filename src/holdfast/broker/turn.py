@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
@@ -24,7 +25,6 @@ from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
-from holdfast.broker.mqtt.loopback import Loopback
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
@@ -70,7 +70,7 @@ class Stages:
     groups: Groups
     packs: Packs
     queue_names: QueueNames
-    loopback: Loopback
+    entrance: Entrance
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
@@ -137,8 +137,10 @@ class Turn:
         control_packets = kernel.inbox.decode(arrivals, now_us)
         self.publishes += arrivals.publishes
         self.acknowledgements += arrivals.acknowledgements
+        stages.entrance.enter(arrivals)
         kernel.routes.route(arrivals)
         kernel.log.append(arrivals, self._store_all, now_us)
+        stages.entrance.appended(arrivals)
         kernel.inbox.settle(arrivals)
         kernel.outboxes.pass_through(arrivals)
         kernel.dispatch.admit(arrivals, kernel.log.end_position())
@@ -150,7 +152,9 @@ class Turn:
 
         scan_ns = ticks_ns()
         durable_offset = kernel.log.durable_offset()
-        kernel.dispatch.settle(durable_offset, kernel.log.durable_position(), outgoing)
+        durable_position = kernel.log.durable_position()
+        kernel.dispatch.settle(durable_offset, durable_position, outgoing)
+        stages.entrance.durable(durable_position)
         scans = kernel.dispatch.hungry(durable_offset)
         if scans:
             kernel.log.scan(scans)
@@ -164,7 +168,6 @@ class Turn:
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
         write_ns = ticks_ns()
-        stages.loopback.take_answers(leaving)
         stages.connections.write(leaving)
 
         exceptions_ns = ticks_ns()
@@ -192,7 +195,6 @@ class Turn:
         stages.admission.decide(now_us)
         stages.admission.durable(durable_position(), now_us)
         stages.promises.durable(durable_position())
-        stages.loopback.feed(now_us)
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]
@@ -226,11 +228,12 @@ class Turn:
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
         promised = stages.admission.waits() or stages.promises.waits()
-        if promised or kernel.dispatch.awaits_commit():
+        handed_in = stages.entrance.waits_for_the_disk()
+        if promised or handed_in or kernel.dispatch.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
         arrived = kernel.inbox.ready() or kernel.dispatch.waiting()
-        if arrived or stages.loopback.waiting() or stages.chores.is_busy():
+        if arrived or stages.entrance.waiting() or stages.chores.is_busy():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()
         if next_at_us is not None:

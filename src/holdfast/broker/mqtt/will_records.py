@@ -12,8 +12,8 @@ Invariants:
 from collections.abc import Callable, Iterator
 
 from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.entrance import Publisher
 from holdfast.broker.mqtt.attached import Attached
-from holdfast.broker.mqtt.loopback import Publisher
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.session_records import format_will, parse_will_row, will_key
 from holdfast.broker.mqtt.wills import DueWill, Wills

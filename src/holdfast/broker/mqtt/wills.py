@@ -1,4 +1,4 @@
-"""Wills on their way: owed here when they are due, published through the loopback.
+"""Wills on their way: owed here when they are due, published through the entrance.
 
 Owns: Wills that are due and not yet in the log. Never: decides when one is due
 (protocols.mqtt.will).
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.broker.counts import Counts, Event
-from holdfast.broker.mqtt.loopback import FAILED, Loopback, Publication, Publisher
+from holdfast.broker.delivery.entrance import Entrance, Publication, Publisher, Refusal
 from holdfast.protocols.mqtt.packets import Will
 
 KEPT_MAXIMUM: Final = 10_000
@@ -46,28 +46,14 @@ class DueWill:
         return self.client_identifier, self.due_at_us if self.number is None else self.number
 
 
-@dataclass(eq=False, slots=True)
-class _Fed:
-    """A Will that the inbox was given."""
-
-    due: DueWill
-    is_doubtful: bool = False
-    """It was appended in a turn in which the log refused messages: its answer tells whether it is
-    in the log."""
-
-
 class Wills:
     """Publishes Wills that are due."""
 
-    def __init__(self, loopback: Loopback, refusals: Callable[[], int], counts: Counts) -> None:
-        """`refusals` says how many messages the log has refused so far, whosever."""
-        self._loopback = loopback
-        self._refusals = refusals
-        self._refusals_seen = refusals()
+    def __init__(self, entrance: Entrance, counts: Counts) -> None:
+        self._entrance = entrance
         self._counts = counts
-        self._fed: list[_Fed] = []
-        self._stored: list[DueWill] = []
-        """Doubtful ones that turned out to be in the log."""
+        self._taken: list[DueWill] = []
+        """Those that the log took in this turn."""
         self._is_refused = False
         """The log has refused a Will since the last sweep."""
         self._kept: list[DueWill] = []
@@ -83,7 +69,7 @@ class Wills:
         if self._is_refused and due.will.qos > 0:
             self._keep(due)
             return
-        will, fed = due.will, _Fed(due)
+        will = due.will
         publication = Publication(
             will.topic_name,
             will.payload,
@@ -91,26 +77,16 @@ class Wills:
             will.retain,
             will.properties,
             due.publisher,
-            fed=partial(self._fed.append, fed),
-            answered=partial(self._answered, fed),
+            appended=partial(self._appended, due),
         )
-        self._loopback.publish(publication)
+        self._entrance.publish(publication)
 
     def appended(self, take_off: Callable[[str, int, int], None], now_us: int) -> None:
-        """What was fed has been appended, unless the log refused it; `take_off` removes it from its
-        session's record."""
-        if not self._fed and not self._stored:
+        """`take_off` removes what the log took in this turn from its session's record."""
+        if not self._taken:
             return
-        stored, refusals = self._stored.copy(), self._refusals()
-        for fed in self._fed:
-            # At QoS 0 there is no answer, and nobody was promised anything.
-            fed.is_doubtful = refusals != self._refusals_seen and fed.due.will.qos > 0
-            if not fed.is_doubtful:
-                stored.append(fed.due)
-        self._fed.clear()
-        self._stored.clear()
-        self._refusals_seen = refusals
-        for due in stored:
+        taken, self._taken = self._taken, []
+        for due in taken:
             self._counts.add(Event.WILLS_PUBLISHED)
             self._on_record.discard(due.key)
             take_off(*due.key, now_us)
@@ -127,14 +103,12 @@ class Wills:
         """True if few are on their way."""
         return len(self._on_record) < NEAR_MAXIMUM
 
-    def _answered(self, fed: _Fed, reason_code: int) -> None:
-        if not fed.is_doubtful:
-            return
-        if reason_code < FAILED:
-            self._stored.append(fed.due)
+    def _appended(self, due: DueWill, refusal: Refusal | None) -> None:
+        if refusal is None:
+            self._taken.append(due)
         else:
             self._is_refused = True
-            self._keep(fed.due)
+            self._keep(due)
 
     def _keep(self, due: DueWill) -> None:
         if due.number is None:
