@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from holdfast.broker.delivery.entrance import Publication
-from holdfast.broker.delivery.entrance import Refusal as NotTaken
+from holdfast.broker.delivery.entrance import NotTaken, Publication
 from holdfast.broker.delivery.redrives import REDRIVES_MAXIMUM, Target
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.session import Session
@@ -115,9 +114,9 @@ class Commands:
         """Publishes, and returns when the message is durable, at QoS 0 when it is on its way."""
         answered: asyncio.Future[NotTaken | None] = asyncio.get_running_loop().create_future()
 
-        def take(refusal: NotTaken | None) -> None:
+        def take(not_taken: NotTaken | None) -> None:
             if not answered.done():
-                answered.set_result(refusal)
+                answered.set_result(not_taken)
 
         publication = Publication(
             topic_name=message.topic_name,
@@ -129,9 +128,9 @@ class Commands:
         )
         self._stages.entrance.publish(publication)
         self._ask_turn()
-        refusal = await answered
-        if refusal is not None:
-            sentence = f"refused: {refusal.value}; it goes on when retention has made room"
+        not_taken = await answered
+        if not_taken is not None:
+            sentence = f"refused: {not_taken.value}; it goes on when retention has made room"
             raise CommandRefusedError(Refusal.NOT_PUBLISHED, sentence)
 
     def show_system_values(self, values: dict[str, bytes]) -> None:

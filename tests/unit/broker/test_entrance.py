@@ -12,9 +12,9 @@ from holdfast.broker.delivery.entrance import (
     IN_FLIGHT_MAXIMUM,
     ITSELF,
     Entrance,
+    NotTaken,
     Publication,
     Publisher,
-    Refusal,
 )
 from holdfast.broker.delivery.parties import BROKER_PARTY
 from holdfast.core.config import Config
@@ -33,7 +33,7 @@ from holdfast.kernel import (
 from tests.builders.still import StillWorld, Wire, settled
 
 NOW_US = 1_000_000
-Told = list[tuple[str, Refusal | None]]
+Told = list[tuple[str, NotTaken | None]]
 
 
 class Desk:
@@ -58,8 +58,8 @@ class Desk:
     def publish(self, name: str, qos: int, *, retain: bool = False) -> None:
         """`told` has of it what it is told."""
 
-        def tell(what: str) -> Callable[[Refusal | None], None]:
-            return lambda refusal: self.told.append((f"{name} {what}", refusal))
+        def tell(what: str) -> Callable[[NotTaken | None], None]:
+            return lambda not_taken: self.told.append((f"{name} {what}", not_taken))
 
         publication = Publication(
             name, b"x", qos, retain, appended=tell("appended"), answered=tell("answered")
@@ -107,8 +107,8 @@ def test_what_the_log_refuses_is_told_why_and_counted() -> None:
     desk.publish("b", 0, retain=True)
     desk.turn()
     assert desk.told == [
-        ("a appended", Refusal.NO_ROOM),
-        ("a answered", Refusal.NO_ROOM),
+        ("a appended", NotTaken.NO_ROOM),
+        ("a answered", NotTaken.NO_ROOM),
         ("b appended", None),
         ("b answered", None),
     ], "at QoS 0 nothing is promised"

@@ -31,13 +31,13 @@ IN_FLIGHT_MAXIMUM: Final = 1_024
 Wills do not take all the room that the log has for what is not yet written."""
 
 
-class Refusal(Enum):
+class NotTaken(Enum):
     """Why a message was not taken."""
 
     NO_ROOM = "the log is full"
 
 
-def _nothing(_refusal: Refusal | None) -> None:
+def _nothing(_not_taken: NotTaken | None) -> None:
     pass
 
 
@@ -61,9 +61,9 @@ class Publication:
     retain: bool
     properties: dict[str, Any] = field(default_factory=dict)
     publisher: Publisher = ITSELF
-    appended: Callable[[Refusal | None], None] = _nothing
+    appended: Callable[[NotTaken | None], None] = _nothing
     """The log has it, or refused it, in this turn."""
-    answered: Callable[[Refusal | None], None] = _nothing
+    answered: Callable[[NotTaken | None], None] = _nothing
     """It is durable, or refused. At QoS 0 nothing is promised: it is on its way."""
 
 
@@ -116,11 +116,11 @@ class Entrance:
         entered, self._entered = self._entered, []
         self.published += len(entered)
         for publication, (is_taken, position) in zip(entered, arrivals.outcomes(), strict=True):
-            refusal = None if is_taken or publication.qos == 0 else Refusal.NO_ROOM
-            publication.appended(refusal)
-            if refusal is not None:
+            not_taken = None if is_taken or publication.qos == 0 else NotTaken.NO_ROOM
+            publication.appended(not_taken)
+            if not_taken is not None:
                 self._counts.add(Event.OWN_PUBLISHES_REFUSED)
-                publication.answered(refusal)
+                publication.answered(not_taken)
             elif publication.qos > 0 and position is not None:
                 self._unanswered.add(position, publication)
             else:

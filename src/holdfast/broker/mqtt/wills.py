@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.broker.counts import Counts, Event
-from holdfast.broker.delivery.entrance import Entrance, Publication, Publisher, Refusal
+from holdfast.broker.delivery.entrance import Entrance, NotTaken, Publication, Publisher
 from holdfast.protocols.mqtt.packets import Will
 
 KEPT_MAXIMUM: Final = 10_000
@@ -103,8 +103,8 @@ class Wills:
         """True if few are on their way."""
         return len(self._on_record) < NEAR_MAXIMUM
 
-    def _appended(self, due: DueWill, refusal: Refusal | None) -> None:
-        if refusal is None:
+    def _appended(self, due: DueWill, not_taken: NotTaken | None) -> None:
+        if not_taken is None:
             self._taken.append(due)
         else:
             self._is_refused = True
