@@ -1,7 +1,7 @@
 //! The Python binding: conversions, lock release, error mapping and the committer thread; no logic.
 
 mod committer;
-mod dispatch;
+mod delivery;
 mod error;
 mod flow;
 mod log_reader;
@@ -25,7 +25,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     store::register(module)?;
     log_reader::register(module)?;
     committer::register(module)?;
-    dispatch::register(module)?;
+    delivery::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     testing::register(module)?;

@@ -3,7 +3,7 @@
 mod packet;
 pub mod properties;
 
-use crate::dispatch::notice;
+use crate::delivery::notice;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::selection::Selection;

@@ -1,7 +1,7 @@
-//! What only tests ask for: the hash of keys, and a `Cursor`, since the broker's live inside `Dispatch`.
+//! What only tests ask for: the hash of keys, and a `Cursor`, since the broker's live inside `Deliveries`.
 
 use crate::ranges::RangeSet;
-use holdfast_kernel::dispatch::cursor::{self, Entry};
+use holdfast_kernel::delivery::cursor::{self, Entry};
 use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::selection;
 use pyo3::prelude::*;

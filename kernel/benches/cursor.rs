@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, missing_docs)]
 
-use holdfast_kernel::dispatch::cursor::{Cursor, Entry};
+use holdfast_kernel::delivery::cursor::{Cursor, Entry};
 use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::ranges::RangeSet;
 use std::hint::black_box;

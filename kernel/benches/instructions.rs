@@ -4,8 +4,8 @@
 //! difference between two numbers of stages.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::disk::fake::FakeDisk;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Timestamp};
@@ -30,7 +30,7 @@ struct Stages {
     inbox: Inbox,
     routes: Routes,
     log: Log,
-    dispatch: Dispatch,
+    deliveries: Deliveries,
     outboxes: Outboxes,
     arrivals: Arrivals,
     outgoing: Outgoing,
@@ -67,7 +67,7 @@ impl Stages {
             inbox: Inbox::default(),
             routes: Routes::new(7),
             log,
-            dispatch: Dispatch::default(),
+            deliveries: Deliveries::default(),
             outboxes: Outboxes::default(),
             arrivals: Arrivals::default(),
             outgoing: Outgoing::default(),
@@ -105,7 +105,7 @@ impl Stages {
                 entries_maximum: 0,
                 pack_maximum: 0,
             };
-            let (_, queue) = self.dispatch.attach(connection, attachment).unwrap();
+            let (_, queue) = self.deliveries.attach(connection, attachment).unwrap();
             if connection == subscriber {
                 let (qos, no_local, retain_as_published, identifier) = (1, false, false, None);
                 let subscription =
@@ -132,16 +132,16 @@ impl Stages {
             self.inbox.settled(Connection(1 + pair), MESSAGES_EACH.into());
         }
         if count >= 4 {
-            self.dispatch.admit(&self.arrivals, self.log.end_position(), exchange::next);
+            self.deliveries.admit(&self.arrivals, self.log.end_position(), exchange::next);
         }
         if count >= 5 {
             self.log.commit().unwrap();
         }
         if count >= 6 {
-            self.dispatch.settle(self.log.durable_offset(), self.log.durable_position(), &mut self.outgoing);
+            self.deliveries.settle(self.log.durable_offset(), self.log.durable_position(), &mut self.outgoing);
         }
         if count >= 7 {
-            self.dispatch.allot(&mut self.outgoing, NOW);
+            self.deliveries.allot(&mut self.outgoing, NOW);
             self.acknowledge();
         }
         if count >= 8 {
@@ -154,17 +154,17 @@ impl Stages {
     /// Every subscriber answers what it has just been allotted, so that windows stay open.
     fn acknowledge(&mut self) {
         let answer = |packet: &Departure| match packet {
-            Departure::Delivery(delivery) => Some(Acknowledgement {
-                connection: delivery.connection,
+            Departure::Sending(sending) => Some(Acknowledgement {
+                connection: sending.connection,
                 step: Step::Acknowledged,
-                packet_identifier: delivery.packet_identifier,
+                packet_identifier: sending.packet_identifier,
                 refusal: None,
             }),
             _ => None,
         };
         let acknowledgements = self.outgoing.departures.iter().filter_map(answer).collect();
-        self.dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
-        black_box(self.dispatch.take_progress());
+        self.deliveries.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+        black_box(self.deliveries.take_progress());
     }
 }
 
@@ -175,5 +175,5 @@ fn main() {
     for _ in 0..turns {
         stages.turn(count);
     }
-    assert_eq!(count < 7 || turns == 0, stages.dispatch.counters().deliveries == 0);
+    assert_eq!(count < 7 || turns == 0, stages.deliveries.counters().deliveries == 0);
 }

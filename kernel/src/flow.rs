@@ -367,7 +367,7 @@ pub struct Outgoing {
 #[derive(Debug, Clone)]
 pub enum Departure {
     /// A stored message.
-    Delivery(Delivery),
+    Sending(Sending),
     /// A step about a message.
     Acknowledgement(Acknowledgement),
     /// Bytes that the caller encoded and that waited for the disk.
@@ -376,7 +376,7 @@ pub enum Departure {
 
 /// One stored message on its way to one subscriber.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct Sending {
     /// To whom.
     pub connection: Connection,
     /// 0 at QoS 0.

@@ -1,10 +1,10 @@
-//! What Holdfast does once per message: decode, route, append, dispatch, encode.
+//! What Holdfast does once per message: decode, route, append, deliver, encode.
 //!
 //! Owns: the mechanism of each stage, working on batches. Never: a socket, a clock, a thread, randomness, or a
 //! word of policy; time and seeds are arguments, and the disk is a trait.
 //!
 //! Invariants:
-//! 1. `mqtt`, `route`, `store` and `dispatch` do not use one another. They meet in `flow`, the values that pass
+//! 1. `mqtt`, `route`, `store` and `delivery` do not use one another. They meet in `flow`, the values that pass
 //!    from stage to stage, and only the caller composes them.
 //! 2. Nothing here panics on bytes from outside: every input is a value or an [`error::Error`].
 
@@ -13,8 +13,8 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)
 )]
 
+pub mod delivery;
 pub mod disk;
-pub mod dispatch;
 pub mod error;
 pub mod flow;
 pub mod ids;

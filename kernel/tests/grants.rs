@@ -11,8 +11,8 @@
 
 mod log_support;
 
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::disk::fake::FakeDisk;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
     Acknowledgement, Arrivals, Departure, Fate, NoticeKind, Outgoing, Refusal, Step, Subscription,
@@ -107,12 +107,12 @@ proptest! {
         second in rules(),
         page in 1..40_u16,
     ) {
-        let (mut log, mut dispatch) = (logged(&topics), Dispatch::default());
-        let queue = attached(&mut dispatch, &log, State::default(), page);
-        dispatch.grant(queue, first.as_deref()).unwrap();
-        let early = delivered(&mut dispatch, &mut log, 1, page);
-        dispatch.grant(queue, second.as_deref()).unwrap();
-        let late = delivered(&mut dispatch, &mut log, 1_000, page);
+        let (mut log, mut deliveries) = (logged(&topics), Deliveries::default());
+        let queue = attached(&mut deliveries, &log, State::default(), page);
+        deliveries.grant(queue, first.as_deref()).unwrap();
+        let early = delivered(&mut deliveries, &mut log, 1, page);
+        deliveries.grant(queue, second.as_deref()).unwrap();
+        let late = delivered(&mut deliveries, &mut log, 1_000, page);
         let allowed = |rules: &Rules, offset: &u64| allows(rules, TOPICS[topics[*offset as usize]]);
         prop_assert!(early.iter().all(|offset| allowed(&first, offset)));
         prop_assert!(late.iter().all(|offset| allowed(&second, offset)));
@@ -136,39 +136,39 @@ fn logged(topics: &[usize]) -> Log {
 }
 
 /// A session that was away, subscribed to everything but `z`.
-fn attached(dispatch: &mut Dispatch, log: &Log, state: State, receive_maximum: u16) -> Queue {
+fn attached(deliveries: &mut Deliveries, log: &Log, state: State, receive_maximum: u16) -> Queue {
     let subscriptions: Vec<Subscription> =
         ["a/#", "b/+", "a"].iter().map(|filter| subscription(filter, 0, u64::MAX)).collect();
     let (party, end, entries_maximum, pack_maximum) = (Party(7), log.end_offset(), 0, 0);
     let subscriptions = Arc::from(subscriptions);
     let attachment = Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum };
-    dispatch.attach(HERE, attachment).unwrap().1
+    deliveries.attach(HERE, attachment).unwrap().1
 }
 
 /// Takes so many turns and acknowledges everything; returns the offsets in the order in which they were sent.
-fn delivered(dispatch: &mut Dispatch, log: &mut Log, turns: u32, window: u16) -> Vec<u64> {
+fn delivered(deliveries: &mut Deliveries, log: &mut Log, turns: u32, window: u16) -> Vec<u64> {
     let (locations, mut sent) = (locations(log), Vec::new());
     for _ in 0..turns {
-        let mut scans = dispatch.hungry(log.durable_offset());
+        let mut scans = deliveries.hungry(log.durable_offset());
         log.scan(&mut scans).unwrap();
-        dispatch.feed(&mut scans);
+        deliveries.feed(&mut scans);
         let mut outgoing = Outgoing::default();
-        dispatch.allot(&mut outgoing, Timestamp(9));
+        deliveries.allot(&mut outgoing, Timestamp(9));
         assert!(outgoing.departures.len() <= usize::from(window));
         let mut acknowledgements = Vec::new();
         for packet in outgoing.departures {
-            let Departure::Delivery(delivery) = packet else { continue };
-            let offset = locations.iter().position(|location| *location == delivery.location);
+            let Departure::Sending(sending) = packet else { continue };
+            let offset = locations.iter().position(|location| *location == sending.location);
             sent.push(offset.expect("it is stored") as u64);
             acknowledgements.push(Acknowledgement {
                 connection: HERE,
                 step: Step::Acknowledged,
-                packet_identifier: delivery.packet_identifier,
+                packet_identifier: sending.packet_identifier,
                 refusal: None,
             });
         }
-        dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
-        if !dispatch.is_waiting() {
+        deliveries.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+        if !deliveries.is_waiting() {
             break;
         }
     }
@@ -185,27 +185,27 @@ fn locations(log: &mut Log) -> Vec<Location> {
 #[test]
 fn retained_messages_that_are_denied_are_not_owed() {
     let mut log = logged(&[0, 1, 2, 3]);
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let owed = (0..4).map(|offset| Owed { offset: Offset(offset), qos: 1, identifier: None }).collect();
     let state = State { mark: Offset(4), owed, ..State::default() };
-    let queue = attached(&mut dispatch, &log, state, 10);
-    dispatch.grant(queue, Some(&[("a/b", false), ("#", true)])).unwrap();
-    assert_eq!(delivered(&mut dispatch, &mut log, 10, 10), [0, 2, 3]);
+    let queue = attached(&mut deliveries, &log, state, 10);
+    deliveries.grant(queue, Some(&[("a/b", false), ("#", true)])).unwrap();
+    assert_eq!(delivered(&mut deliveries, &mut log, 10, 10), [0, 2, 3]);
 }
 
 #[test]
 fn what_was_in_flight_and_is_denied_now_is_given_up() {
     let mut log = logged(&[0, 1, 2]);
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Sent, source: Source::Queue };
     let flights = [(1, flight(0)), (2, flight(1))].into_iter().collect();
-    let queue = attached(&mut dispatch, &log, State { flights, ..State::default() }, 2);
-    dispatch.grant(queue, Some(&[("a/b/#", true)])).unwrap();
-    assert_eq!(delivered(&mut dispatch, &mut log, 10, 2), [1, 2], "the window has room for both again");
-    let notices = dispatch.take_notices();
+    let queue = attached(&mut deliveries, &log, State { flights, ..State::default() }, 2);
+    deliveries.grant(queue, Some(&[("a/b/#", true)])).unwrap();
+    assert_eq!(delivered(&mut deliveries, &mut log, 10, 2), [1, 2], "the window has room for both again");
+    let notices = deliveries.take_notices();
     assert_eq!(notices.len(), 1);
     assert_eq!((notices[0].kind, notices[0].first, notices[0].count), (NoticeKind::Denied, Offset(0), 1));
-    assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
+    assert_eq!(deliveries.in_flight(queue).unwrap(), 0);
 }
 
 /// MQTT 5 section 4.7.2: clients do not exchange messages on the server's own topics.
@@ -236,11 +236,11 @@ fn a_denied_message_is_answered_and_goes_no_further() {
     log.append::<&[u8]>(&mut turn, &[], Timestamp(9)).unwrap();
     assert_eq!((log.end_offset(), log.retained_count()), (Offset(0), 0));
 
-    let mut dispatch = Dispatch::default();
-    attached(&mut dispatch, &log, State::default(), 10);
-    dispatch.admit(&turn, log.end_position(), exchange::next);
+    let mut deliveries = Deliveries::default();
+    attached(&mut deliveries, &log, State::default(), 10);
+    deliveries.admit(&turn, log.end_position(), exchange::next);
     let mut outgoing = Outgoing::default();
-    dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
+    deliveries.settle(Offset(0), LogPosition(0), &mut outgoing);
     let answers: Vec<_> = outgoing
         .departures
         .iter()
@@ -253,8 +253,8 @@ fn a_denied_message_is_answered_and_goes_no_further() {
         answers,
         [(Step::Acknowledged, 2, Some(Refusal::NotAuthorized)), (Step::Received, 3, Some(Refusal::NotAuthorized))]
     );
-    assert_eq!(dispatch.take_answered().remove(&HERE), Some(2), "Receive Maximum is given back");
-    assert!(dispatch.take_refused().is_empty(), "the log has room, so nobody is to be closed");
+    assert_eq!(deliveries.take_answered().remove(&HERE), Some(2), "Receive Maximum is given back");
+    assert!(deliveries.take_refused().is_empty(), "the log has room, so nobody is to be closed");
     assert_eq!(routes.grants.take_denied().into_iter().collect::<Vec<_>>(), [(HERE, 3)]);
     assert!(routes.grants.take_denied().is_empty());
     assert_eq!(routes.grants.counters().publishes_denied, 3);
@@ -295,7 +295,7 @@ fn a_table_that_is_refused_leaves_the_one_that_held() {
     let mut turn = arrivals(&[to(0, 0), to(5, 0)]);
     routes.route(&mut turn);
     assert_eq!(turn.publishes.iter().map(|publish| publish.fate).collect::<Vec<_>>(), [Fate::Accepted, Fate::Denied]);
-    assert!(Dispatch::default().grant(Queue(0), EVERYTHING).is_err());
+    assert!(Deliveries::default().grant(Queue(0), EVERYTHING).is_err());
 }
 
 #[test]

@@ -9,13 +9,13 @@
     clippy::as_conversions
 )]
 
-mod dispatch_support;
+mod delivery_support;
 mod log_support;
 
-use dispatch_support::reads;
+use delivery_support::reads;
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Messages, Outgoing, Step};
@@ -205,9 +205,9 @@ fn a_stored_message_is_known_by_its_publishers_identifier_after_a_power_cut() {
     }
 }
 
-fn completions(dispatch: &mut Dispatch, log: &Log) -> usize {
+fn completions(deliveries: &mut Deliveries, log: &Log) -> usize {
     let mut outgoing = Outgoing::default();
-    dispatch.settle(log.durable_offset(), log.durable_position(), &mut outgoing);
+    deliveries.settle(log.durable_offset(), log.durable_position(), &mut outgoing);
     let is_completion =
         |packet: &&Departure| matches!(packet, Departure::Acknowledgement(sent) if sent.step == Step::Completed);
     outgoing.departures.iter().filter(is_completion).count()
@@ -219,7 +219,7 @@ fn whoever_was_told_that_an_identifier_is_free_may_use_it_again_after_a_power_cu
     let (mut log, _) = open(&disk, options());
     log.append(&mut arrivals(&[Stored { qos: 2, ..message("a", b"1") }]), &[""; 0], Timestamp(5)).unwrap();
     log.commit().unwrap();
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let attachment = Attachment {
         party: PUBLISHER,
         state: State::decode(&log.delivery_state(PUBLISHER).unwrap()).unwrap(),
@@ -229,22 +229,22 @@ fn whoever_was_told_that_an_identifier_is_free_may_use_it_again_after_a_power_cu
         entries_maximum: 0,
         pack_maximum: 0,
     };
-    dispatch.attach(Connection(1), attachment).unwrap();
+    deliveries.attach(Connection(1), attachment).unwrap();
     let step = Step::Released;
     let released = Acknowledgement { connection: Connection(1), step, packet_identifier: 1, refusal: None };
-    dispatch.admit(
+    deliveries.admit(
         &Arrivals { acknowledgements: vec![released], ..Arrivals::default() },
         log.end_position(),
         exchange::next,
     );
-    assert_eq!(completions(&mut dispatch, &log), 0, "PUBCOMP waits for the record");
-    for (party, value) in dispatch.take_progress() {
+    assert_eq!(completions(&mut deliveries, &log), 0, "PUBCOMP waits for the record");
+    for (party, value) in deliveries.take_progress() {
         log.append_control(0, &party.0.to_le_bytes(), &value, Timestamp(6)).unwrap();
     }
-    dispatch.progressed(log.end_position());
-    assert_eq!(completions(&mut dispatch, &log), 0, "and until that is durable");
+    deliveries.progressed(log.end_position());
+    assert_eq!(completions(&mut deliveries, &log), 0, "and until that is durable");
     log.commit().unwrap();
-    assert_eq!(completions(&mut dispatch, &log), 1);
+    assert_eq!(completions(&mut deliveries, &log), 1);
     disk.crash();
     let (log, _) = open(&disk, options());
     assert_eq!(received(&log), Vec::<u16>::new(), "a new message under it is no repetition");

@@ -12,7 +12,7 @@
 
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{
-    Arrivals, Delivery, Departure, Fate, Message, Messages, Outgoing, Publish, Span, Target, Terms,
+    Arrivals, Departure, Fate, Message, Messages, Outgoing, Publish, Sending, Span, Target, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits::{ALIASES_SENT_MAXIMUM, ALIAS_TOPIC_BYTES_MAXIMUM, OUTBOX_BYTES_MAXIMUM};
@@ -121,7 +121,7 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
 }
 
 fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {
-    let delivery = Delivery {
+    let sending = Sending {
         connection: HERE,
         packet_identifier: u16::from(qos > 0) * 3,
         qos,
@@ -131,7 +131,7 @@ fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {
         offset: Offset(0),
         location: Location { segment: 0, position: number },
     };
-    let mut outgoing = Outgoing { departures: vec![Departure::Delivery(delivery)] };
+    let mut outgoing = Outgoing { departures: vec![Departure::Sending(sending)] };
     outboxes.encode(&mut outgoing, &mut Log(String::new()), Timestamp(1)).unwrap();
 }
 

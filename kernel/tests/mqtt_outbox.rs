@@ -11,7 +11,7 @@
 
 use holdfast_kernel::error::Result;
 use holdfast_kernel::flow::{
-    Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, NoticeKind, Outgoing, Publish, Refusal,
+    Acknowledgement, Arrivals, Departure, Fate, Message, Messages, NoticeKind, Outgoing, Publish, Refusal, Sending,
     Span, Step, Target, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
@@ -185,8 +185,8 @@ impl Messages for Log {
     }
 }
 
-fn delivery(connection: Connection, qos: u8, segment: u32, position: u32) -> Departure {
-    Departure::Delivery(Delivery {
+fn sending(connection: Connection, qos: u8, segment: u32, position: u32) -> Departure {
+    Departure::Sending(Sending {
         connection,
         packet_identifier: if qos == 0 { 0 } else { 258 },
         qos,
@@ -210,7 +210,7 @@ fn deliveries_carry_the_interval_that_remains() {
     // accepts: S0.63
     let mut boxes = outboxes(1_000);
     let interval = |boxes: &mut Outboxes, qos, now_us| {
-        let sent = encoded(boxes, vec![delivery(NEW, qos, 0, 10)], now_us);
+        let sent = encoded(boxes, vec![sending(NEW, qos, 0, 10)], now_us);
         let packet = sent.first()?.1.clone();
         let at = if qos == 0 { 7 } else { 9 };
         Some(u32::from_be_bytes(packet[at..at + 4].try_into().unwrap()))
@@ -234,7 +234,7 @@ fn each_version_gets_its_own_packets() {
     };
     let packets = |connection| {
         vec![
-            delivery(connection, 1, 0, 0),
+            sending(connection, 1, 0, 0),
             acknowledge(connection, Step::Acknowledged, None),
             acknowledge(connection, Step::Received, Some(Refusal::NoRoom)),
             acknowledge(connection, Step::Released, None),
@@ -253,7 +253,7 @@ fn each_version_gets_its_own_packets() {
 #[test]
 fn what_cannot_be_sent_at_qos_1_is_handed_back() {
     let mut boxes = outboxes(15);
-    let packets = vec![delivery(NEW, 1, 0, 0), delivery(OLD, 1, 0, 0), delivery(OLD, 2, 1, 0), delivery(NEW, 0, 0, 9)];
+    let packets = vec![sending(NEW, 1, 0, 0), sending(OLD, 1, 0, 0), sending(OLD, 2, 1, 0), sending(NEW, 0, 0, 9)];
     let sent = encoded(&mut boxes, packets, 0);
     assert_eq!(sent.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [OLD], "16 bytes are too many");
     assert_eq!(boxes.refused(), [(NEW, 258, NoticeKind::TooLarge), (OLD, 258, NoticeKind::Retention)]);
@@ -317,7 +317,7 @@ fn a_write_has_at_most_so_many_messages_and_what_is_left_leaves_with_the_turn() 
         let mut boxes = outboxes(1_000);
         boxes.limit_writes(OLD, maximum);
         for _ in 0..2 {
-            let packets = (0..5).map(|_| delivery(OLD, 1, 0, 0)).collect();
+            let packets = (0..5).map(|_| sending(OLD, 1, 0, 0)).collect();
             let sent = encoded(&mut boxes, packets, 0);
             // Each message is one PUBLISH of the same length.
             let total: usize = sent.iter().map(|(_, bytes)| bytes.len()).sum();

@@ -10,7 +10,7 @@
 )]
 
 use holdfast_kernel::error::Result;
-use holdfast_kernel::flow::{self, Arrivals, Delivery, Departure, Message, Messages, Outgoing, Target, Terms};
+use holdfast_kernel::flow::{self, Arrivals, Departure, Message, Messages, Outgoing, Sending, Target, Terms};
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
@@ -120,7 +120,7 @@ fn encode_speed() {
     let mut outgoing = Outgoing::default();
     report("encode with take, QoS 1", MESSAGES, || {
         for number in 0..MESSAGES {
-            outgoing.departures.push(Departure::Delivery(Delivery {
+            outgoing.departures.push(Departure::Sending(Sending {
                 connection: Connection(1),
                 packet_identifier: u16::try_from(number + 1).unwrap(),
                 qos: 1,

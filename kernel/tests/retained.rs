@@ -1,4 +1,4 @@
-//! Retained messages for new subscriptions: looked up page by page, through the log and dispatch together.
+//! Retained messages for new subscriptions: looked up page by page, through the log and delivery together.
 
 #![allow(
     missing_docs,
@@ -11,8 +11,8 @@
 
 mod log_support;
 
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::disk::fake::FakeDisk;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::flow::state::{OwedFilter, State};
 use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Messages, Outgoing, Step};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Timestamp};
@@ -44,14 +44,14 @@ fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}/{number}")).collect()
 }
 
-fn attach(dispatch: &mut Dispatch, log: &Log, party: Party, state: State, filters: &[&str]) -> Queue {
+fn attach(deliveries: &mut Deliveries, log: &Log, party: Party, state: State, filters: &[&str]) -> Queue {
     let end = log.end_offset();
     let state = State { mark: end, ..state };
     let subscriptions: Vec<_> = filters.iter().map(|filter| subscription(filter, end.0, u64::MAX)).collect();
     let subscriptions = Arc::from(subscriptions);
     let attachment =
         Attachment { party, state, subscriptions, receive_maximum: 500, end, entries_maximum: 0, pack_maximum: 0 };
-    dispatch.attach(HERE, attachment).unwrap().1
+    deliveries.attach(HERE, attachment).unwrap().1
 }
 
 fn owed(log: &Log, qos: u8) -> OwedFilter {
@@ -59,39 +59,39 @@ fn owed(log: &Log, qos: u8) -> OwedFilter {
 }
 
 /// One turn, with its progress appended; returns the topics that were sent and acknowledged.
-fn turn(dispatch: &mut Dispatch, log: &mut Log) -> Vec<String> {
-    let mut scans = dispatch.hungry(log.durable_offset());
+fn turn(deliveries: &mut Deliveries, log: &mut Log) -> Vec<String> {
+    let mut scans = deliveries.hungry(log.durable_offset());
     log.scan(&mut scans).unwrap();
     assert!(scans.iter().all(|scan| scan.owed.len() <= OWED_PAGE_MAXIMUM));
-    dispatch.feed(&mut scans);
+    deliveries.feed(&mut scans);
     let mut outgoing = Outgoing::default();
-    dispatch.allot(&mut outgoing, Timestamp(9));
+    deliveries.allot(&mut outgoing, Timestamp(9));
     let (mut topics, mut acknowledgements) = (Vec::new(), Vec::new());
     for packet in outgoing.departures {
-        let Departure::Delivery(delivery) = packet else { continue };
-        assert!(delivery.retain && !delivery.dup);
-        let message = log.message(delivery.location, delivery.offset).unwrap().unwrap();
+        let Departure::Sending(sending) = packet else { continue };
+        assert!(sending.retain && !sending.dup);
+        let message = log.message(sending.location, sending.offset).unwrap().unwrap();
         topics.push(String::from_utf8(message.topic.to_vec()).unwrap());
-        let (connection, packet_identifier) = (HERE, delivery.packet_identifier);
+        let (connection, packet_identifier) = (HERE, sending.packet_identifier);
         let step = Step::Acknowledged;
         acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
     }
-    remember(dispatch, log);
-    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
-    remember(dispatch, log);
+    remember(deliveries, log);
+    deliveries.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+    remember(deliveries, log);
     topics
 }
 
-fn remember(dispatch: &mut Dispatch, log: &mut Log) {
-    for (party, value) in dispatch.take_progress() {
+fn remember(deliveries: &mut Deliveries, log: &mut Log) {
+    for (party, value) in deliveries.take_progress() {
         log.append_control(0, &party.0.to_le_bytes(), &value, Timestamp(9)).unwrap();
     }
 }
 
-fn all_turns(dispatch: &mut Dispatch, log: &mut Log) -> Vec<String> {
-    let mut topics = turn(dispatch, log);
-    while dispatch.is_waiting() {
-        topics.extend(turn(dispatch, log));
+fn all_turns(deliveries: &mut Deliveries, log: &mut Log) -> Vec<String> {
+    let mut topics = turn(deliveries, log);
+    while deliveries.is_waiting() {
+        topics.extend(turn(deliveries, log));
     }
     topics
 }
@@ -102,10 +102,10 @@ fn more_retained_messages_than_a_page_reach_a_subscriber_in_pages_of_bounded_siz
     let topics = numbered("t", RETAINED_LOOKED_AT_MAXIMUM + 3 * OWED_PAGE_MAXIMUM);
     retain(&mut log, &topics);
     for qos in [0, 1] {
-        let mut dispatch = Dispatch::default();
-        let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["t/+"]);
-        dispatch.owe(queue, b"t/+".to_vec(), owed(&log, qos)).unwrap();
-        assert_eq!(all_turns(&mut dispatch, &mut log), topics, "QoS {qos}");
+        let mut deliveries = Deliveries::default();
+        let queue = attach(&mut deliveries, &log, OWNER, State::default(), &["t/+"]);
+        deliveries.owe(queue, b"t/+".to_vec(), owed(&log, qos)).unwrap();
+        assert_eq!(all_turns(&mut deliveries, &mut log), topics, "QoS {qos}");
     }
 }
 
@@ -115,11 +115,11 @@ fn what_is_owed_outlives_a_restart_and_nothing_comes_twice() {
     let (mut log, _) = open(&disk, roomy());
     let topics = numbered("t", 2 * OWED_PAGE_MAXIMUM + 5);
     retain(&mut log, &topics);
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["#"]);
-    dispatch.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
-    let mut sent = turn(&mut dispatch, &mut log);
-    sent.extend(turn(&mut dispatch, &mut log));
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, &log, OWNER, State::default(), &["#"]);
+    deliveries.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
+    let mut sent = turn(&mut deliveries, &mut log);
+    sent.extend(turn(&mut deliveries, &mut log));
     assert_eq!(sent.len(), 1_000);
     log.commit().unwrap();
     drop(log);
@@ -127,9 +127,9 @@ fn what_is_owed_outlives_a_restart_and_nothing_comes_twice() {
     let (mut log, _) = open(&disk, roomy());
     let state = State::decode(&log.delivery_state(OWNER).unwrap()).unwrap();
     assert_eq!(state.owed.len(), OWED_PAGE_MAXIMUM - 1_000);
-    let mut dispatch = Dispatch::default();
-    attach(&mut dispatch, &log, OWNER, state, &["#"]);
-    sent.extend(all_turns(&mut dispatch, &mut log));
+    let mut deliveries = Deliveries::default();
+    attach(&mut deliveries, &log, OWNER, state, &["#"]);
+    sent.extend(all_turns(&mut deliveries, &mut log));
     assert_eq!(sent, topics);
     let state = State::decode(&log.delivery_state(OWNER).unwrap()).unwrap();
     assert!(state.owed.is_empty() && state.owed_filters.is_empty());
@@ -139,11 +139,11 @@ fn what_is_owed_outlives_a_restart_and_nothing_comes_twice() {
 fn a_session_that_leaves_keeps_what_it_is_owed_above_qos_0() {
     let (mut log, _) = open(&FakeDisk::new(1, 1 << 30), roomy());
     retain(&mut log, &numbered("t", 10));
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["t/+", "#"]);
-    dispatch.owe(queue, b"t/+".to_vec(), owed(&log, 2)).unwrap();
-    dispatch.owe(queue, b"#".to_vec(), owed(&log, 0)).unwrap();
-    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, &log, OWNER, State::default(), &["t/+", "#"]);
+    deliveries.owe(queue, b"t/+".to_vec(), owed(&log, 2)).unwrap();
+    deliveries.owe(queue, b"#".to_vec(), owed(&log, 0)).unwrap();
+    let state = deliveries.detach(deliveries.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     let mut bytes = Vec::new();
     state.encode(&mut bytes);
     assert_eq!(State::decode(&bytes).unwrap(), state);
@@ -168,10 +168,10 @@ fn no_local_leaves_out_what_the_subscriber_has_published_itself() {
             log.commit().unwrap();
         }
         for (party, expected) in [(PUBLISHER, "bc"), (transient, if reopened { "abc" } else { "ac" }), (OWNER, "abc")] {
-            let mut dispatch = Dispatch::default();
-            let queue = attach(&mut dispatch, &log, party, State::default(), &["#"]);
-            dispatch.owe(queue, b"#".to_vec(), OwedFilter { no_local: true, ..owed(&log, 1) }).unwrap();
-            assert_eq!(all_turns(&mut dispatch, &mut log).concat(), expected, "{party:?}, reopened: {reopened}");
+            let mut deliveries = Deliveries::default();
+            let queue = attach(&mut deliveries, &log, party, State::default(), &["#"]);
+            deliveries.owe(queue, b"#".to_vec(), OwedFilter { no_local: true, ..owed(&log, 1) }).unwrap();
+            assert_eq!(all_turns(&mut deliveries, &mut log).concat(), expected, "{party:?}, reopened: {reopened}");
         }
     }
 }
@@ -181,16 +181,16 @@ fn subscribing_again_begins_again_and_unsubscribing_ends_it() {
     let (mut log, _) = open(&FakeDisk::new(1, 1 << 30), roomy());
     let topics = numbered("t", OWED_PAGE_MAXIMUM + 100);
     retain(&mut log, &topics);
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, &log, OWNER, State::default(), &["#"]);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, &log, OWNER, State::default(), &["#"]);
     for _ in 0..3 {
-        dispatch.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
+        deliveries.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
     }
-    assert_eq!(all_turns(&mut dispatch, &mut log), topics, "it is owed once");
-    dispatch.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
-    turn(&mut dispatch, &mut log);
-    dispatch.set_subscriptions(queue, Arc::from([subscription("#", 0, log.end_offset().0)])).unwrap();
-    assert_eq!(all_turns(&mut dispatch, &mut log).len(), OWED_PAGE_MAXIMUM - 500, "what was at hand");
+    assert_eq!(all_turns(&mut deliveries, &mut log), topics, "it is owed once");
+    deliveries.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
+    turn(&mut deliveries, &mut log);
+    deliveries.set_subscriptions(queue, Arc::from([subscription("#", 0, log.end_offset().0)])).unwrap();
+    assert_eq!(all_turns(&mut deliveries, &mut log).len(), OWED_PAGE_MAXIMUM - 500, "what was at hand");
     let state = State::decode(&log.delivery_state(OWNER).unwrap()).unwrap();
     assert!(state.owed_filters.is_empty(), "after a crash it does not come back");
 }
@@ -199,14 +199,14 @@ fn subscribing_again_begins_again_and_unsubscribing_ends_it() {
 fn overlapping_filters_are_held_as_filters() {
     let (mut log, _) = open(&FakeDisk::new(1, 1 << 30), roomy());
     retain(&mut log, &numbered("t", 2 * OWED_PAGE_MAXIMUM));
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let filters = ["#", "+/#", "+/+", "t/#", "t/+"];
-    let queue = attach(&mut dispatch, &log, OWNER, State::default(), &filters);
+    let queue = attach(&mut deliveries, &log, OWNER, State::default(), &filters);
     for filter in filters {
-        dispatch.owe(queue, filter.as_bytes().to_vec(), owed(&log, 1)).unwrap();
+        deliveries.owe(queue, filter.as_bytes().to_vec(), owed(&log, 1)).unwrap();
     }
-    turn(&mut dispatch, &mut log);
-    let state = dispatch.detach(dispatch.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
+    turn(&mut deliveries, &mut log);
+    let state = deliveries.detach(deliveries.receiver_on(HERE).unwrap(), std::iter::empty()).unwrap();
     assert_eq!((state.owed.len(), state.owed_filters.len()), (OWED_PAGE_MAXIMUM - 500, filters.len()));
 }
 

@@ -12,8 +12,8 @@
 
 mod log_support;
 
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::disk::fake::FakeDisk;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::submission::{Outcome, Submission};
@@ -103,7 +103,7 @@ fn only_what_was_handed_in_is_told_and_only_of_this_turn() {
 /// No packet answers it, whatever connections there are.
 #[test]
 fn a_queue_gets_it_when_it_is_durable_and_nobody_is_sent_an_answer() {
-    let (mut log, mut dispatch, mut routes) = (empty(), Dispatch::default(), Routes::new(0));
+    let (mut log, mut deliveries, mut routes) = (empty(), Deliveries::default(), Routes::new(0));
     let subscriptions = [subscription("a", 0, u64::MAX)].into();
     let attachment = Attachment {
         party: Party(9),
@@ -114,26 +114,26 @@ fn a_queue_gets_it_when_it_is_durable_and_nobody_is_sent_an_answer() {
         entries_maximum: 0,
         pack_maximum: 0,
     };
-    let (_, queue) = dispatch.attach(HERE, attachment).unwrap();
+    let (_, queue) = deliveries.attach(HERE, attachment).unwrap();
     subscribe(&mut routes, queue, "a");
     let mut turn = put(&[handed_in(b"a", 1), handed_in(b"a", 2)]);
     routes.route(&mut turn);
     append(&mut log, &mut turn);
-    dispatch.admit(&turn, log.end_position(), exchange::next);
-    let leaving = |dispatch: &mut Dispatch, log: &Log| {
+    deliveries.admit(&turn, log.end_position(), exchange::next);
+    let leaving = |deliveries: &mut Deliveries, log: &Log| {
         let mut outgoing = Outgoing::default();
-        dispatch.settle(log.durable_offset(), log.durable_position(), &mut outgoing);
-        dispatch.allot(&mut outgoing, Timestamp(5_000));
+        deliveries.settle(log.durable_offset(), log.durable_position(), &mut outgoing);
+        deliveries.allot(&mut outgoing, Timestamp(5_000));
         outgoing.departures
     };
-    assert!(leaving(&mut dispatch, &log).is_empty(), "nothing leaves before it is durable");
+    assert!(leaving(&mut deliveries, &log).is_empty(), "nothing leaves before it is durable");
     log.commit().unwrap();
-    let offsets = leaving(&mut dispatch, &log).into_iter().map(|packet| match packet {
-        Departure::Delivery(delivery) => delivery.offset,
+    let offsets = leaving(&mut deliveries, &log).into_iter().map(|packet| match packet {
+        Departure::Sending(sending) => sending.offset,
         other => panic!("{other:?}"),
     });
     assert_eq!(offsets.collect::<Vec<_>>(), [Offset(0), Offset(1)]);
-    assert!(dispatch.take_answered().is_empty());
+    assert!(deliveries.take_answered().is_empty());
 }
 
 fn subscribe(routes: &mut Routes, queue: Queue, filter: &str) {

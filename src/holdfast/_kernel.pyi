@@ -5,8 +5,8 @@ is an argument (`now_us`: microseconds since the epoch, UTC). Connections and qu
 is whoever publishes or owns a queue, by a number that Python gives out: below `TRANSIENT_PARTY` it is durable and
 its delivery state survives restarts.
 
-The stages of one turn, in order: `Inbox.feed`, `Inbox.decode`, `Routes.route`, `Log.append`, `Dispatch.admit`,
-`Log.scan`, `Dispatch.allot`, `Outboxes.encode`.
+The stages of one turn, in order: `Inbox.feed`, `Inbox.decode`, `Routes.route`, `Log.append`, `Deliveries.admit`,
+`Log.scan`, `Deliveries.allot`, `Outboxes.encode`.
 
 Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError`, `NewerFormatError`,
 `PoisonedError`, and `ValueError` for an argument out of range. A panic is a bug and ends the process.
@@ -212,7 +212,7 @@ class Outboxes:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
     def refused(self) -> list[tuple[int, int, bool]]:
         """(connection, packet identifier, too large) of QoS 1 and 2 messages that were not sent since the last call: too
-        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Dispatch.refuse` is to be told."""
+        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection, or one per piece in their
         order."""
@@ -284,7 +284,7 @@ class Routes:
 class Question:
     """A question about stored messages of QoS 1 and 2, and how far it is answered (`Log.answer`). Exact, from the index;
     records are read where they may have expired, or where a subscription has No Local. What a queue may get is not
-    considered: messages that `Dispatch.grant` denies count until the queue has passed them."""
+    considered: messages that `Deliveries.grant` denies count until the queue has passed them."""
 
     def __new__(
         cls,
@@ -340,7 +340,7 @@ class Log:
     def append_control(self, table: int, key: bytes, value: bytes, now_us: int) -> int:
         """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
         Table 0 is the kernel's own delivery state: the key is the party (four bytes, little endian), the value what
-        `Dispatch.detach` returned. Returns the log position at which it is durable."""
+        `Deliveries.detach` returned. Returns the log position at which it is durable."""
     def end_offset(self) -> int: ...
     def begin_offset(self) -> int: ...
     def durable_offset(self) -> int: ...
@@ -506,13 +506,13 @@ class SimulatedDisk:
     def read(self, file: str) -> bytes:
         """What a file shows at this moment."""
 
-# --- dispatch -------------------------------------------------------------------------------------------------------------
+# --- delivery -------------------------------------------------------------------------------------------------------------
 
 @final
-class Dispatch:
+class Deliveries:
     """Attached queues with their cursors, windows and what is in flight."""
 
-    def __new__(cls) -> Dispatch: ...
+    def __new__(cls) -> Deliveries: ...
     def attach(
         self,
         connection: int,
@@ -699,7 +699,7 @@ def describe_state(state: bytes) -> dict[str, Any]:
 @final
 class Cursor:
     """The position of one queue: what is acknowledged, held, and waits. The cursors of attached queues live inside
-    `Dispatch`. Offsets below the mark and unknown ones are harmless everywhere."""
+    `Deliveries`. Offsets below the mark and unknown ones are harmless everywhere."""
 
     def __new__(cls, mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> Cursor:
         """Everything below `mark` and in `acknowledged` is done."""

@@ -7,7 +7,7 @@ from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.store.commit_times import BOUNDS_S
 
 KERNEL = {
-    "dispatch": ("deliveries", "redeliveries", "completed", "answered", "refused"),
+    "deliveries": ("deliveries", "redeliveries", "completed", "answered", "refused"),
     "egress": ("publishes_sent", "payload_bytes_sent", "acknowledgements_sent", "pings_answered"),
     "log": (
         "segments",

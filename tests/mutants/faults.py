@@ -194,24 +194,24 @@ RELEASED = (
 ANSWERS = (
     Fault(
         "a publisher's PUBREL is answered without a record of it",
-        "kernel/src/dispatch/admission.rs",
+        "kernel/src/delivery/admission.rs",
         "self.receivers.change(handle, |changes| changes.released.push(packet_identifier));",
         "",
         (RELEASED,),
     ),
     Fault(
         "PUBCOMP does not wait for the disk",
-        "kernel/src/dispatch/admission.rs",
+        "kernel/src/delivery/admission.rs",
         "        if is_durable {\n",
         "        if false && is_durable {\n",
         (RELEASED,),
     ),
     Fault(
         "PUBACK does not wait for the disk",
-        "kernel/src/dispatch/admission.rs",
+        "kernel/src/delivery/admission.rs",
         "self.answer(publish, stored.durable_at, None);",
         "self.answer(publish, LogPosition(0), None);",
-        ("kernel/tests/dispatch_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
+        ("kernel/tests/delivery_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(
         "what waits for the disk waits for any part of it",

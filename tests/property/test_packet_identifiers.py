@@ -192,8 +192,8 @@ async def exchange_over_wraps(directory: Path, version: int, receive_maximum: in
     async def settle() -> None:
         """Until nothing more comes."""
         written = -1
-        dispatch = server.stages.kernel.dispatch
-        while written != len(connection.written) or dispatch.waiting():
+        deliveries = server.stages.kernel.deliveries
+        while written != len(connection.written) or deliveries.waiting():
             written = len(connection.written)
             await settled(world)
 

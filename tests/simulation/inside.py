@@ -98,11 +98,11 @@ def _queued(server: Server, session: Session, items: tuple[Subscription, ...]) -
 def amounts(server: Server, life: int) -> Iterator[Event]:
     """Where each attached queue has got to, and how much the broker holds."""
     stages = server.stages
-    dispatch, outboxes = stages.kernel.dispatch, stages.kernel.outboxes
+    deliveries, outboxes = stages.kernel.deliveries, stages.kernel.outboxes
     waiting_maximum = LIMITS["outbox_bytes_maximum"] + LIMITS["allot_bytes_maximum"]
-    for party, queue, connection in dispatch.queues():
+    for party, queue, connection in deliveries.queues():
         # A crash forgets up to a second of acknowledgements, so each life counts by itself.
-        yield Mark(f"party {party} in life {life}", dispatch.mark(queue))
+        yield Mark(f"party {party} in life {life}", deliveries.mark(queue))
         waiting = outboxes.waiting_bytes(connection)
         yield Held(f"bytes to connection {connection}", waiting, waiting_maximum)
 

@@ -45,9 +45,9 @@ def packs(stand: Stand, client: str) -> dict[str, dict[str, Any] | None]:
     stages = stand.server.stages
     attached = stages.sessions.attached(client)
     assert attached is not None
-    found = {"own": stages.kernel.dispatch.pack(attached.connection, 0)}
+    found = {"own": stages.kernel.deliveries.pack(attached.connection, 0)}
     for name, group in stages.groups._groups.items():
-        found[name] = stages.kernel.dispatch.pack(attached.connection, group.record.party)
+        found[name] = stages.kernel.deliveries.pack(attached.connection, group.record.party)
     return found
 
 

@@ -40,7 +40,7 @@ def pack(stand: Stand, group: str | None = None) -> dict[str, Any]:
     attached = stages.sessions.attached("app")
     assert attached is not None
     record = stages.groups.record(group) if group else None
-    found = stages.kernel.dispatch.pack(attached.connection, record.party if record else 0)
+    found = stages.kernel.deliveries.pack(attached.connection, record.party if record else 0)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.broker.assemble import assemble
 from holdfast.broker.server import Server
-from holdfast.kernel import Dispatch, Inbox, Routes, decode_packets, encode_packet
+from holdfast.kernel import Deliveries, Inbox, Routes, decode_packets, encode_packet
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import BrokerMachine
@@ -73,7 +73,7 @@ class Table:
         self.loop, self.server = loop, server
         self.inbox: Inbox = kernel.inbox
         self.routes: Routes = kernel.routes
-        self.dispatch: Dispatch = kernel.dispatch
+        self.deliveries: Deliveries = kernel.deliveries
 
     async def connected(self, name: str, version: int = 5, will: str = "") -> tuple[Peer, int]:
         """A client that is connected, and its handle."""
@@ -92,7 +92,7 @@ class Table:
         )
         await asyncio.sleep(1)
         assert peer.packets.pop(0)[0] == "connack"
-        party_of = {session: party for party, _, session in self.dispatch.queues()}
+        party_of = {session: party for party, _, session in self.deliveries.queues()}
         return peer, max(party_of)
 
     async def subscribed(self, name: str, topic_filter: str) -> tuple[Peer, int]:
@@ -194,8 +194,8 @@ def test_a_retained_message_that_may_not_be_received_is_not_sent() -> None:
         for topic in ("a", "b"):
             writer.send(writer.encoded("publish", topic_name=topic, **retained))
         reader, handle = await table.connected("reader")
-        [queue] = [queue for _, queue, of in table.dispatch.queues() if of == handle]
-        table.dispatch.grant(queue, [(b"a", True)])
+        [queue] = [queue for _, queue, of in table.deliveries.queues() if of == handle]
+        table.deliveries.grant(queue, [(b"a", True)])
         wanted = [{"topic_filter": "+", "qos": 1}]
         reader.send(reader.encoded("subscribe", packet_identifier=1, subscriptions=wanted))
         await asyncio.sleep(1)

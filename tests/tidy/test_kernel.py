@@ -15,12 +15,12 @@ RUST_LINES_MAXIMUM = {"kernel/src": 16_000, "kernel-py/src": 2_800}
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
 """Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""
 
-TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "dispatch": "cursor"}
+TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "delivery": "cursor"}
 """Each stage with its twin in `tests/property/twins`."""
 
 STAGES = tuple(TWINS)
 
-FOLDERS_WITHOUT_CIRCLES = ("dispatch", "mqtt", "route", "store", "wire")
+FOLDERS_WITHOUT_CIRCLES = ("delivery", "mqtt", "route", "store", "wire")
 """Folders of the kernel whose files can be read one after the other, from the bottom up."""
 
 ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
@@ -36,7 +36,7 @@ PACKETS = re.compile(
     r"(?i:puback|pubrec|pubrel|pubcomp|connack|suback|pingre[qs]|reason_?code)|\bPUBLISH\b|\bAUTH\b"
     r"|\b(UN)?SUBSCRIBE\b|\b(DIS)?CONNECT\b|\b0x[89A-F][0-9A-F]\b"
 )
-NEUTRAL = ("flow.rs", "flow/", "wire/", "dispatch/", "route/", "store/")
+NEUTRAL = ("flow.rs", "flow/", "wire/", "delivery/", "route/", "store/")
 """What passes from stage to stage, and the stages that no protocol owns."""
 OUTSIDE_WORLD = re.compile(
     r"\b(std::net|std::thread|std::time|std::env|std::process|SystemTime|Instant::|rand::|tokio|pyo3)\b"

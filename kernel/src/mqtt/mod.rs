@@ -9,7 +9,7 @@
 //! 2. What is decoded depends on the bytes only, never on how they were split.
 //! 3. After a fault nothing more is decoded from its connection.
 //!
-//! Flow: sockets -> [`inbox`] -> route ... dispatch -> [`outbox`] -> sockets.
+//! Flow: sockets -> [`inbox`] -> route ... delivery -> [`outbox`] -> sockets.
 
 pub mod alias;
 pub mod decode;

@@ -1,13 +1,13 @@
 //! The encoder of the hot path, which writes into what waits for each connection's socket.
 //!
 //! Owns: how each connection is written to, and what was dropped because it could not be sent. Never: decides who gets
-//! a message; targets and deliveries come from route and dispatch.
+//! a message; targets and deliveries come from route and delivery.
 //!
 //! Invariants:
 //! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
 //! 2. No packet exceeds the Maximum Departure Size of its receiver [MQTT-3.1.2-24].
 //!
-//! Flow: route and dispatch -> outbox -> sockets. The last stage of a turn.
+//! Flow: route and delivery -> outbox -> sockets. The last stage of a turn.
 
 use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
@@ -16,8 +16,8 @@ use super::sharing::{Member, Sharing};
 use super::Version;
 use crate::error::Result;
 use crate::flow::{
-    Acknowledgement, Arrivals, Delivery, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish,
-    Refusal, Step, Target,
+    Acknowledgement, Arrivals, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish, Refusal,
+    Sending, Step, Target,
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::OUTBOX_BYTES_MAXIMUM;
@@ -195,7 +195,7 @@ impl Outboxes {
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         for departure in outgoing.departures.drain(..) {
             match departure {
-                Departure::Delivery(delivery) => self.deliver(&delivery, messages, now)?,
+                Departure::Sending(sending) => self.deliver(&sending, messages, now)?,
                 Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
                 Departure::Acknowledgement(acknowledgement) => {
                     let Some(outbox) = self.outboxes.get_mut(acknowledgement.connection) else { continue };
@@ -213,16 +213,16 @@ impl Outboxes {
         Ok(())
     }
 
-    fn deliver(&mut self, delivery: &Delivery, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
+    fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         let Outboxes { outboxes, refused, dropped, counters, .. } = self;
-        let connection = delivery.connection;
+        let connection = sending.connection;
         let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
-        let message = messages.message(delivery.location, delivery.offset)?;
+        let message = messages.message(sending.location, sending.offset)?;
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
         let refusal = match &message {
             None => Some(NoticeKind::Retention),
-            Some(message) => outbox.put(delivery, message, now).err(),
+            Some(message) => outbox.put(sending, message, now).err(),
         };
         match refusal {
             None => {
@@ -231,11 +231,11 @@ impl Outboxes {
                 counters.bytes_encoded += count(outbox.bytes.len() - before);
             }
             Some(kind) => {
-                if delivery.qos == 0 {
+                if sending.qos == 0 {
                     drop_message(dropped, counters, outbox.writer.party, kind);
                 } else {
                     counters.count_dropped(kind);
-                    refused.push((connection, delivery.packet_identifier, kind));
+                    refused.push((connection, sending.packet_identifier, kind));
                 }
             }
         }
@@ -267,14 +267,9 @@ impl Outboxes {
 }
 
 impl Outbox {
-    fn put(
-        &mut self,
-        delivery: &Delivery,
-        message: &Message<'_>,
-        now: Timestamp,
-    ) -> std::result::Result<(), NoticeKind> {
+    fn put(&mut self, sending: &Sending, message: &Message<'_>, now: Timestamp) -> std::result::Result<(), NoticeKind> {
         let expired = message.expires_at.is_some_and(|at| at <= now);
-        if expired && delivery.qos == 0 {
+        if expired && sending.qos == 0 {
             return Err(NoticeKind::Expired);
         }
         // At QoS 1 and 2 expiry was decided when the packet identifier was allotted; the interval is never 0.
@@ -284,14 +279,14 @@ impl Outbox {
             let remaining_s = at.0.saturating_sub(since).div_ceil(1_000_000).max(1);
             u32::try_from(remaining_s).unwrap_or(u32::MAX)
         });
-        let identifiers = delivery.identifiers.as_deref().unwrap_or_default();
+        let identifiers = sending.identifiers.as_deref().unwrap_or_default();
         let encoded = message.properties;
         let properties = WritingProperties { topic_alias: None, expiry_interval_s, encoded, identifiers };
         let writing = Writing {
-            dup: delivery.dup,
-            qos: delivery.qos,
-            retain: delivery.retain,
-            packet_identifier: delivery.packet_identifier,
+            dup: sending.dup,
+            qos: sending.qos,
+            retain: sending.retain,
+            packet_identifier: sending.packet_identifier,
             topic: message.topic,
             payload: message.payload,
             properties: (self.writer.version == Version::V5).then_some(properties),

@@ -1,7 +1,7 @@
 //! The durable log: append, commit, recover, read by offset, topic or time, retain (docs/formats/log.md).
 //!
 //! Owns: the files of a data directory and their formats (`docs/formats/log.md`). Never: which messages matter to
-//! whom, beyond filters and offsets that the caller names. Stands between route (who wants a message) and dispatch
+//! whom, beyond filters and offsets that the caller names. Stands between route (who wants a message) and delivery
 //! (who gets it when).
 
 mod append;

@@ -1,7 +1,7 @@
 //! What the model of a group is made of: its members as they see themselves, what is published to it, and how members
 //! are chosen.
 
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::Step;
 use holdfast_kernel::ids::{Connection, Offset, Party};
@@ -78,7 +78,7 @@ pub fn by_key(members: &[Connection]) -> Selection<Connection> {
     Selection::ByKey(Key::Publisher, Arc::new(Owners::new(ranges).unwrap()))
 }
 
-pub fn attach_publisher(dispatch: &mut Dispatch) {
+pub fn attach_publisher(deliveries: &mut Deliveries) {
     let attachment = Attachment {
         party: Party::TRANSIENT,
         state: State::default(),
@@ -88,7 +88,7 @@ pub fn attach_publisher(dispatch: &mut Dispatch) {
         entries_maximum: 1,
         pack_maximum: 0,
     };
-    dispatch.attach(Connection(0), attachment).unwrap();
+    deliveries.attach(Connection(0), attachment).unwrap();
 }
 
 /// Messages have few keys, in no order.

@@ -10,8 +10,8 @@ import logging
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
-from holdfast.broker.delivery.delivery import assemble_delivery
 from holdfast.broker.delivery.entrance import Entrance
+from holdfast.broker.delivery.parts import assemble_delivery
 from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
@@ -34,7 +34,7 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import READ_BUFFER_BYTES
-from holdfast.kernel import Dispatch, Inbox, Log, Outboxes, Routes
+from holdfast.kernel import Deliveries, Inbox, Log, Outboxes, Routes
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
         inbox=Inbox(read_buffer),
         routes=Routes(world.seed()),
         log=kernel_log,
-        dispatch=Dispatch(),
+        deliveries=Deliveries(),
         outboxes=Outboxes(),
     )
     return stages, records

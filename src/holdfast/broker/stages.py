@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.kernel import Dispatch, Inbox, Log, Outboxes, Routes
+from holdfast.kernel import Deliveries, Inbox, Log, Outboxes, Routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,5 +14,5 @@ class KernelStages:
     inbox: Inbox
     routes: Routes
     log: Log
-    dispatch: Dispatch
+    deliveries: Deliveries
     outboxes: Outboxes

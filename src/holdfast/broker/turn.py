@@ -7,7 +7,7 @@ and when a stage says that it has more to do. However often it is asked for, the
 iteration of the loop; it makes as many calls for ten messages as for ten thousand, and one write
 for each connection that has something to send.
 
-    sockets -> inbox -> routes -> log -> dispatch -> outboxes -> sockets
+    sockets -> inbox -> routes -> log -> delivery -> outboxes -> sockets
 """
 
 from dataclasses import dataclass
@@ -143,7 +143,7 @@ class Turn:
         stages.entrance.appended(arrivals)
         kernel.inbox.settle(arrivals)
         kernel.outboxes.pass_through(arrivals)
-        kernel.dispatch.admit(arrivals, kernel.log.end_position())
+        kernel.deliveries.admit(arrivals, kernel.log.end_position())
         stages.wills.appended(stages.sessions.will_appended, now_us)
         control_ns = ticks_ns()
         if control_packets:
@@ -153,17 +153,17 @@ class Turn:
         scan_ns = ticks_ns()
         durable_offset = kernel.log.durable_offset()
         durable_position = kernel.log.durable_position()
-        kernel.dispatch.settle(durable_offset, durable_position, outgoing)
+        kernel.deliveries.settle(durable_offset, durable_position, outgoing)
         stages.entrance.durable(durable_position)
-        scans = kernel.dispatch.hungry(durable_offset)
+        scans = kernel.deliveries.hungry(durable_offset)
         if scans:
             kernel.log.scan(scans)
-            kernel.dispatch.feed(scans)
+            kernel.deliveries.feed(scans)
         allot_ns = ticks_ns()
-        kernel.dispatch.allot(outgoing, now_us)
-        stages.losses.note(kernel.dispatch.notices(), stages.sessions.name_of, now_us)
+        kernel.deliveries.allot(outgoing, now_us)
+        stages.losses.note(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
-        kernel.dispatch.remember(kernel.log, now_us)
+        kernel.deliveries.remember(kernel.log, now_us)
         encode_ns = ticks_ns()
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
@@ -207,15 +207,15 @@ class Turn:
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
         kernel, stages = self._stages.kernel, self._stages
-        for connection, count in kernel.dispatch.answered():
+        for connection, count in kernel.deliveries.answered():
             kernel.inbox.settled(connection, count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
         for connection, packet_identifier, too_large in kernel.outboxes.refused():
-            kernel.dispatch.refuse(connection, packet_identifier, too_large)
-        for connection, reason_code in kernel.dispatch.refused():
+            kernel.deliveries.refuse(connection, packet_identifier, too_large)
+        for connection, reason_code in kernel.deliveries.refused():
             stages.closing.refused(connection, reason_code, now_us)
-        for connection in kernel.dispatch.at_fault():
+        for connection in kernel.deliveries.at_fault():
             stages.closing.contradicted(connection, now_us)
         stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
@@ -229,10 +229,10 @@ class Turn:
         stages.connections.resume()
         promised = stages.admission.waits() or stages.promises.waits()
         handed_in = stages.entrance.waits_for_the_disk()
-        if promised or handed_in or kernel.dispatch.awaits_commit():
+        if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        arrived = kernel.inbox.ready() or kernel.dispatch.waiting()
+        arrived = kernel.inbox.ready() or kernel.deliveries.waiting()
         if arrived or stages.entrance.waiting() or stages.chores.is_busy():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()

@@ -5,13 +5,13 @@ import pytest
 from bench.profile.stages import Sample, stage_of
 
 PYTHON = "_PyEval_EvalFrameDefault (/lib/libpython3.11.so)"
-METHOD = "_kernel::dispatch::Dispatch::__pymethod_allot__ (/x/_kernel.abi3.so)"
+METHOD = "_kernel::delivery::Deliveries::__pymethod_allot__ (/x/_kernel.abi3.so)"
 
 
 @pytest.mark.parametrize(
     ("frames", "stage"),
     [
-        (["crc32c::crc (x.so)", METHOD, PYTHON], "Dispatch.allot"),
+        (["crc32c::crc (x.so)", METHOD, PYTHON], "Deliveries.allot"),
         (
             ["tcp_sendmsg ([k])", "ksys_write ([k])", "uv__try_write (uvloop)", PYTHON],
             "system: send",

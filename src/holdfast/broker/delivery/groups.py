@@ -11,7 +11,7 @@ Invariants:
    else the queue is implied, like a session's.
 3. A session's part ends with its subscription or the session, whatever ends those.
 
-Flow: sessions -> here -> routes, dispatch, outboxes.
+Flow: sessions -> here -> routes, delivery, outboxes.
 """
 
 import logging
@@ -96,7 +96,7 @@ class Groups:
         self._redrives = redrives
         self._log = kernel.log
         self._routes = kernel.routes
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._outboxes = kernel.outboxes
         self._groups: dict[str, _Group] = {}
         self._by_party: dict[int, _Group] = {}
@@ -178,7 +178,7 @@ class Groups:
             yield from group.queue.prepare(now_us)
 
     def detach(self, connection: int, now_us: int) -> None:
-        """The session has left its connection, and with that (`Dispatch.detach`) the kernel's
+        """The session has left its connection, and with that (`Deliveries.detach`) the kernel's
         queues; it goes on subscribing."""
         for group in self._by_connection.pop(connection, []):
             del group.queue.takers[connection]
@@ -270,7 +270,7 @@ class Groups:
             group = self._keyed.pop()
             # It may have gone to rest since the round began.
             if group.queue.queue is not None:
-                self._keys_counted += self._dispatch.keys(group.queue.queue, 0)[0]
+                self._keys_counted += self._deliveries.keys(group.queue.queue, 0)[0]
         if not self._keyed:
             self.waiting_for_keys, self._keys_counted = self._keys_counted, 0
             self._keyed = list(self._by_key.values())
@@ -310,7 +310,7 @@ class Groups:
                 "in_flight": in_flight,
                 "key_slots": group.owners.count(connection) * PART_SLOTS,
             }
-            for connection, given, in_flight in self._dispatch.members(queue)
+            for connection, given, in_flight in self._deliveries.members(queue)
             if connection in takers
         ]
 
@@ -320,7 +320,7 @@ class Groups:
         group = self._groups[name]
         if group.queue.queue is None:
             return {"waiting": 0, "held": []}
-        waiting, held = self._dispatch.keys(group.queue.queue, HELD_KEYS_SHOWN_MAXIMUM)
+        waiting, held = self._deliveries.keys(group.queue.queue, HELD_KEYS_SHOWN_MAXIMUM)
         return {
             "waiting": waiting,
             "held": [
@@ -449,7 +449,7 @@ class Groups:
         by_key = group.strategy.is_by_key
         group.owners = plan_owners(group.owners, list(takers)) if by_key else []
         selection = group.strategy.compile(group.owners)
-        self._dispatch.select(queue, selection)
+        self._deliveries.select(queue, selection)
         members = [
             (connection, item.retain_as_published, item.identifier)
             for connection, item in takers.items()

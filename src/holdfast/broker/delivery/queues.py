@@ -75,7 +75,7 @@ class Queues:
         self, config: Config, kernel: KernelStages, records: ControlRecords, losses: Losses
     ) -> None:
         self._log = kernel.log
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._records = records
         self._losses = losses
         self._kept = KeptFrom(kernel.log)
@@ -96,7 +96,7 @@ class Queues:
     def attached_mark(self, party: int) -> int | None:
         """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
         queue = self._attached.get(party)
-        return None if queue is None else self._dispatch.mark(queue)
+        return None if queue is None else self._deliveries.mark(queue)
 
     def mark(self, record: QueueRecord) -> int:
         """Below which offset a queue has acknowledged all."""
@@ -180,7 +180,7 @@ class Queues:
     def open(self, queue: QueueAtRest, owner: int, end_offset: int) -> int:
         """Attaches a shared queue, which reads up to `end_offset` and hands over what is lost of it
         in the name of `owner`; returns its number."""
-        attached = self._dispatch.open_group(
+        attached = self._deliveries.open_group(
             party=queue.party,
             owner=owner,
             state=queue.state,
@@ -193,10 +193,10 @@ class Queues:
 
     def close(self, party: int) -> bytes:
         """A shared queue is not attached any more; returns its delivery state."""
-        return self._dispatch.close_group(self._attached.pop(party))
+        return self._deliveries.close_group(self._attached.pop(party))
 
     def detach(self, party: int) -> None:
-        """The queue of a connection that has ended; the kernel knows (`Dispatch.detach`)."""
+        """The queue of a connection that has ended; the kernel knows (`Deliveries.detach`)."""
         del self._attached[party]
 
     def rest(self, party: int, state: bytes, now_us: int) -> None:
@@ -228,7 +228,7 @@ class Queues:
         queue, end = self._attached.get(record.party), self._log.end_offset()
         if queue is None:
             return (yield from waiting(inquiry, self.at_rest(record), end)).count
-        from_offset, returned = self._dispatch.backlog(queue)
+        from_offset, returned = self._deliveries.backlog(queue)
         span = (record.tables(), record.party, from_offset, end)
         return returned + (yield from inquiry.count(*span))
 

@@ -76,7 +76,7 @@ class Redrives:
     ) -> None:
         self._kernel = kernel
         self._log = kernel.log
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._losses = losses
         self._parties = parties
         self._queues = queues
@@ -122,7 +122,7 @@ class Redrives:
             redrive.leave(connection)
 
     def detach(self, connection: int, now_us: int) -> None:
-        """The connection has ended, and the kernel knows (`Dispatch.detach`)."""
+        """The connection has ended, and the kernel knows (`Deliveries.detach`)."""
         for redrive in list(self._all()):
             if redrive.takers.pop(connection, None) is not None:
                 self._rest(redrive, now_us)
@@ -131,7 +131,7 @@ class Redrives:
         """What the target may receive of it from now on."""
         for redrive in self._by_target.get(target, ()):
             if redrive.queue is not None:
-                self._dispatch.grant(redrive.queue, receive)
+                self._deliveries.grant(redrive.queue, receive)
 
     def end(self, target: int, now_us: int) -> None:
         """The session or group is gone, and with it all that it would still have got."""

@@ -18,7 +18,7 @@ class SharedQueue:
     def __init__(self, record: QueueRecord, queues: Queues, kernel: KernelStages) -> None:
         self.record = record
         self._queues = queues
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self.queue: int | None = None
         """The kernel's, while it is attached."""
         self.takers: dict[int, Subscription] = {}
@@ -56,7 +56,7 @@ class SharedQueue:
     def join(self, connection: int, terms: Subscription) -> None:
         """Whoever is on this connection takes from it from now on."""
         assert self.queue is not None, "nobody takes from a queue at rest"
-        self._dispatch.join(
+        self._deliveries.join(
             self.queue,
             connection,
             qos=terms.qos,
@@ -70,13 +70,13 @@ class SharedQueue:
         if connection not in self.takers:
             return False
         assert self.queue is not None, "nobody takes from a queue at rest"
-        self._dispatch.leave(self.queue, connection)
+        self._deliveries.leave(self.queue, connection)
         del self.takers[connection]
         return True
 
     def in_flight(self) -> int:
         """Messages that somebody has and has not acknowledged."""
-        return 0 if self.queue is None else self._dispatch.in_flight(self.queue)
+        return 0 if self.queue is None else self._deliveries.in_flight(self.queue)
 
     def mark(self) -> int:
         """Below which offset all of it is acknowledged."""

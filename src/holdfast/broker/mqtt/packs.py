@@ -46,7 +46,7 @@ class Packs:
     def __init__(
         self, config: Config, kernel: KernelStages, sessions: Sessions, losses: Losses
     ) -> None:
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._sessions = sessions
         self._losses = losses
         self._rounds: dict[tuple[int, int], _Rounds] = {}
@@ -63,14 +63,14 @@ class Packs:
     def rounds(self, connection: int, group: int = 0) -> int:
         """How often the present pack was overdue."""
         known = self._rounds.get((connection, group))
-        pack = self._dispatch.pack(connection, group)
+        pack = self._deliveries.pack(connection, group)
         if known is None or pack is None or pack["first_offset"] != known.first_offset:
             return 0
         return known.count
 
     def wait_us(self, now_us: int) -> int:
         """How long from now no pack has to be decided about; a second at most."""
-        due_us = self._dispatch.packs_due_us(now_us, self._timeout_us)
+        due_us = self._deliveries.packs_due_us(now_us, self._timeout_us)
         if due_us is None:
             # What is sent from now on has a second at least.
             return SECOND_US
@@ -80,7 +80,7 @@ class Packs:
     def decide(self, now_us: int) -> bool:
         """Decides about every pack whose time is over; false if there is none."""
         self._forget_the_gone()
-        overdue = self._dispatch.packs_overdue(now_us, self._timeout_us)
+        overdue = self._deliveries.packs_overdue(now_us, self._timeout_us)
         for connection, group, first_offset, _pending in overdue:
             attached = self._sessions.of(connection)
             if attached is None:
@@ -90,7 +90,7 @@ class Packs:
             if reason is None:
                 rounds.count += 1
                 resend = self._resends_always or attached.session.protocol_version < 5
-                self._dispatch.retry_pack(connection, group, resend, now_us)
+                self._deliveries.retry_pack(connection, group, resend, now_us)
             else:
                 self._give_up(attached, group, reason, now_us)
         return bool(overdue)
@@ -105,7 +105,7 @@ class Packs:
         session = attached.session
         # What a client of MQTT 5 has not acknowledged still counts against its Receive Maximum.
         keep = session.protocol_version >= 5
-        ranges = self._dispatch.give_up_pack(attached.connection, group, keep)
+        ranges = self._deliveries.give_up_pack(attached.connection, group, keep)
         party = group or session.party
         lost = [(party, reason, first, end, end - first) for first, end in ranges]
         self._losses.note(lost, self._sessions.name_of, now_us)

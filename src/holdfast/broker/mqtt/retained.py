@@ -1,7 +1,7 @@
 """Retained messages for new subscriptions [MQTT 5 section 3.3.1.3].
 
 Owns: which of them a subscription is sent when it begins. Never: holds one; they are records of the
-log, and `Dispatch` has it look them up, page by page, as fast as the client takes them.
+log, and `Deliveries` has it look them up, page by page, as fast as the client takes them.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Retained:
 
     def __init__(self, kernel: KernelStages) -> None:
         self._log = kernel.log
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
 
     def send(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
         """Owes the queue what each subscription matches, the RETAIN flag set."""
@@ -33,7 +33,7 @@ class Retained:
                 first, reached = self._log.retained(topic_filter, 0, 1)
             # Most subscriptions match none, and are owed nothing that would have to be remembered.
             if first or reached < end:
-                self._dispatch.owe(
+                self._deliveries.owe(
                     queue,
                     topic_filter,
                     qos=subscription.qos,

@@ -21,8 +21,8 @@ from typing import Final
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
-from holdfast.broker.delivery.delivery import Delivery
 from holdfast.broker.delivery.parties import BROKER_PARTY
+from holdfast.broker.delivery.parts import DeliveryParts
 from holdfast.broker.delivery.queue_names import Owner
 from holdfast.broker.delivery.queues import Left, Prepared
 from holdfast.broker.delivery.redrives import Target
@@ -67,12 +67,12 @@ class Sessions:
         kernel: KernelStages,
         records: ControlRecords,
         wills: Wills,
-        delivery: Delivery,
+        delivery: DeliveryParts,
     ) -> None:
         self._records = records
         self._log = kernel.log
         self._inbox = kernel.inbox
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._subscriptions = Subscriptions(kernel)
         self._wills = wills
         self._will_records = WillRecords(records, wills)
@@ -208,7 +208,7 @@ class Sessions:
         queue = self._queues.cut(record, session.client_identifier, prepared, now_us)
         if queue.subscriptions != record.reads:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
-        attached.queue = self._dispatch.attach(
+        attached.queue = self._deliveries.attach(
             attached.connection,
             party=session.party,
             state=queue.state,
@@ -238,7 +238,7 @@ class Sessions:
         durable = is_durable(attached.session)
         if attached.queue is not None:
             # Who ends with the connection reads nothing again, so nothing past matters to it.
-            mark = self._dispatch.mark(attached.queue) if durable else self._log.end_offset()
+            mark = self._deliveries.mark(attached.queue) if durable else self._log.end_offset()
             subscriptions = without_past(subscriptions, mark)
             self._subscriptions.read_by(attached.queue, own_of(subscriptions))
             self._regroup(attached, subscriptions, now_us)
@@ -269,7 +269,7 @@ class Sessions:
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.received(attached.connection)
-            state = self._dispatch.detach(attached.connection, not_released)
+            state = self._deliveries.detach(attached.connection, not_released)
             self._queues.detach(session.party)
             self._groups.detach(attached.connection, now_us)
             self._redrives.detach(attached.connection, now_us)

@@ -20,7 +20,7 @@ class Subscriptions:
 
     def __init__(self, kernel: KernelStages) -> None:
         self._routes = kernel.routes
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
 
     def add(
         self, queue: int, connection: int, party: int, subscriptions: Iterable[Subscription]
@@ -46,13 +46,13 @@ class Subscriptions:
 
     def read_by(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
         """What the queue reads from the log, it reads on these terms."""
-        self._dispatch.subscribe(queue, [item.table() for item in subscriptions])
+        self._deliveries.subscribe(queue, [item.table() for item in subscriptions])
 
     def grant(self, queue: int, connection: int, publish: Table, receive: Table) -> None:
         """From now on these tables hold for what comes from the connection, and for what the queue
         gets; each is a list of filters of which the first match decides, `None` allows all."""
         self._routes.grant(connection, publish, receive)
-        self._dispatch.grant(queue, receive)
+        self._deliveries.grant(queue, receive)
 
     def forget(self, queue: int, connection: int) -> None:
         """The queue is no longer attached."""

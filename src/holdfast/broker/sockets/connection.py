@@ -151,7 +151,7 @@ class Connections:
         config, world, kernel = ground.config, ground.world, ground.kernel
         self._inbox = kernel.inbox
         self._outboxes = kernel.outboxes
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
         self.read_buffer = kernel.read_buffer
@@ -255,7 +255,7 @@ class Connections:
         if connection.phase is not Phase.ACCEPTED:
             return
         self._outboxes.set_writable(connection.handle, writable)
-        self._dispatch.set_writable(connection.handle, writable)
+        self._deliveries.set_writable(connection.handle, writable)
         if writable:
             self._schedule()
 

@@ -23,7 +23,7 @@ class Numbers:
     counts: Mapping[Counted, int]
     losses: Mapping[LossReason, int]
     """Messages lost, by reason."""
-    dispatch: Mapping[str, int]
+    deliveries: Mapping[str, int]
     egress: Mapping[str, int]
     routes: Mapping[str, int]
     log: Mapping[str, int]
@@ -85,7 +85,7 @@ def count(server: Server) -> Numbers:
         counts=server.counts.all(),
         losses=dict(stages.losses.by_reason),
         loss_rows_removed=stages.losses.rows_removed,
-        dispatch=kernel.dispatch.counters(),
+        deliveries=kernel.deliveries.counters(),
         egress=kernel.outboxes.counters(),
         routes=kernel.routes.counters(),
         log=kernel.log.statistics(),

@@ -63,7 +63,7 @@ class QueuesState:
         config: Callable[[], Config],
         now_us: Callable[[], int],
     ) -> None:
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._queues = queues
         self._packs = packs
         self._names = names
@@ -73,20 +73,20 @@ class QueuesState:
 
     def of_sessions(self) -> list[tuple[int, int, int]]:
         """Party, queue and connection of each session from whose own queue somebody takes."""
-        return self._dispatch.queues()
+        return self._deliveries.queues()
 
     def of(self, queue: int) -> QueueSeen:
         """A queue from which somebody takes."""
-        return QueueSeen(self._dispatch.mark(queue), self._dispatch.in_flight(queue))
+        return QueueSeen(self._deliveries.mark(queue), self._deliveries.in_flight(queue))
 
     def unread(self, queue: int) -> Unread:
         """What it has still to read."""
-        return Unread(*self._dispatch.backlog(queue))
+        return Unread(*self._deliveries.backlog(queue))
 
     def pack(self, connection: int, party: int = OWN) -> PackSeen | None:
         """The pack that a connection has of a group, or of its session's own queue; `None` for a
         session without packs."""
-        pack = self._dispatch.pack(connection, party)
+        pack = self._deliveries.pack(connection, party)
         if pack is None:
             return None
         return PackSeen(

@@ -5,8 +5,8 @@ the setting `durability` promises (`fsync`: loss of power; `os`: death of this p
 none).
 
 1. PUBACK and PUBREC wait for the message, PUBCOMP for the released packet identifier, a PUBLISH of
-   QoS 2 to a subscriber for its packet identifier: the kernel holds them (`Dispatch.admit`,
-   `Dispatch.settle`), because there is one for every message.
+   QoS 2 to a subscriber for its packet identifier: the kernel holds them (`Deliveries.admit`,
+   `Deliveries.settle`), because there is one for every message.
 2. CONNACK waits for the control records that its session wrote: a new or changed persistent
    session, the removal of an old one. Until it has left nothing else is sent or read (`Waiting`).
 3. SUBACK and UNSUBACK of a persistent session wait for its subscriptions (`answer`).
@@ -78,7 +78,7 @@ class Answers:
     """SUBACK and UNSUBACK on their way out."""
 
     def __init__(self, kernel: KernelStages) -> None:
-        self._dispatch = kernel.dispatch
+        self._deliveries = kernel.deliveries
         self._outboxes = kernel.outboxes
 
     def answer(self, connection: int, data: bytes, position: int | None) -> None:
@@ -86,4 +86,4 @@ class Answers:
         if position is None:
             self._outboxes.write(connection, data)
         else:
-            self._dispatch.hold(connection, data, position)
+            self._deliveries.hold(connection, data, position)

@@ -18,7 +18,7 @@ from holdfast.core.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DeliveryParts:
     """One of each."""
 
     losses: Losses
@@ -36,12 +36,14 @@ class Delivery:
         self.redrives.recover(shared, is_session, now_us)
 
 
-def assemble_delivery(config: Config, kernel: KernelStages, records: ControlRecords) -> Delivery:
+def assemble_delivery(
+    config: Config, kernel: KernelStages, records: ControlRecords
+) -> DeliveryParts:
     """Its parts, each handed what it calls."""
     losses, parties, names = Losses(records), Parties(records), QueueNames(config)
     queues = Queues(config, kernel, records, losses)
     redrives = Redrives(kernel, losses, parties, queues)
-    return Delivery(
+    return DeliveryParts(
         losses=losses,
         parties=parties,
         queue_names=names,

@@ -4,12 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
-mod dispatch_support;
+mod delivery_support;
 
-use dispatch_support::{found, publish, reads, stored};
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use delivery_support::{found, publish, reads, stored};
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::{Phase, State};
-use holdfast_kernel::flow::{terms, Acknowledgement, Arrivals, Delivery, Departure, Outgoing, Step};
+use holdfast_kernel::flow::{terms, Acknowledgement, Arrivals, Departure, Outgoing, Sending, Step};
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Timestamp};
 use holdfast_kernel::mqtt::exchange;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ enum Record {
 }
 
 struct World {
-    dispatch: Dispatch,
+    deliveries: Deliveries,
     log: Vec<Record>,
     durable: usize,
     attached: bool,
@@ -91,7 +91,7 @@ struct Client {
 impl World {
     fn new(pack_maximum: u8) -> World {
         let mut world = World {
-            dispatch: Dispatch::default(),
+            deliveries: Deliveries::default(),
             log: vec![Record::Full(State::new(Offset(0)))],
             durable: 1,
             attached: false,
@@ -121,12 +121,12 @@ impl World {
         let mut arrivals = Arrivals::default();
         for _ in 0..count {
             self.log.push(Record::Message { qos });
-            let queue = self.dispatch.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default();
+            let queue = self.deliveries.queues().first().map(|(_, queue, _)| *queue).unwrap_or_default();
             let target = self.attached.then_some((queue, SUBSCRIBER));
             arrivals.publishes.push(publish(qos, target, stored(self.publish_total, self.log.len() as u64)));
             self.publish_total += 1;
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// A session is attached when the state that its last connection left is durable (CONNACK waits for that).
@@ -152,7 +152,7 @@ impl World {
             entries_maximum: 0,
             pack_maximum: self.pack.maximum,
         };
-        self.dispatch.attach(SUBSCRIBER, attachment).unwrap();
+        self.deliveries.attach(SUBSCRIBER, attachment).unwrap();
         self.attached = true;
     }
 
@@ -160,7 +160,8 @@ impl World {
         if !self.attached {
             return;
         }
-        let state = self.dispatch.detach(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
+        let state =
+            self.deliveries.detach(self.deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
         self.log.push(Record::Full(State::decode(&bytes).unwrap()));
@@ -171,7 +172,7 @@ impl World {
     fn crash(&mut self) {
         self.log.truncate(self.durable);
         self.publish_total = self.messages().count() as u64;
-        self.dispatch = Dispatch::default();
+        self.deliveries = Deliveries::default();
         self.attached = false;
         self.client.cut();
     }
@@ -179,8 +180,8 @@ impl World {
     fn turn(&mut self) {
         let mut outgoing = Outgoing::default();
         let durable = self.durable_offset();
-        self.dispatch.settle(durable, LogPosition(self.durable as u64), &mut outgoing);
-        let mut scans = self.dispatch.hungry(durable);
+        self.deliveries.settle(durable, LogPosition(self.durable as u64), &mut outgoing);
+        let mut scans = self.deliveries.hungry(durable);
         for scan in &mut scans {
             for (offset, _, qos) in self.messages().filter(|(offset, ..)| *offset >= scan.from.0 && *offset < durable.0)
             {
@@ -192,19 +193,19 @@ impl World {
                 scan.reached = Offset(offset + 1);
             }
         }
-        self.dispatch.feed(&mut scans);
-        self.dispatch.allot(&mut outgoing, Timestamp(1));
-        let progress = self.dispatch.take_progress();
+        self.deliveries.feed(&mut scans);
+        self.deliveries.allot(&mut outgoing, Timestamp(1));
+        let progress = self.deliveries.take_progress();
         for (party, value) in progress {
             assert_eq!(party, PARTY);
             self.log.push(Record::Delta(value));
         }
-        if self.dispatch.needs_progress() {
-            self.dispatch.progressed(LogPosition(self.log.len() as u64));
+        if self.deliveries.needs_progress() {
+            self.deliveries.progressed(LogPosition(self.log.len() as u64));
         }
         for packet in outgoing.departures {
-            if let Departure::Delivery(delivery) = &packet {
-                self.pack.take(delivery);
+            if let Departure::Sending(sending) = &packet {
+                self.pack.take(sending);
             }
             self.client.take(packet);
         }
@@ -228,7 +229,7 @@ impl World {
             let connection = SUBSCRIBER;
             arrivals.acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// What is pending comes again in the turns that follow, and nothing new before it.
@@ -236,7 +237,9 @@ impl World {
         if !self.is_overdue() {
             return;
         }
-        self.dispatch.retry_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), true, Timestamp(1)).unwrap();
+        self.deliveries
+            .retry_pack(self.deliveries.receiver_on(SUBSCRIBER).unwrap(), Party(0), true, Timestamp(1))
+            .unwrap();
         let again = self.pack.pending.keys().copied().collect::<BTreeSet<_>>();
         self.client.again = again.difference(&self.pack.received).copied().collect();
     }
@@ -246,8 +249,8 @@ impl World {
             return;
         }
         let given_up = self
-            .dispatch
-            .give_up_pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0), keeps_identifiers)
+            .deliveries
+            .give_up_pack(self.deliveries.receiver_on(SUBSCRIBER).unwrap(), Party(0), keeps_identifiers)
             .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         assert_eq!(offsets, self.pack.published(), "what is given up is what nobody has said to have");
@@ -260,21 +263,21 @@ impl World {
         }
         self.pack.commit();
         assert_eq!(
-            self.dispatch.pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0)).unwrap().content(),
+            self.deliveries.pack(self.deliveries.receiver_on(SUBSCRIBER).unwrap(), Party(0)).unwrap().content(),
             None
         );
     }
 
     /// True if something is pending, and none of it waits for the disk.
     fn is_overdue(&mut self) -> bool {
-        let overdue = self.dispatch.packs_overdue(Timestamp(1), 0);
+        let overdue = self.deliveries.packs_overdue(Timestamp(1), 0);
         for found in &overdue {
             assert_eq!((found.connection, found.group), (SUBSCRIBER, Party(0)));
             assert_eq!(found.pending, self.pack.pending.len());
             assert!(found.first.0 <= *self.pack.pending.values().min().unwrap());
             let (first, taken) = self
-                .dispatch
-                .pack(self.dispatch.receiver_on(SUBSCRIBER).unwrap(), Party(0))
+                .deliveries
+                .pack(self.deliveries.receiver_on(SUBSCRIBER).unwrap(), Party(0))
                 .unwrap()
                 .content()
                 .unwrap();
@@ -320,32 +323,32 @@ impl Client {
     }
 
     fn take(&mut self, packet: Departure) {
-        if let Departure::Delivery(delivery) = &packet {
-            assert!(delivery.dup || self.again.is_empty(), "something new came before {:?}", self.again);
-            self.again.remove(&delivery.packet_identifier);
+        if let Departure::Sending(sending) = &packet {
+            assert!(sending.dup || self.again.is_empty(), "something new came before {:?}", self.again);
+            self.again.remove(&sending.packet_identifier);
         }
         match packet {
-            Departure::Delivery(delivery) if delivery.qos == 2 => {
-                self.open.insert(delivery.packet_identifier);
-                let offset = u64::from(delivery.location.position);
-                if let Some(known) = self.received.insert(delivery.packet_identifier, offset) {
+            Departure::Sending(sending) if sending.qos == 2 => {
+                self.open.insert(sending.packet_identifier);
+                let offset = u64::from(sending.location.position);
+                if let Some(known) = self.received.insert(sending.packet_identifier, offset) {
                     assert_eq!(known, offset, "a packet identifier that is not released names another message");
-                    assert!(delivery.dup);
+                    assert!(sending.dup);
                 } else {
                     *self.got.entry(offset).or_default() += 1;
                 }
-                self.unanswered.push((delivery.packet_identifier, Step::Received));
+                self.unanswered.push((sending.packet_identifier, Step::Received));
             }
-            Departure::Delivery(delivery) => {
-                assert_eq!(delivery.qos, 1);
-                let offset = u64::from(delivery.location.position);
-                if self.last_new.is_some_and(|last| last > offset) && !delivery.dup {
+            Departure::Sending(sending) => {
+                assert_eq!(sending.qos, 1);
+                let offset = u64::from(sending.location.position);
+                if self.last_new.is_some_and(|last| last > offset) && !sending.dup {
                     panic!("{offset} was sent after {:?} on one connection", self.last_new);
                 }
                 self.last_new = Some(offset);
-                self.open.insert(delivery.packet_identifier);
+                self.open.insert(sending.packet_identifier);
                 *self.got.entry(offset).or_default() += 1;
-                self.unanswered.push((delivery.packet_identifier, Step::Acknowledged));
+                self.unanswered.push((sending.packet_identifier, Step::Acknowledged));
             }
             Departure::Acknowledgement(acknowledgement) => {
                 if acknowledgement.connection == SUBSCRIBER {
@@ -367,10 +370,10 @@ impl Pack {
         self.resumed = self.pending.values().max().copied();
     }
 
-    fn take(&mut self, delivery: &Delivery) {
-        let offset = u64::from(delivery.location.position);
-        if delivery.dup || self.maximum == 0 {
-            assert!(!delivery.dup || self.maximum == 0 || self.pending[&delivery.packet_identifier] == offset);
+    fn take(&mut self, sending: &Sending) {
+        let offset = u64::from(sending.location.position);
+        if sending.dup || self.maximum == 0 {
+            assert!(!sending.dup || self.maximum == 0 || self.pending[&sending.packet_identifier] == offset);
             return;
         }
         self.taken += 1;
@@ -379,7 +382,7 @@ impl Pack {
             Some(last) => assert!(offset < last, "{offset} was given before what was in flight was acknowledged"),
             None => assert!(self.taken <= self.maximum, "{offset} was given beyond an open pack"),
         }
-        self.pending.insert(delivery.packet_identifier, offset);
+        self.pending.insert(sending.packet_identifier, offset);
     }
 
     fn finish(&mut self, packet_identifier: u16) {
@@ -415,10 +418,10 @@ proptest! {
             prop_assert!(times >= 1 || is_known_to_be_lost, "message {} was lost", offset);
             prop_assert!(qos < 2 || times <= 1, "message {} of QoS 2 came {} times", offset, times);
         }
-        let (party, queue, connection) = world.dispatch.queues()[0];
+        let (party, queue, connection) = world.deliveries.queues()[0];
         prop_assert_eq!((party, connection), (PARTY, SUBSCRIBER));
-        prop_assert_eq!(world.dispatch.mark(queue).unwrap(), Offset(world.publish_total));
-        prop_assert_eq!(world.dispatch.in_flight(queue).unwrap(), 0);
+        prop_assert_eq!(world.deliveries.mark(queue).unwrap(), Offset(world.publish_total));
+        prop_assert_eq!(world.deliveries.in_flight(queue).unwrap(), 0);
     }
 
     #[test]

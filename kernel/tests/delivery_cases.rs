@@ -1,15 +1,15 @@
-//! Single cases of dispatch that a random walk meets too seldom.
+//! Single cases of delivery that a random walk meets too seldom.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
-mod dispatch_support;
+mod delivery_support;
 
-use dispatch_support::{found, publish, stored};
-use holdfast_kernel::dispatch::window::Window;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use delivery_support::{found, publish, stored};
+use holdfast_kernel::delivery::window::Window;
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
-    Acknowledgement, Arrivals, Delivery, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Step, Stored,
+    Acknowledgement, Arrivals, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Sending, Step, Stored,
     Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const SUBSCRIBER: Connection = Connection(1);
 
-fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usize) -> Queue {
+fn attach(deliveries: &mut Deliveries, state: State, end: u64, entries_maximum: usize) -> Queue {
     let attachment = Attachment {
         party: if entries_maximum == 0 { Party(7) } else { Party::TRANSIENT },
         state,
@@ -31,7 +31,7 @@ fn attach(dispatch: &mut Dispatch, state: State, end: u64, entries_maximum: usiz
         entries_maximum,
         pack_maximum: 0,
     };
-    dispatch.attach(SUBSCRIBER, attachment).unwrap().1
+    deliveries.attach(SUBSCRIBER, attachment).unwrap().1
 }
 
 fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
@@ -39,77 +39,80 @@ fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
     publish(1, Some((queue, SUBSCRIBER)), Stored { expires_at, ..stored(offset, offset + 1) })
 }
 
-fn admit(dispatch: &mut Dispatch, publishes: Vec<Publish>) {
+fn admit(deliveries: &mut Deliveries, publishes: Vec<Publish>) {
     let end = publishes.iter().filter_map(|publish| publish.stored).map(|stored| stored.durable_at).max().unwrap();
-    dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, end, exchange::next);
+    deliveries.admit(&Arrivals { publishes, ..Arrivals::default() }, end, exchange::next);
 }
 
-fn allotted(dispatch: &mut Dispatch, durable: u64, now: u64) -> Vec<Delivery> {
+fn allotted(deliveries: &mut Deliveries, durable: u64, now: u64) -> Vec<Sending> {
     let mut outgoing = Outgoing::default();
-    dispatch.settle(Offset(durable), LogPosition(durable), &mut outgoing);
-    dispatch.allot(&mut outgoing, Timestamp(now));
+    deliveries.settle(Offset(durable), LogPosition(durable), &mut outgoing);
+    deliveries.allot(&mut outgoing, Timestamp(now));
     let deliveries = outgoing.departures.into_iter().filter_map(|packet| match packet {
-        Departure::Delivery(delivery) => Some(delivery),
+        Departure::Sending(sending) => Some(sending),
         _ => None,
     });
     deliveries.collect()
 }
 
-fn acknowledge(dispatch: &mut Dispatch, step: Step, packet_identifier: u16) {
+fn acknowledge(deliveries: &mut Deliveries, step: Step, packet_identifier: u16) {
     let acknowledgement = Acknowledgement { connection: SUBSCRIBER, step, packet_identifier, refusal: None };
     let acknowledgements = vec![acknowledgement];
-    dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+    deliveries.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
 }
 
 #[test]
 fn what_the_log_refused_is_counted_message_by_message() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
     let refused = Publish { fate: Fate::Refused(Refusal::NoRoom), stored: None, ..published(queue, 0, None) };
-    dispatch.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0), exchange::next);
-    assert_eq!(dispatch.counters().refused, 3);
-    assert_eq!(dispatch.take_refused().len(), 1);
+    deliveries.admit(&Arrivals { publishes: vec![refused; 3], ..Arrivals::default() }, LogPosition(0), exchange::next);
+    assert_eq!(deliveries.counters().refused, 3);
+    assert_eq!(deliveries.take_refused().len(), 1);
 }
 
 // accepts: S0.3
 #[test]
 fn nothing_is_answered_or_sent_before_it_is_durable() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![published(queue, 0, None)]);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
+    admit(&mut deliveries, vec![published(queue, 0, None)]);
     let mut outgoing = Outgoing::default();
-    dispatch.settle(Offset(0), LogPosition(0), &mut outgoing);
-    dispatch.allot(&mut outgoing, Timestamp(1));
+    deliveries.settle(Offset(0), LogPosition(0), &mut outgoing);
+    deliveries.allot(&mut outgoing, Timestamp(1));
     assert!(outgoing.departures.is_empty());
-    assert_eq!(allotted(&mut dispatch, 1, 1).len(), 1);
+    assert_eq!(allotted(&mut deliveries, 1, 1).len(), 1);
 }
 
 // accepts: S0.60 S0.61
 #[test]
 fn an_expired_message_is_noticed_and_takes_no_packet_identifier() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![published(queue, 0, Some(50)), published(queue, 1, None), published(queue, 2, Some(50))]);
-    let sent = allotted(&mut dispatch, 3, 50);
-    assert_eq!(sent.iter().map(|delivery| delivery.packet_identifier).collect::<Vec<_>>(), [1]);
-    let notices = dispatch.take_notices();
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
+    admit(
+        &mut deliveries,
+        vec![published(queue, 0, Some(50)), published(queue, 1, None), published(queue, 2, Some(50))],
+    );
+    let sent = allotted(&mut deliveries, 3, 50);
+    assert_eq!(sent.iter().map(|sending| sending.packet_identifier).collect::<Vec<_>>(), [1]);
+    let notices = deliveries.take_notices();
     assert!(notices.iter().all(|notice| notice.kind == NoticeKind::Expired && notice.count == 1));
     assert_eq!(notices.iter().map(|notice| notice.first.0).collect::<Vec<_>>(), [0, 2]);
-    acknowledge(&mut dispatch, Step::Acknowledged, 1);
-    assert_eq!(dispatch.mark(queue).unwrap(), Offset(3));
+    acknowledge(&mut deliveries, Step::Acknowledged, 1);
+    assert_eq!(deliveries.mark(queue).unwrap(), Offset(3));
 }
 
 #[test]
 fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
-    admit(&mut dispatch, vec![published(queue, 0, None), published(queue, 1, None), published(queue, 2, Some(50))]);
-    assert_eq!(allotted(&mut dispatch, 3, 50).len(), 2);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
+    admit(&mut deliveries, vec![published(queue, 0, None), published(queue, 1, None), published(queue, 2, Some(50))]);
+    assert_eq!(allotted(&mut deliveries, 3, 50).len(), 2);
     let mut remembered = State::default();
-    for (_, value) in dispatch.take_progress() {
+    for (_, value) in deliveries.take_progress() {
         remembered.apply(&value).unwrap();
     }
-    let left = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
+    let left = deliveries.detach(deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     for state in [remembered, left] {
         assert_eq!((state.mark, state.acknowledged.iter().collect::<Vec<_>>()), (Offset(0), vec![(2, 3)]));
     }
@@ -118,55 +121,55 @@ fn an_expired_message_behind_one_that_is_in_flight_is_told_once() {
 // accepts: S2.33
 #[test]
 fn a_transient_queue_that_is_full_skips_and_says_what() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 10);
-    dispatch.set_writable(SUBSCRIBER, false);
-    admit(&mut dispatch, (0..25).map(|offset| published(queue, offset, None)).collect());
-    assert!(allotted(&mut dispatch, 25, 1).is_empty());
-    let notices = dispatch.take_notices();
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 10);
+    deliveries.set_writable(SUBSCRIBER, false);
+    admit(&mut deliveries, (0..25).map(|offset| published(queue, offset, None)).collect());
+    assert!(allotted(&mut deliveries, 25, 1).is_empty());
+    let notices = deliveries.take_notices();
     assert_eq!(notices.len(), 1);
     assert_eq!((notices[0].kind, notices[0].first, notices[0].end), (NoticeKind::SlowReader, Offset(10), Offset(25)));
     assert_eq!(notices[0].count, 15);
-    dispatch.set_writable(SUBSCRIBER, true);
-    assert_eq!(allotted(&mut dispatch, 25, 1).len(), 10);
+    deliveries.set_writable(SUBSCRIBER, true);
+    assert_eq!(allotted(&mut deliveries, 25, 1).len(), 10);
 }
 
 #[test]
 fn a_durable_queue_that_is_full_reads_the_log_again() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
-    dispatch.set_writable(SUBSCRIBER, false);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
+    deliveries.set_writable(SUBSCRIBER, false);
     let total = limits::QUEUE_ENTRIES_MAXIMUM as u64 + 7;
-    admit(&mut dispatch, (0..total).map(|offset| published(queue, offset, None)).collect());
-    assert!(allotted(&mut dispatch, total, 1).is_empty());
-    assert!(dispatch.take_notices().is_empty());
-    dispatch.set_writable(SUBSCRIBER, true);
+    admit(&mut deliveries, (0..total).map(|offset| published(queue, offset, None)).collect());
+    assert!(allotted(&mut deliveries, total, 1).is_empty());
+    assert!(deliveries.take_notices().is_empty());
+    deliveries.set_writable(SUBSCRIBER, true);
     let mut sent = Vec::new();
     while sent.len() < limits::QUEUE_ENTRIES_MAXIMUM {
-        sent.extend(allotted(&mut dispatch, total, 1));
+        sent.extend(allotted(&mut deliveries, total, 1));
     }
-    let scans = dispatch.hungry(Offset(total));
+    let scans = deliveries.hungry(Offset(total));
     assert_eq!(scans.len(), 1);
     assert_eq!(scans[0].from, Offset(limits::QUEUE_ENTRIES_MAXIMUM as u64));
 }
 
 #[test]
 fn an_answer_for_a_session_that_is_gone_does_not_reach_the_next_one() {
-    let mut dispatch = Dispatch::default();
-    let queue = attach(&mut dispatch, State::default(), 0, 0);
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
     let mut own = published(queue, 0, None);
     own.connection = SUBSCRIBER;
-    admit(&mut dispatch, vec![own]);
-    dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
-    attach(&mut dispatch, State::new(Offset(1)), 1, 0);
+    admit(&mut deliveries, vec![own]);
+    deliveries.detach(deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
+    attach(&mut deliveries, State::new(Offset(1)), 1, 0);
     let mut outgoing = Outgoing::default();
-    dispatch.settle(Offset(1), LogPosition(1), &mut outgoing);
+    deliveries.settle(Offset(1), LogPosition(1), &mut outgoing);
     assert!(outgoing.departures.is_empty());
 }
 
 #[test]
 fn a_receiver_is_known_by_its_own_handle_and_not_by_its_connections() {
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let attachment = |party| Attachment {
         party: Party(party),
         state: State::default(),
@@ -176,18 +179,18 @@ fn a_receiver_is_known_by_its_own_handle_and_not_by_its_connections() {
         entries_maximum: 0,
         pack_maximum: 0,
     };
-    let (first, _) = dispatch.attach(Connection(70), attachment(1)).unwrap();
-    let (second, _) = dispatch.attach(Connection(7), attachment(2)).unwrap();
+    let (first, _) = deliveries.attach(Connection(70), attachment(1)).unwrap();
+    let (second, _) = deliveries.attach(Connection(7), attachment(2)).unwrap();
     assert_eq!(
-        (dispatch.connection_of(first), dispatch.connection_of(second)),
+        (deliveries.connection_of(first), deliveries.connection_of(second)),
         (Some(Connection(70)), Some(Connection(7)))
     );
-    assert!(dispatch.attach(Connection(70), attachment(3)).is_err());
-    dispatch.detach(first, std::iter::empty()).unwrap();
-    let (third, _) = dispatch.attach(Connection(8), attachment(3)).unwrap();
+    assert!(deliveries.attach(Connection(70), attachment(3)).is_err());
+    deliveries.detach(first, std::iter::empty()).unwrap();
+    let (third, _) = deliveries.attach(Connection(8), attachment(3)).unwrap();
     assert_eq!(third, first, "a handle is used again");
-    assert_eq!((dispatch.receiver_on(Connection(70)), dispatch.receiver_on(Connection(8))), (None, Some(third)));
-    assert_eq!(dispatch.receiver_on(Connection(7)), Some(second));
+    assert_eq!((deliveries.receiver_on(Connection(70)), deliveries.receiver_on(Connection(8))), (None, Some(third)));
+    assert_eq!(deliveries.receiver_on(Connection(7)), Some(second));
 }
 
 #[test]
@@ -203,17 +206,17 @@ fn only_what_the_exchange_awaits_is_an_answer_to_it() {
     for (flight, awaited) in cases {
         for step in [Acknowledged, Received, Completed] {
             for refusal in [None, Some(Refusal::ByPeer)] {
-                let mut dispatch = Dispatch::default();
+                let mut deliveries = Deliveries::default();
                 let state = State { flights: BTreeMap::from([(9, flight)]), ..State::default() };
-                attach(&mut dispatch, state, 1, 0);
+                attach(&mut deliveries, state, 1, 0);
                 let answer =
                     |packet_identifier| Acknowledgement { connection: SUBSCRIBER, step, packet_identifier, refusal };
                 let acknowledgements = vec![answer(9), answer(10)];
-                dispatch.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
+                deliveries.admit(&Arrivals { acknowledgements, ..Arrivals::default() }, LogPosition(0), exchange::next);
                 let is_awaited = awaited.contains(&step);
-                assert_eq!(dispatch.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{step:?} {flight:?}");
-                assert!(dispatch.take_at_fault().is_empty());
-                let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
+                assert_eq!(deliveries.take_at_fault().contains(&SUBSCRIBER), !is_awaited, "{step:?} {flight:?}");
+                assert!(deliveries.take_at_fault().is_empty());
+                let state = deliveries.detach(deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
                 assert_eq!(
                     state.flights.get(&9) == Some(&flight),
                     !is_awaited || flight.phase == Phase::Received && step == Received && refusal.is_none()
@@ -228,83 +231,85 @@ fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
     let total = u64::from(u16::MAX);
     let flight = |offset| Flight { offset: Offset(offset), qos: 1, phase: Phase::Sent, source: Source::Queue };
     let flights = (0..total).map(|offset| (offset as u16 + 1, flight(offset))).collect();
-    let mut dispatch = Dispatch::default();
-    attach(&mut dispatch, State { flights, ..State::default() }, total + 5, 0);
+    let mut deliveries = Deliveries::default();
+    attach(&mut deliveries, State { flights, ..State::default() }, total + 5, 0);
     let mut again = Vec::new();
     loop {
-        let mut scans = dispatch.hungry(Offset(total + 5));
+        let mut scans = deliveries.hungry(Offset(total + 5));
         for scan in &mut scans {
             let end = (total + 5).min(scan.from.0 + u64::from(scan.records_maximum));
             let terms = || Terms { qos: 1, ..Terms::default() };
             scan.found = (scan.from.0..end).map(|offset| found(offset, 1, 0, terms())).collect();
             scan.reached = Offset(end);
         }
-        dispatch.feed(&mut scans);
-        let sent = allotted(&mut dispatch, total + 5, 1);
+        deliveries.feed(&mut scans);
+        let sent = allotted(&mut deliveries, total + 5, 1);
         if scans.is_empty() && sent.is_empty() {
             break;
         }
         again.extend(sent);
     }
-    assert!(again
-        .iter()
-        .all(|delivery| delivery.dup && u64::from(delivery.packet_identifier) == delivery.offset.0 + 1));
+    assert!(again.iter().all(|sending| sending.dup && u64::from(sending.packet_identifier) == sending.offset.0 + 1));
     assert_eq!(again.len() as u64, total);
     // Nothing can be done before one of them is acknowledged.
-    assert!(!dispatch.is_waiting());
-    acknowledge(&mut dispatch, Step::Acknowledged, 9);
-    let new = allotted(&mut dispatch, total + 5, 1);
-    assert_eq!(new.iter().map(|delivery| (delivery.packet_identifier, delivery.dup)).collect::<Vec<_>>(), [(9, false)]);
+    assert!(!deliveries.is_waiting());
+    acknowledge(&mut deliveries, Step::Acknowledged, 9);
+    let new = allotted(&mut deliveries, total + 5, 1);
+    assert_eq!(new.iter().map(|sending| (sending.packet_identifier, sending.dup)).collect::<Vec<_>>(), [(9, false)]);
 }
 
 #[test]
 fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let owed = vec![Owed { offset: Offset(3), qos: 1, identifier: Some(9) }];
-    let queue = attach(&mut dispatch, State { owed, ..State::new(Offset(10)) }, 10, 0);
-    admit(&mut dispatch, vec![published(queue, 10, None)]);
-    let feed = |dispatch: &mut Dispatch| {
-        let mut scans = dispatch.hungry(Offset(11));
+    let queue = attach(&mut deliveries, State { owed, ..State::new(Offset(10)) }, 10, 0);
+    admit(&mut deliveries, vec![published(queue, 10, None)]);
+    let feed = |deliveries: &mut Deliveries| {
+        let mut scans = deliveries.hungry(Offset(11));
         for scan in &mut scans {
             let found = |offset: &Offset| Some(found_at(*offset));
             scan.found_owed = scan.owed.iter().map(found).collect();
         }
-        dispatch.feed(&mut scans);
+        deliveries.feed(&mut scans);
     };
-    feed(&mut dispatch);
-    let sent = allotted(&mut dispatch, 11, 1);
+    feed(&mut deliveries);
+    let sent = allotted(&mut deliveries, 11, 1);
     assert_eq!(
-        sent.iter().map(|delivery| (delivery.retain, delivery.location.position)).collect::<Vec<_>>(),
+        sent.iter().map(|sending| (sending.retain, sending.location.position)).collect::<Vec<_>>(),
         [(true, 3), (false, 10)]
     );
-    acknowledge(&mut dispatch, Step::Acknowledged, sent[1].packet_identifier);
-    let state = dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
+    acknowledge(&mut deliveries, Step::Acknowledged, sent[1].packet_identifier);
+    let state = deliveries.detach(deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(state.owed.iter().map(|owed| owed.offset).collect::<Vec<_>>(), [Offset(3)]);
-    let queue = attach(&mut dispatch, state, 11, 0);
-    feed(&mut dispatch);
-    let again = allotted(&mut dispatch, 11, 1);
+    let queue = attach(&mut deliveries, state, 11, 0);
+    feed(&mut deliveries);
+    let again = allotted(&mut deliveries, 11, 1);
     assert_eq!((again.len(), again[0].dup, again[0].packet_identifier), (1, true, sent[0].packet_identifier));
-    acknowledge(&mut dispatch, Step::Acknowledged, again[0].packet_identifier);
-    assert_eq!(dispatch.in_flight(queue).unwrap(), 0);
-    assert!(dispatch.detach(dispatch.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty()).unwrap().owed.is_empty());
+    acknowledge(&mut deliveries, Step::Acknowledged, again[0].packet_identifier);
+    assert_eq!(deliveries.in_flight(queue).unwrap(), 0);
+    assert!(deliveries
+        .detach(deliveries.receiver_on(SUBSCRIBER).unwrap(), std::iter::empty())
+        .unwrap()
+        .owed
+        .is_empty());
 }
 
 #[test]
 fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
-    let mut dispatch = Dispatch::default();
+    let mut deliveries = Deliveries::default();
     let owed = [3, 10, 11].map(|offset| Owed { offset: Offset(offset), qos: 0, identifier: None });
-    attach(&mut dispatch, State { owed: owed.to_vec(), ..State::new(Offset(10)) }, 10, 0);
+    attach(&mut deliveries, State { owed: owed.to_vec(), ..State::new(Offset(10)) }, 10, 0);
     let mut looked_up = Vec::new();
     for durable in [10, 10, 11, 12] {
-        let mut scans = dispatch.hungry(Offset(durable));
+        let mut scans = deliveries.hungry(Offset(durable));
         for scan in &mut scans {
             looked_up.push((durable, scan.owed.iter().map(|offset| offset.0).collect::<Vec<_>>()));
             scan.found_owed = scan.owed.iter().map(|offset| Some(found_at(*offset))).collect();
         }
-        dispatch.feed(&mut scans);
-        allotted(&mut dispatch, durable, 1);
-        assert_eq!(dispatch.awaits_commit(), durable < 12);
-        assert!(!dispatch.is_waiting());
+        deliveries.feed(&mut scans);
+        allotted(&mut deliveries, durable, 1);
+        assert_eq!(deliveries.awaits_commit(), durable < 12);
+        assert!(!deliveries.is_waiting());
     }
     assert_eq!(looked_up, [(10, vec![3]), (11, vec![10]), (12, vec![11])]);
 }

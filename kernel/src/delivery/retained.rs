@@ -9,14 +9,14 @@
 //! 3. What a durable party is owed at QoS 1 and 2 outlives its connection, and so does what it has of it.
 
 use super::queue::Queue;
-use super::Dispatch;
+use super::Deliveries;
 use crate::error::Result;
 use crate::flow::state::{Changes, Owed, OwedFilter};
 use crate::flow::Scan;
 use crate::ids::{self, Offset};
 use std::collections::BTreeSet;
 
-impl Dispatch {
+impl Deliveries {
     /// The queue gets the retained messages that the filter matches, with RETAIN set, before new ones.
     pub fn owe(&mut self, handle: ids::Queue, filter: Vec<u8>, owed: OwedFilter) -> Result<()> {
         let queue = self.queues.find(handle)?;

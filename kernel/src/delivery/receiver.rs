@@ -8,7 +8,7 @@ use super::pack::Pack;
 use super::window::{Stepped, Window};
 use crate::flow::exchange::{Follows, Next, State};
 use crate::flow::state::{Changes, Flight, Phase, Source};
-use crate::flow::{Delivery, Found, Step};
+use crate::flow::{Found, Sending, Step};
 use crate::ids::{self, Connection, Party, Timestamp};
 use crate::limits;
 
@@ -165,7 +165,7 @@ impl Receiver {
     }
 
     /// Puts a group's message into the window; `None` without room.
-    pub fn take_shared(&mut self, group: ids::Queue, found: &Found, now: Timestamp) -> Option<(Delivery, Source)> {
+    pub fn take_shared(&mut self, group: ids::Queue, found: &Found, now: Timestamp) -> Option<(Sending, Source)> {
         let membership = self.memberships.iter_mut().find(|membership| membership.group == group)?;
         let (qos, source) = (found.qos.min(membership.terms.qos), Source::Group(membership.party));
         let mut packet_identifier = 0;
@@ -177,7 +177,7 @@ impl Receiver {
             }
         }
         membership.given = membership.given.wrapping_add(1);
-        let delivery = Delivery {
+        let sending = Sending {
             connection: self.connection,
             packet_identifier,
             qos,
@@ -189,6 +189,6 @@ impl Receiver {
             location: found.location,
         };
         self.note_sent(found.size_bytes);
-        Some((delivery, source))
+        Some((sending, source))
     }
 }

@@ -1,11 +1,11 @@
-//! The binding of dispatch.
+//! The binding of delivery.
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
 use crate::selection::Selection;
 use crate::store::Log;
-use holdfast_kernel::dispatch as kernel;
-use holdfast_kernel::dispatch::keys::Hold;
+use holdfast_kernel::delivery as kernel;
+use holdfast_kernel::delivery::keys::Hold;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
@@ -17,15 +17,15 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 /// Attached queues with their cursors, windows and what is in flight. Python names connections, of which each has one
 /// receiver; this is where they become receivers.
 #[pyclass(module = "holdfast._kernel")]
-pub struct Dispatch {
-    pub inner: kernel::Dispatch,
+pub struct Deliveries {
+    pub inner: kernel::Deliveries,
 }
 
 #[pymethods]
-impl Dispatch {
+impl Deliveries {
     #[new]
-    fn new() -> Dispatch {
-        Dispatch { inner: kernel::Dispatch::default() }
+    fn new() -> Deliveries {
+        Deliveries { inner: kernel::Deliveries::default() }
     }
 
     #[pyo3(signature = (
@@ -295,7 +295,7 @@ impl Dispatch {
     }
 }
 
-impl Dispatch {
+impl Deliveries {
     fn receiver(&self, connection: u32) -> PyResult<Receiver> {
         let receiver = self.inner.receiver_on(Connection(connection));
         receiver.ok_or_else(|| to_python(Error::Invalid(format!("connection {connection} has no receiver"))))
@@ -392,7 +392,7 @@ fn identifiers(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
 
 /// Adds the classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Dispatch>()?;
+    module.add_class::<Deliveries>()?;
     module.add_function(wrap_pyfunction!(received, module)?)?;
     module.add_function(wrap_pyfunction!(new_state, module)?)?;
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;

@@ -1,4 +1,4 @@
-//! What every test of dispatch publishes and reads: messages of 100 bytes, and a subscription to all of them.
+//! What every test of delivery publishes and reads: messages of 100 bytes, and a subscription to all of them.
 #![allow(dead_code)] // Each test uses its part.
 
 use holdfast_kernel::flow::{Fate, Found, Publish, Span, Stored, Subscription, Target, Terms};

@@ -9,7 +9,7 @@
 use super::pack::Pack;
 use super::receiver::Receiver;
 use super::window::Window;
-use super::Dispatch;
+use super::Deliveries;
 use crate::error::Result;
 use crate::flow::state::{Phase, Source};
 use crate::flow::{Departure, Step};
@@ -31,12 +31,12 @@ pub struct Overdue {
     pub pending: usize,
 }
 
-impl Dispatch {
+impl Deliveries {
     /// The packs of which nothing was sent for `timeout_us`, and that are not acknowledged. Only time during which a
     /// connection takes bytes counts, and none while a packet of the pack waits for the disk.
     pub fn packs_overdue(&mut self, now: Timestamp, timeout_us: u64) -> Vec<Overdue> {
         let mut overdue = Vec::new();
-        let Dispatch { receivers, held, .. } = self;
+        let Deliveries { receivers, held, .. } = self;
         for (handle, receiver) in receivers.iter_mut() {
             let (connection, is_writable, window) = (receiver.connection, receiver.is_writable, &receiver.window);
             let groups = receiver.memberships.iter_mut();
@@ -144,7 +144,7 @@ fn source_of(group: Party) -> Source {
 /// True if what leaves is part of an exchange about a message from there.
 fn belongs(departure: &Departure, window: &Window, source: Source) -> bool {
     let packet_identifier = match departure {
-        Departure::Delivery(delivery) => delivery.packet_identifier,
+        Departure::Sending(sending) => sending.packet_identifier,
         Departure::Acknowledgement(sent) if sent.step == Step::Released => sent.packet_identifier,
         _ => return false,
     };

@@ -12,7 +12,7 @@
 //! 4. A QoS 2 message is sent after its packet identifier is durable, and released after it is durable that it was
 //!    received.
 //!
-//! Flow: store -> dispatch -> encode. Woken by what arrives and by what becomes durable; never polls.
+//! Flow: store -> delivery -> encode. Woken by what arrives and by what becomes durable; never polls.
 
 mod admission;
 mod allotment;
@@ -53,7 +53,7 @@ use window::Window;
 
 /// All attached queues and receivers.
 #[derive(Debug, Default)]
-pub struct Dispatch {
+pub struct Deliveries {
     receivers: Receivers,
     queues: Queues,
     held: Held,
@@ -80,7 +80,7 @@ pub struct Attachment {
     pub pack_maximum: usize,
 }
 
-impl Dispatch {
+impl Deliveries {
     /// A receiver is on `connection` from now on; returns it and its queue. What was in flight goes on first: what was
     /// received is released at once, the rest is sent again as the log gives the records again, in their order
     /// [MQTT-4.4.0-1].
@@ -194,7 +194,7 @@ impl Dispatch {
     /// The queues that need the log, and what they ask of it.
     pub fn hungry(&mut self, durable: Offset) -> Vec<Scan> {
         self.held.advance(durable);
-        let Dispatch { receivers, queues, held, .. } = self;
+        let Deliveries { receivers, queues, held, .. } = self;
         let durable = held.durable();
         let hungry = queues
             .ready_by_turns()

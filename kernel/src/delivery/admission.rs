@@ -4,7 +4,7 @@ use super::cursor::Entry;
 use super::held::Arrived;
 use super::queue::Offered;
 use super::window::Stepped;
-use super::Dispatch;
+use super::Deliveries;
 use crate::flow::exchange::{Follows, Next};
 use crate::flow::state::{Flight, Phase, Source};
 use crate::flow::{
@@ -12,7 +12,7 @@ use crate::flow::{
 };
 use crate::ids::{self, Connection, KeySlot, LogPosition, Offset, Timestamp};
 
-impl Dispatch {
+impl Deliveries {
     /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
     /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that. `next` is
     /// the table of the protocol in which it all came.
@@ -247,7 +247,7 @@ fn is_end(told: &Acknowledgement) -> bool {
 
 fn connection_of(departure: &Departure) -> Connection {
     match departure {
-        Departure::Delivery(delivery) => delivery.connection,
+        Departure::Sending(sending) => sending.connection,
         Departure::Acknowledgement(told) => told.connection,
         Departure::Encoded(connection, _) => *connection,
     }

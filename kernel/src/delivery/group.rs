@@ -15,7 +15,7 @@ use super::members::{Group, GroupAttachment, Membership};
 use super::pack::Pack;
 use super::queue::Queue;
 use super::receiver::Receiver;
-use super::Dispatch;
+use super::Deliveries;
 use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Phase, Source, State};
 use crate::flow::{Arrivals, Notice, NoticeKind, Publish, Scan, Terms};
@@ -23,7 +23,7 @@ use crate::ids::{self, Connection, Offset, Party};
 use crate::selection::Selection;
 use std::sync::Arc;
 
-impl Dispatch {
+impl Deliveries {
     /// The group's queue is there from now on; members may join it.
     pub fn open_group(&mut self, attachment: GroupAttachment) -> ids::Queue {
         let GroupAttachment { party, owner, state, subscriptions, end } = attachment;

@@ -8,15 +8,15 @@ use super::queue::{entry_of, Queue};
 use super::queues::Turn;
 use super::receiver::Receiver;
 use super::receivers::Receivers;
-use super::Dispatch;
+use super::Deliveries;
 use crate::flow::state::{Flight, Owed, Phase, Source};
-use crate::flow::{Delivery, Departure, Found, Notice, NoticeKind, Outgoing};
+use crate::flow::{Departure, Found, Notice, NoticeKind, Outgoing, Sending};
 use crate::ids::{self, Offset, Timestamp};
 
 /// What becomes of a queue's next message.
 enum Next {
     /// It leaves for a receiver.
-    Leaves(ids::Receiver, Delivery, Source),
+    Leaves(ids::Receiver, Sending, Source),
     /// Its Message Expiry Interval has passed: it is not sent.
     Expired(Found, Source),
     /// It was acknowledged while it was looked up, or waits for its key: what is behind it may go.
@@ -29,7 +29,7 @@ enum Next {
     Nothing,
 }
 
-impl Dispatch {
+impl Deliveries {
     /// Gives every ready queue one turn. A message whose Message Expiry Interval has passed is not sent and takes no
     /// packet identifier; one in flight since an earlier connection is sent again under its own, with DUP.
     pub fn allot(&mut self, outgoing: &mut Outgoing, now: Timestamp) {
@@ -41,7 +41,7 @@ impl Dispatch {
     }
 
     fn allot_queue(&mut self, handle: ids::Queue, outgoing: &mut Outgoing, now: Timestamp) -> Turn {
-        let Dispatch { receivers, queues, held, notices, reports } = self;
+        let Deliveries { receivers, queues, held, notices, reports } = self;
         let Some(queue) = queues.get_mut(handle) else { return Turn::Rests };
         receivers.begin_turn(queue);
         let (party, is_group, mut is_changed) = (queue.party, queue.group.is_some(), false);
@@ -53,22 +53,22 @@ impl Dispatch {
                 None => next_shared(handle, queue, receivers, now),
             };
             match next {
-                Next::Leaves(receiver, delivery, source) => {
-                    reports.deliver(delivery.dup);
-                    if is_group && delivery.qos != 1 {
+                Next::Leaves(receiver, sending, source) => {
+                    reports.deliver(sending.dup);
+                    if is_group && sending.qos != 1 {
                         // At QoS 0 and 2 the group is done with it.
-                        queue.cursor.acknowledge(delivery.offset);
+                        queue.cursor.acknowledge(sending.offset);
                         is_changed = true;
                     }
-                    let is_new = delivery.qos == 2 && !delivery.dup;
+                    let is_new = sending.qos == 2 && !sending.dup;
                     if is_new && (is_group || receivers.is_durable(receiver)) {
                         // The packet identifier, and what a group hands over, has to be durable before the message
                         // leaves (docs/adr/0002-one-log.md).
-                        let sent = (delivery.packet_identifier, delivery.offset, source);
+                        let sent = (sending.packet_identifier, sending.offset, source);
                         receivers.change(receiver, |changes| changes.sent.push(sent));
-                        held.until_progress(receivers.serial_of(delivery.connection), Departure::Delivery(delivery));
+                        held.until_progress(receivers.serial_of(sending.connection), Departure::Sending(sending));
                     } else {
-                        outgoing.departures.push(Departure::Delivery(delivery));
+                        outgoing.departures.push(Departure::Sending(sending));
                     }
                 }
                 Next::Expired(found, source) => {
@@ -209,7 +209,7 @@ fn next_handed(
     if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
         pack.send_again(now);
     }
-    let delivery = Delivery {
+    let sending = Sending {
         connection: receiver.connection,
         packet_identifier,
         qos,
@@ -219,7 +219,7 @@ fn next_handed(
         offset: found.offset,
         location: found.location,
     };
-    Next::Leaves(handle, delivery, source)
+    Next::Leaves(handle, sending, source)
 }
 
 fn next_owed(
@@ -242,7 +242,7 @@ fn next_owed(
     };
     queue.resumed_owed.remove(&owed.offset);
     receiver.note_sent(found.size_bytes);
-    let delivery = Delivery {
+    let sending = Sending {
         connection: receiver.connection,
         packet_identifier,
         qos,
@@ -252,7 +252,7 @@ fn next_owed(
         offset: found.offset,
         location: found.location,
     };
-    Next::Leaves(handle, delivery, source)
+    Next::Leaves(handle, sending, source)
 }
 
 fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: &mut Receiver, now: Timestamp) -> Next {
@@ -285,7 +285,7 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
     }
     receiver.note_sent(found.size_bytes);
     queue.cursor.deliver(entry_of(&found), handle);
-    let delivery = Delivery {
+    let sending = Sending {
         connection: receiver.connection,
         packet_identifier,
         qos,
@@ -296,7 +296,7 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
         offset: found.offset,
         location: found.location,
     };
-    Next::Leaves(handle, delivery, source)
+    Next::Leaves(handle, sending, source)
 }
 
 /// Takes the next message of a group's queue for a member that has room, as its selection says.
@@ -305,11 +305,11 @@ fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers,
         Chosen::Member(found, member) => {
             let receiver = receivers.get_mut(member);
             let taken = receiver.and_then(|receiver| receiver.take_shared(handle, &found, now));
-            let Some((delivery, source)) = taken else { return Next::Waits };
-            if let Some(keys) = queue.keys().filter(|_| delivery.qos > 0) {
+            let Some((sending, source)) = taken else { return Next::Waits };
+            if let Some(keys) = queue.keys().filter(|_| sending.qos > 0) {
                 keys.sent(&found, member, now);
             }
-            Next::Leaves(member, delivery, source)
+            Next::Leaves(member, sending, source)
         }
         Chosen::Expired(found) => {
             if queue.cursor.acknowledge(found.offset).is_none() {

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
-mod dispatch_support;
+mod delivery_support;
 
-use dispatch_support::{found, publish, reads, stored};
-use holdfast_kernel::dispatch::members::GroupAttachment;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use delivery_support::{found, publish, reads, stored};
+use holdfast_kernel::delivery::members::GroupAttachment;
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
     Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Stored, Subscription, Terms,
@@ -24,7 +24,7 @@ const B: Connection = Connection(2);
 
 /// A group whose messages are durable at once; a message's key is its slot.
 struct World {
-    dispatch: Dispatch,
+    deliveries: Deliveries,
     group: Queue,
     keys: Vec<u16>,
     /// What each of two members has, in order: packet identifier and offset.
@@ -34,22 +34,22 @@ struct World {
 
 impl World {
     fn new(selection: Selection<Connection>, receive_maximum: u16) -> World {
-        let mut dispatch = Dispatch::default();
+        let mut deliveries = Deliveries::default();
         for connection in [Connection(0), A, B] {
             let attachment = attachment(connection, Arc::from([]), receive_maximum);
-            dispatch.attach(connection, attachment).unwrap();
+            deliveries.attach(connection, attachment).unwrap();
         }
-        let group = dispatch.open_group(group_of(Party(50)));
-        dispatch.select(group, selection.among(|owner| dispatch.receiver_on(owner))).unwrap();
-        let mut world = World { dispatch, group, keys: Vec::new(), has: Default::default(), now: 0 };
+        let group = deliveries.open_group(group_of(Party(50)));
+        deliveries.select(group, selection.among(|owner| deliveries.receiver_on(owner))).unwrap();
+        let mut world = World { deliveries, group, keys: Vec::new(), has: Default::default(), now: 0 };
         world.join(A);
         world.join(B);
         world
     }
 
     fn join(&mut self, member: Connection) {
-        self.dispatch
-            .join(self.group, self.dispatch.receiver_on(member).unwrap(), Terms { qos: 1, ..Terms::default() })
+        self.deliveries
+            .join(self.group, self.deliveries.receiver_on(member).unwrap(), Terms { qos: 1, ..Terms::default() })
             .unwrap();
     }
 
@@ -61,33 +61,33 @@ impl World {
             self.keys.push(*key);
             arrivals.publishes.push(published(self.group, offset, *key, None));
         }
-        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
     fn turn(&mut self) -> [Vec<u64>; 2] {
         self.now += 1;
         let (end, mut outgoing) = (self.keys.len() as u64, Outgoing::default());
-        self.dispatch.settle(Offset(end), LogPosition(end), &mut outgoing);
+        self.deliveries.settle(Offset(end), LogPosition(end), &mut outgoing);
         outgoing.departures.clear();
         let mut sent: [Vec<u64>; 2] = Default::default();
         // Until nothing more can be done: a queue reads the log page by page.
         for _ in 0..100 {
-            let mut scans = self.dispatch.hungry(Offset(end));
+            let mut scans = self.deliveries.hungry(Offset(end));
             for scan in &mut scans {
                 scan.found_owed = scan.owed.iter().map(|offset| Some(self.found(offset.0))).collect();
                 scan.reached = Offset(end.min(scan.from.0 + u64::from(scan.records_maximum)));
                 scan.found = (scan.from.0..scan.reached.0).map(|offset| self.found(offset)).collect();
             }
-            self.dispatch.feed(&mut scans);
-            self.dispatch.allot(&mut outgoing, Timestamp(self.now));
+            self.deliveries.feed(&mut scans);
+            self.deliveries.allot(&mut outgoing, Timestamp(self.now));
             for packet in outgoing.departures.drain(..) {
-                let Departure::Delivery(delivery) = packet else { panic!("{packet:?}") };
-                let (index, offset) = (delivery.connection.0 as usize - 1, u64::from(delivery.location.position));
-                self.has[index].push_back((delivery.packet_identifier, offset));
+                let Departure::Sending(sending) = packet else { panic!("{packet:?}") };
+                let (index, offset) = (sending.connection.0 as usize - 1, u64::from(sending.location.position));
+                self.has[index].push_back((sending.packet_identifier, offset));
                 sent[index].push(offset);
             }
-            if !self.dispatch.is_waiting() {
+            if !self.deliveries.is_waiting() {
                 return sent;
             }
         }
@@ -104,7 +104,7 @@ impl World {
             refusal: None,
         });
         let arrivals = Arrivals { acknowledgements: acknowledgements.collect(), ..Arrivals::default() };
-        self.dispatch.admit(&arrivals, LogPosition(0), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(0), exchange::next);
         self.turn()
     }
 
@@ -148,9 +148,9 @@ fn who_has_least_in_flight_gets_the_next() {
     world.acknowledge(B, 3);
     assert_eq!(world.publish(&[0; 3]), [vec![], vec![6, 7, 8]], "until it has as many as the other");
     assert_eq!(world.publish(&[0; 2]), [vec![9], vec![10]]);
-    let members = world.dispatch.members(world.group).unwrap().into_iter();
+    let members = world.deliveries.members(world.group).unwrap().into_iter();
     let members =
-        members.map(|(member, given, in_flight)| (world.dispatch.connection_of(member).unwrap(), given, in_flight));
+        members.map(|(member, given, in_flight)| (world.deliveries.connection_of(member).unwrap(), given, in_flight));
     assert_eq!(members.collect::<Vec<_>>(), [(A, 4, 4), (B, 7, 4)]);
 }
 
@@ -161,7 +161,7 @@ fn the_same_member_gets_all_as_long_as_it_has_room_and_is_there() {
     assert_eq!(world.publish(&[0; 3]), [vec![3], vec![4, 5]]);
     world.acknowledge(A, 4);
     assert_eq!(world.publish(&[0; 1]), [vec![], vec![6]], "it does not go back before it has to");
-    world.dispatch.detach(world.dispatch.receiver_on(B).unwrap(), std::iter::empty()).unwrap();
+    world.deliveries.detach(world.deliveries.receiver_on(B).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(world.publish(&[0; 1])[0], [4, 5, 6, 7]);
 }
 
@@ -177,7 +177,7 @@ fn each_key_goes_to_its_owner_and_only_there() {
 #[test]
 fn a_member_that_stalls_holds_up_its_own_keys_alone_and_memory_is_bounded() {
     let mut world = World::new(by_key(A, B), 100);
-    world.dispatch.set_writable(A, false);
+    world.deliveries.set_writable(A, false);
     let (stalled, mut beside) = (KEYS_WAITING_MAXIMUM as u64, Vec::new());
     for _ in 0..stalled / 1_024 {
         beside.extend(world.publish(&[150])[1].clone());
@@ -186,9 +186,9 @@ fn a_member_that_stalls_holds_up_its_own_keys_alone_and_memory_is_bounded() {
         world.acknowledge(B, count);
     }
     assert_eq!(beside.len() as u64, stalled / 1_024, "all of B's keys went past");
-    assert_eq!(world.dispatch.keys(world.group, 5).unwrap().0, KEYS_WAITING_MAXIMUM);
+    assert_eq!(world.deliveries.keys(world.group, 5).unwrap().0, KEYS_WAITING_MAXIMUM);
     assert_eq!(world.publish(&[150]), [vec![], vec![]], "no more wait in memory; what follows stays in the log");
-    world.dispatch.set_writable(A, true);
+    world.deliveries.set_writable(A, true);
     let mut order = Vec::new();
     loop {
         let count = world.has[0].len();
@@ -207,15 +207,15 @@ fn a_member_that_stalls_holds_up_its_own_keys_alone_and_memory_is_bounded() {
 fn a_key_moves_when_what_is_in_flight_of_it_has_been_settled() {
     let mut world = World::new(by_key(A, A), 10);
     assert_eq!(world.publish(&[150, 1, 150]), [vec![0, 1, 2], vec![]]);
-    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
+    world.deliveries.select(world.group, by_key(A, B).among(|owner| world.deliveries.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[150, 1, 160]), [vec![4], vec![5]], "160 is at nobody, 150 at A still");
-    let (waiting, holds) = world.dispatch.keys(world.group, 2).unwrap();
+    let (waiting, holds) = world.deliveries.keys(world.group, 2).unwrap();
     let seen: Vec<_> = holds
         .iter()
         .map(|hold| {
             (
                 hold.slot.0,
-                world.dispatch.connection_of(hold.receiver).unwrap(),
+                world.deliveries.connection_of(hold.receiver).unwrap(),
                 hold.in_flight,
                 hold.moving,
                 hold.since.0,
@@ -232,9 +232,9 @@ fn a_key_moves_when_what_is_in_flight_of_it_has_been_settled() {
 fn what_a_holder_had_goes_before_what_waits_for_its_key_to_move() {
     let mut world = World::new(by_key(A, A), 10);
     world.publish(&[150, 1, 150]);
-    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
+    world.deliveries.select(world.group, by_key(A, B).among(|owner| world.deliveries.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[150, 150]), [vec![], vec![]]);
-    world.dispatch.detach(world.dispatch.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
+    world.deliveries.detach(world.deliveries.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
     assert_eq!(world.turn(), [vec![], vec![0, 2, 3, 4]]);
 }
 
@@ -244,8 +244,8 @@ fn a_key_goes_over_when_its_holder_is_gone_with_what_it_held_first() {
     world.publish(&[1, 2, 1, 2, 1]);
     assert_eq!(world.has[0].iter().map(|(_, offset)| *offset).collect::<Vec<_>>(), [0, 1, 2]);
     world.acknowledge(A, 0);
-    world.dispatch.detach(world.dispatch.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
-    world.dispatch.select(world.group, by_key(B, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
+    world.deliveries.detach(world.deliveries.receiver_on(A).unwrap(), std::iter::empty()).unwrap();
+    world.deliveries.select(world.group, by_key(B, B).among(|owner| world.deliveries.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[1]), [vec![], vec![0, 1, 2]]);
     assert_eq!(world.acknowledge(B, 3)[1], [3, 4, 5]);
 }
@@ -254,11 +254,11 @@ fn a_key_goes_over_when_its_holder_is_gone_with_what_it_held_first() {
 fn keys_begin_when_what_was_given_without_them_has_been_settled() {
     let mut world = World::new(Selection::Turns, 10);
     assert_eq!(world.publish(&[1, 1]), [vec![0], vec![1]]);
-    world.dispatch.select(world.group, by_key(A, B).among(|owner| world.dispatch.receiver_on(owner))).unwrap();
+    world.deliveries.select(world.group, by_key(A, B).among(|owner| world.deliveries.receiver_on(owner))).unwrap();
     assert_eq!(world.publish(&[1]), [vec![], vec![]]);
     assert_eq!(world.acknowledge(A, 1), [vec![], vec![]]);
     assert_eq!(world.acknowledge(B, 1), [vec![2], vec![]]);
-    world.dispatch.select(world.group, Selection::Turns).unwrap();
+    world.deliveries.select(world.group, Selection::Turns).unwrap();
     assert_eq!(world.publish(&[1, 1]), [vec![3], vec![4]], "and no key holds anything any more");
 }
 
@@ -281,26 +281,26 @@ fn a_key_is_taken_from_the_topic_the_publisher_or_a_user_property() {
 }
 
 /// What two groups with one member give it, of ten messages for each.
-fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Vec<usize>, Dispatch) {
-    let mut dispatch = Dispatch::default();
-    dispatch.attach(Connection(0), attachment(Connection(0), Arc::from([]), 1)).unwrap();
+fn allotted(receive_maximum: u16, has_own: bool, expires_at: Option<u64>) -> (Vec<usize>, Deliveries) {
+    let mut deliveries = Deliveries::default();
+    deliveries.attach(Connection(0), attachment(Connection(0), Arc::from([]), 1)).unwrap();
     let subscriptions = if has_own { reads() } else { Arc::from([]) };
-    dispatch.attach(A, attachment(A, subscriptions, receive_maximum)).unwrap();
+    deliveries.attach(A, attachment(A, subscriptions, receive_maximum)).unwrap();
     let mut counts = Vec::new();
     for (number, party) in (0..).zip([Party(50), Party(51)]) {
-        let group = dispatch.open_group(group_of(party));
-        dispatch.join(group, dispatch.receiver_on(A).unwrap(), Terms { qos: 1, ..Terms::default() }).unwrap();
+        let group = deliveries.open_group(group_of(party));
+        deliveries.join(group, deliveries.receiver_on(A).unwrap(), Terms { qos: 1, ..Terms::default() }).unwrap();
         let publishes = (number * 10..number * 10 + 10).map(|offset| published(group, offset, 0, expires_at)).collect();
-        dispatch.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30), exchange::next);
+        deliveries.admit(&Arrivals { publishes, ..Arrivals::default() }, LogPosition(30), exchange::next);
     }
     for end in [10, 20] {
         let mut outgoing = Outgoing::default();
-        dispatch.settle(Offset(end), LogPosition(end - 1), &mut outgoing);
-        dispatch.allot(&mut outgoing, Timestamp(5));
-        let publishes = outgoing.departures.iter().filter(|packet| matches!(packet, Departure::Delivery(_)));
+        deliveries.settle(Offset(end), LogPosition(end - 1), &mut outgoing);
+        deliveries.allot(&mut outgoing, Timestamp(5));
+        let publishes = outgoing.departures.iter().filter(|packet| matches!(packet, Departure::Sending(_)));
         counts.push(publishes.count());
     }
-    (counts, dispatch)
+    (counts, deliveries)
 }
 
 #[test]
@@ -312,9 +312,9 @@ fn a_group_takes_an_even_part_of_a_members_window() {
 
 #[test]
 fn an_expired_message_of_a_group_is_noticed_and_given_to_nobody() {
-    let (counts, mut dispatch) = allotted(6, false, Some(5));
+    let (counts, mut deliveries) = allotted(6, false, Some(5));
     assert_eq!(counts, [0, 0]);
-    let notices = dispatch.take_notices();
+    let notices = deliveries.take_notices();
     let told: Vec<_> =
         notices.iter().map(|notice| (notice.party.0, notice.kind, notice.first.0, notice.end.0)).collect();
     assert_eq!(told, [(50, NoticeKind::Expired, 0, 10), (51, NoticeKind::Expired, 10, 20)]);

@@ -5,13 +5,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)]
 
-mod dispatch_support;
+mod delivery_support;
 mod group_model;
 
-use dispatch_support::{found, publish, reads, stored};
+use delivery_support::{found, publish, reads, stored};
 use group_model::{attach_publisher, by_key, key_of, least_loaded, stay, turns, Member};
-use holdfast_kernel::dispatch::members::GroupAttachment;
-use holdfast_kernel::dispatch::{Attachment, Dispatch};
+use holdfast_kernel::delivery::members::GroupAttachment;
+use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Terms};
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
@@ -69,7 +69,7 @@ enum Record {
 
 struct World {
     selection: fn(&[Connection]) -> Selection<Connection>,
-    dispatch: Dispatch,
+    deliveries: Deliveries,
     log: Vec<Record>,
     durable: usize,
     published: u64,
@@ -88,11 +88,11 @@ struct World {
 
 impl World {
     fn new(selection: fn(&[Connection]) -> Selection<Connection>, pack_maximum: usize) -> World {
-        let mut dispatch = Dispatch::default();
-        attach_publisher(&mut dispatch);
+        let mut deliveries = Deliveries::default();
+        attach_publisher(&mut deliveries);
         let mut world = World {
             selection,
-            dispatch,
+            deliveries,
             log: Vec::new(),
             durable: 0,
             published: 0,
@@ -150,7 +150,7 @@ impl World {
             arrivals.publishes.push(Publish { key_slot: KeySlot(key_of(self.published)), ..message });
             self.published += 1;
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// A session is attached when the state that its last connection left is durable (CONNACK waits for that).
@@ -170,7 +170,7 @@ impl World {
             entries_maximum: usize::from(!party.is_durable()),
             pack_maximum: if party.is_durable() { self.pack_maximum } else { 0 },
         };
-        self.dispatch.attach(connection(index), attachment).unwrap();
+        self.deliveries.attach(connection(index), attachment).unwrap();
         self.members[index].attached = true;
         self.members[index].receive_maximum = usize::from(receive_maximum);
         self.join(index);
@@ -184,10 +184,12 @@ impl World {
             let state = self.states().remove(&GROUP).unwrap();
             let end = Offset(self.published);
             let attachment = GroupAttachment { party: GROUP, owner: GROUP, state, subscriptions: reads(), end };
-            self.group = Some(self.dispatch.open_group(attachment));
+            self.group = Some(self.deliveries.open_group(attachment));
         }
         let terms = Terms { qos: MEMBERS[index].1, ..Terms::default() };
-        self.dispatch.join(self.group.unwrap(), self.dispatch.receiver_on(connection(index)).unwrap(), terms).unwrap();
+        self.deliveries
+            .join(self.group.unwrap(), self.deliveries.receiver_on(connection(index)).unwrap(), terms)
+            .unwrap();
         self.select();
     }
 
@@ -196,8 +198,8 @@ impl World {
         let members = (0..3).filter(|index| self.members[*index].attached && self.members[*index].subscribed);
         let members: Vec<Connection> = members.map(connection).collect();
         if let Some(group) = self.group {
-            self.dispatch
-                .select(group, (self.selection)(&members).among(|owner| self.dispatch.receiver_on(owner)))
+            self.deliveries
+                .select(group, (self.selection)(&members).among(|owner| self.deliveries.receiver_on(owner)))
                 .unwrap();
         }
     }
@@ -206,8 +208,10 @@ impl World {
         if !std::mem::take(&mut self.members[index].attached) {
             return;
         }
-        let state =
-            self.dispatch.detach(self.dispatch.receiver_on(connection(index)).unwrap(), std::iter::empty()).unwrap();
+        let state = self
+            .deliveries
+            .detach(self.deliveries.receiver_on(connection(index)).unwrap(), std::iter::empty())
+            .unwrap();
         let party = MEMBERS[index].0;
         if party.is_durable() {
             self.write(party, &state);
@@ -224,8 +228,8 @@ impl World {
     fn rest(&mut self) {
         let Some(group) = self.group else { return };
         let taken = self.members.iter().any(|member| member.attached && member.subscribed);
-        if !taken && self.dispatch.in_flight(group).unwrap() == 0 {
-            let state = self.dispatch.close_group(group).unwrap();
+        if !taken && self.deliveries.in_flight(group).unwrap() == 0 {
+            let state = self.deliveries.close_group(group).unwrap();
             self.write(GROUP, &state);
             let size = self.log.len();
             self.acknowledged.values_mut().for_each(|at| *at = size.min(*at));
@@ -237,8 +241,8 @@ impl World {
     fn unsubscribe(&mut self, index: usize) {
         self.members[index].subscribed = false;
         if let Some(group) = self.group {
-            if let Some(receiver) = self.dispatch.receiver_on(connection(index)) {
-                self.dispatch.leave(group, receiver);
+            if let Some(receiver) = self.deliveries.receiver_on(connection(index)) {
+                self.deliveries.leave(group, receiver);
             }
         }
         self.select();
@@ -246,7 +250,7 @@ impl World {
     }
 
     fn note_ended(&mut self) {
-        for notice in self.dispatch.take_notices() {
+        for notice in self.deliveries.take_notices() {
             assert_eq!((notice.party, notice.kind), (GROUP, NoticeKind::SessionEnded));
             self.excused.extend(notice.first.0..notice.end.0);
         }
@@ -256,8 +260,8 @@ impl World {
         let transient = MEMBERS.iter().position(|(party, _)| !party.is_durable()).unwrap();
         if self.members[transient].attached {
             let state = self
-                .dispatch
-                .state(self.dispatch.receiver_on(connection(transient)).unwrap(), std::iter::empty())
+                .deliveries
+                .state(self.deliveries.receiver_on(connection(transient)).unwrap(), std::iter::empty())
                 .unwrap();
             self.excused.extend(state.handed_over().map(|(offset, _)| offset.0));
             self.members[transient].subscribed = false;
@@ -266,8 +270,8 @@ impl World {
         self.durable = self.log.len();
         self.published = self.messages().count() as u64;
         self.acknowledged.retain(|_, at| *at <= self.log.len());
-        self.dispatch = Dispatch::default();
-        attach_publisher(&mut self.dispatch);
+        self.deliveries = Deliveries::default();
+        attach_publisher(&mut self.deliveries);
         self.group = None;
         self.lately.clear();
         for (member, (party, _)) in self.members.iter_mut().zip(MEMBERS) {
@@ -279,8 +283,8 @@ impl World {
     fn turn(&mut self) {
         let mut outgoing = Outgoing::default();
         let durable = self.durable_offset();
-        self.dispatch.settle(durable, LogPosition(self.durable as u64), &mut outgoing);
-        let mut scans = self.dispatch.hungry(durable);
+        self.deliveries.settle(durable, LogPosition(self.durable as u64), &mut outgoing);
+        let mut scans = self.deliveries.hungry(durable);
         for scan in &mut scans {
             scan.found_owed = scan.owed.iter().map(|offset| Some(self.found(offset.0))).collect();
             if scan.owner != GROUP {
@@ -295,17 +299,17 @@ impl World {
                 scan.reached = Offset(offset + 1);
             }
         }
-        self.dispatch.feed(&mut scans);
+        self.deliveries.feed(&mut scans);
         let before = outgoing.departures.len();
-        self.dispatch.allot(&mut outgoing, Timestamp(1));
+        self.deliveries.allot(&mut outgoing, Timestamp(1));
         self.check_order(&outgoing.departures[before..]);
-        for (party, value) in self.dispatch.take_progress() {
+        for (party, value) in self.deliveries.take_progress() {
             self.log.push(Record::State(party, value));
         }
         let size = self.log.len();
         self.acknowledged.values_mut().for_each(|at| *at = size.min(*at));
-        if self.dispatch.needs_progress() {
-            self.dispatch.progressed(LogPosition(size as u64));
+        if self.deliveries.needs_progress() {
+            self.deliveries.progressed(LogPosition(size as u64));
         }
         for packet in outgoing.departures {
             self.take(packet);
@@ -319,7 +323,7 @@ impl World {
     /// What has been sent before comes before what has not, each in offset order.
     fn check_order(&self, packets: &[Departure]) {
         let deliveries = packets.iter().filter_map(|packet| match packet {
-            Departure::Delivery(delivery) if !delivery.dup => Some(u64::from(delivery.location.position)),
+            Departure::Sending(sending) if !sending.dup => Some(u64::from(sending.location.position)),
             _ => None,
         });
         let mut order: Vec<(u16, bool, u64)> =
@@ -363,18 +367,18 @@ impl World {
 
     fn take(&mut self, packet: Departure) {
         match packet {
-            Departure::Delivery(delivery) => {
-                let index = delivery.connection.0 as usize - 1;
-                let (identifier, offset) = (delivery.packet_identifier, u64::from(delivery.location.position));
+            Departure::Sending(sending) => {
+                let index = sending.connection.0 as usize - 1;
+                let (identifier, offset) = (sending.packet_identifier, u64::from(sending.location.position));
                 let member = &mut self.members[index];
-                let step = if delivery.qos == 2 { Step::Received } else { Step::Acknowledged };
+                let step = if sending.qos == 2 { Step::Received } else { Step::Acknowledged };
                 member.open.insert(identifier);
                 member.unanswered.push((identifier, step));
-                if delivery.dup {
+                if sending.dup {
                     let is_asked_for = member.again.remove(&identifier);
-                    assert!(delivery.qos == 2 || is_asked_for, "only what was handed over or asked for is sent again");
+                    assert!(sending.qos == 2 || is_asked_for, "only what was handed over or asked for is sent again");
                     if let Some(known) = member.has.get(&identifier) {
-                        let expected = (offset, delivery.qos);
+                        let expected = (offset, sending.qos);
                         assert_eq!(*known, expected, "a packet identifier in use names another message");
                         return;
                     }
@@ -383,19 +387,19 @@ impl World {
                     member.taken += 1;
                     member.pending.insert(identifier, offset);
                 }
-                member.has.insert(identifier, (offset, delivery.qos));
+                member.has.insert(identifier, (offset, sending.qos));
                 // What was handed over on an earlier connection is that session's: its key has gone on without it.
-                if !delivery.dup {
+                if !sending.dup {
                     member.unreceived.insert(offset);
                 }
                 assert!(!self.handed.contains(&offset), "{offset} was handed over and sent to another");
                 assert!(!self.acknowledged.contains_key(&offset), "{offset} was acknowledged and sent again");
-                if self.is_by_key() && !delivery.dup {
-                    self.check_key(index, offset, delivery.qos);
+                if self.is_by_key() && !sending.dup {
+                    self.check_key(index, offset, sending.qos);
                 }
                 self.sent.insert(offset);
                 self.lately.insert(offset);
-                if delivery.qos == 2 {
+                if sending.qos == 2 {
                     self.handed.insert(offset);
                 }
             }
@@ -431,13 +435,13 @@ impl World {
             let connection = connection(index);
             arrivals.acknowledgements.push(Acknowledgement { connection, step, packet_identifier, refusal: None });
         }
-        self.dispatch.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
+        self.deliveries.admit(&arrivals, LogPosition(self.log.len() as u64), exchange::next);
     }
 
     /// True if something is pending of the member's pack, and none of it waits for the disk.
     fn is_overdue(&mut self, index: usize) -> bool {
         let connection = connection(index);
-        let mut overdue = self.dispatch.packs_overdue(Timestamp(1), 0).into_iter();
+        let mut overdue = self.deliveries.packs_overdue(Timestamp(1), 0).into_iter();
         overdue.any(|found| {
             assert_eq!(found.group, GROUP);
             found.connection == connection && found.pending == self.members[index].pending.len()
@@ -446,8 +450,8 @@ impl World {
 
     fn retry(&mut self, index: usize) {
         if self.is_overdue(index) {
-            self.dispatch
-                .retry_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, true, Timestamp(1))
+            self.deliveries
+                .retry_pack(self.deliveries.receiver_on(connection(index)).unwrap(), GROUP, true, Timestamp(1))
                 .unwrap();
             let member = &mut self.members[index];
             let is_received = |identifier: &u16| !member.has.contains_key(identifier);
@@ -461,8 +465,8 @@ impl World {
             return;
         }
         let given_up = self
-            .dispatch
-            .give_up_pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP, keeps_identifiers)
+            .deliveries
+            .give_up_pack(self.deliveries.receiver_on(connection(index)).unwrap(), GROUP, keeps_identifiers)
             .unwrap();
         let offsets: BTreeSet<u64> = given_up.iter().flat_map(|(first, end)| first..end).collect();
         let member = &mut self.members[index];
@@ -485,8 +489,8 @@ impl World {
         member.commit();
         self.excused.extend(offsets);
         assert!(self
-            .dispatch
-            .pack(self.dispatch.receiver_on(connection(index)).unwrap(), GROUP)
+            .deliveries
+            .pack(self.deliveries.receiver_on(connection(index)).unwrap(), GROUP)
             .is_none_or(|pack| pack.content().is_none()));
     }
 
@@ -554,9 +558,9 @@ proptest! {
             prop_assert!(arrived, "message {} was lost", offset);
         }
         let group = world.group.unwrap();
-        prop_assert_eq!(world.dispatch.mark(group).unwrap(), Offset(world.published));
-        prop_assert_eq!(world.dispatch.in_flight(group).unwrap(), 0);
-        prop_assert_eq!(world.dispatch.backlog(group).unwrap(), (Offset(world.published), 0));
+        prop_assert_eq!(world.deliveries.mark(group).unwrap(), Offset(world.published));
+        prop_assert_eq!(world.deliveries.in_flight(group).unwrap(), 0);
+        prop_assert_eq!(world.deliveries.backlog(group).unwrap(), (Offset(world.published), 0));
         prop_assert!(world.members.iter().all(|member| member.open.is_empty()));
     }
 }
