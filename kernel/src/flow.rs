@@ -419,7 +419,7 @@ pub enum NoticeKind {
     Overflow,
     /// QoS 0, and the connection's outbox was full.
     SlowReader,
-    /// Larger than the receiver's Maximum Departure Size.
+    /// Larger than what its receiver takes.
     TooLarge,
     /// Retention took it before the queue read it.
     Retention,

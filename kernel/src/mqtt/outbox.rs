@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
-//! 2. No packet exceeds the Maximum Departure Size of its receiver [MQTT-3.1.2-24].
+//! 2. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
 //!
 //! Flow: route and delivery -> outbox -> sockets. The last stage of a turn.
 
@@ -81,7 +81,7 @@ pub struct Outboxes {
 }
 
 impl Outboxes {
-    /// A connection may be sent to, within its Maximum Departure Size and its Topic Alias Maximum.
+    /// A connection may be sent to, within its Maximum Packet Size and its Topic Alias Maximum.
     pub fn open(
         &mut self,
         connection: Connection,
