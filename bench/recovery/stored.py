@@ -60,7 +60,7 @@ def _append(log: Log, config: Config, wanted_bytes: int, say: Callable[[str], No
         inbox.feed(1, len(batch), system.now_us())
         inbox.decode(arrivals)
         log.append(arrivals, [], system.now_us())
-        inbox.settle(arrivals)
+        inbox.forget(arrivals)
         log.commit()
         written = log.end_position()
         if log.bytes_since_checkpoint() > config.checkpoint_bytes and written < last_checkpoint:

@@ -187,16 +187,16 @@ impl Inbox {
         self.inner.ready()
     }
 
-    fn settle(&mut self, arrivals: &Arrivals) {
-        self.inner.settle(&arrivals.inner);
+    fn forget(&mut self, arrivals: &Arrivals) {
+        self.inner.forget(&arrivals.inner);
     }
 
     fn silent(&self, now_us: u64) -> Vec<u32> {
         self.inner.silent(Timestamp(now_us)).into_iter().map(|connection| connection.0).collect()
     }
 
-    fn settled(&mut self, connection: u32, count: u32) {
-        self.inner.settled(Connection(connection), count);
+    fn answered(&mut self, connection: u32, count: u32) {
+        self.inner.answered(Connection(connection), count);
     }
 }
 

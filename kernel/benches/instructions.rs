@@ -127,9 +127,9 @@ impl Stages {
         if count >= 3 {
             self.log.append(&mut self.arrivals, &[""; 0], NOW).unwrap();
         }
-        self.inbox.settle(&self.arrivals);
+        self.inbox.forget(&self.arrivals);
         for pair in 0..PAIRS {
-            self.inbox.settled(Connection(1 + pair), MESSAGES_EACH.into());
+            self.inbox.answered(Connection(1 + pair), MESSAGES_EACH.into());
         }
         if count >= 4 {
             self.deliveries.admit(&self.arrivals, self.log.end_position(), exchange::next);

@@ -148,7 +148,7 @@ fn receive_maximum_counts_what_is_not_answered() {
     assert_eq!(code(&desk.turn(&sent)), None);
     let (accepted, duplicate) = (Fate::Accepted, Fate::Duplicate);
     assert_eq!(desk.fates(), [duplicate, accepted, accepted, accepted, duplicate]);
-    desk.inbox.settled(HERE, 1);
+    desk.inbox.answered(HERE, 1);
     assert_eq!(code(&desk.turn(&publish(1, 3))), None);
     assert_eq!(code(&desk.turn(&publish(1, 4))), Some(0x93));
 }
@@ -169,7 +169,7 @@ fn settle_forgets_what_was_released_or_refused() {
     desk.arrivals.publishes[1].fate = Fate::Refused(Refusal::NoRoom);
     assert_eq!(desk.inbox.received(HERE), Ok(vec![1, 2, 7]));
     let Desk { inbox, arrivals } = &mut desk;
-    inbox.settle(arrivals);
+    inbox.forget(arrivals);
     assert_eq!(inbox.received(HERE), Ok(vec![1]));
 }
 

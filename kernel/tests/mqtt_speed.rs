@@ -65,7 +65,7 @@ fn decode_speed(qos: u8, version: Version) {
         for chunk in bytes.chunks(65_536) {
             inbox.feed(Connection(1), chunk, Timestamp(1)).unwrap();
             assert!(inbox.decode(&mut arrivals, Timestamp(1)).is_empty());
-            inbox.settled(Connection(1), 65_535);
+            inbox.answered(Connection(1), 65_535);
         }
         started.elapsed()
     });

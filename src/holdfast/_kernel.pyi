@@ -173,12 +173,12 @@ class Inbox:
         take turns."""
     def next_at_us(self) -> int | None:
         """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
-    def settle(self, arrivals: Arrivals) -> None:
+    def forget(self, arrivals: Arrivals) -> None:
         """Called after `Log.append`: forgets packet identifiers of refused and denied messages and of PUBRELs that
         came."""
     def silent(self, now_us: int) -> list[int]:
         """Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22]."""
-    def settled(self, connection: int, count: int) -> None:
+    def answered(self, connection: int, count: int) -> None:
         """`count` QoS 1 or 2 messages of this connection have been answered: gives back Receive Maximum."""
 
 @final
@@ -625,7 +625,7 @@ class Deliveries:
         """True if a message or an answer waits until the log is durable further on: the committer should be woken.
         Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
     def answered(self) -> list[tuple[int, int]]:
-        """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.settled`."""
+        """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.answered`."""
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def at_fault(self) -> list[int]:

@@ -47,8 +47,8 @@ def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0, seed: int
             feed(inbox, read_buffer, publish(message, number), START_US)
             inbox.decode(arrivals)
             log.append(arrivals, [], START_US + (at + number) * STEP_US)
-            inbox.settle(arrivals)
-            inbox.settled(CONNECTION, 1)
+            inbox.forget(arrivals)
+            inbox.answered(CONNECTION, 1)
             if number % GROUP == GROUP - 1:
                 log.commit()
         log.commit()

@@ -53,7 +53,7 @@ class Trace:
             packet.fields.pop("reason", None)
             self.controls[connection].append((packet.kind, packet.fields))
             self.inbox.release(connection)
-        self.inbox.settle(self.arrivals)
+        self.inbox.forget(self.arrivals)
 
     def drain(self) -> None:
         while self.inbox.ready():

@@ -221,7 +221,7 @@ def test_what_a_table_denies_is_neither_stored_nor_forwarded(
     inbox.decode(arrivals)
     routes.route(arrivals)
     log.append(arrivals, [], 2)
-    inbox.settle(arrivals)
+    inbox.forget(arrivals)
     allowed = [number for number, name in enumerate(names, 1) if allows(publish, name)]
     denied = len(names) - len(allowed)
     assert log.end_offset() == len(allowed)

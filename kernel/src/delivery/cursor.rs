@@ -170,7 +170,7 @@ impl Cursor {
     /// A cursor as it was: everything below `mark` and in `acknowledged` is done.
     pub fn restore(mark: Offset, acknowledged: RangeSet) -> Cursor {
         let mut cursor = Cursor { acknowledged, ..Cursor::new(mark) };
-        cursor.settle();
+        cursor.align();
         cursor
     }
 
@@ -197,7 +197,7 @@ impl Cursor {
     /// There is no further matching record below `to`.
     pub fn pass(&mut self, to: Offset) {
         self.read = self.read.max(to.0);
-        self.settle();
+        self.align();
     }
 
     /// A new record goes to a holder, and reading moves past it. False, and nothing happens, if it is not wanted.
@@ -235,7 +235,7 @@ impl Cursor {
     pub fn acknowledge_ahead(&mut self, entry: &Entry) {
         if self.wants(entry) {
             self.cover(entry.offset.0, entry.end().0);
-            self.settle();
+            self.align();
         }
     }
 
@@ -491,11 +491,11 @@ impl Cursor {
             self.slots.shrink_to(self.slots.len().saturating_mul(2));
             self.done = 0;
         }
-        self.settle();
+        self.align();
     }
 
     /// Restores the invariants between mark, read and the ranges after one of them has moved.
-    fn settle(&mut self) {
+    fn align(&mut self) {
         if self.slots.is_empty() {
             self.mark = self.read.max(self.mark);
         }

@@ -157,7 +157,7 @@ impl Deliveries {
             if let Some(keys) = &mut group.keys {
                 let source = Source::Group(membership.party);
                 let pending = receiver.window.pending().map(|(_, flight)| flight);
-                pending.filter(|flight| flight.source == source).for_each(|flight| keys.settled(&flight));
+                pending.filter(|flight| flight.source == source).for_each(|flight| keys.ended(&flight));
                 keys.forget();
             }
             self.queues.make_ready(membership.group);
@@ -179,7 +179,7 @@ impl Deliveries {
         let Some(handle) = self.queues.of_group(party) else { return };
         let Some(queue) = self.queues.get_mut(handle) else { return };
         if let Some(keys) = queue.keys() {
-            keys.settled(flight);
+            keys.ended(flight);
         }
         if flight.qos == 1 && queue.cursor.acknowledge(flight.offset).is_some() {
             self.queues.change_group(handle);

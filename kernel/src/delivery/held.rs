@@ -22,7 +22,7 @@ pub(super) struct Arrived {
 
 /// Something that leaves for one connection; dropped if that is another one by then, as its serial number tells.
 #[derive(Debug)]
-struct Waiting {
+struct Withheld {
     position: LogPosition,
     serial: u32,
     departure: Departure,
@@ -34,7 +34,7 @@ pub(super) struct Held {
     arrived: VecDeque<Arrived>,
     arrived_total: u64,
     settled_total: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Withheld>,
     /// What waits for progress that is not in the log yet.
     unpositioned: Vec<(u32, Departure)>,
     durable: Offset,
@@ -87,7 +87,7 @@ impl Held {
     /// It leaves once the log is durable up to `position`.
     pub fn until(&mut self, position: LogPosition, serial: u32, departure: Departure) {
         let position = self.waiting.back().map_or(position, |last| last.position.max(position));
-        self.waiting.push_back(Waiting { position, serial, departure });
+        self.waiting.push_back(Withheld { position, serial, departure });
     }
 
     /// It leaves once what this turn changes is durable.

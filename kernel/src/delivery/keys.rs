@@ -150,7 +150,7 @@ impl Keys {
 
     /// A message is in flight no more: acknowledged, received, given up, or its member is gone. With the last one of
     /// its slot the slot may move.
-    pub fn settled(&mut self, flight: &Flight) {
+    pub fn ended(&mut self, flight: &Flight) {
         let Some(slot) = self.slots.remove(&flight.offset) else {
             self.before = self.before.saturating_sub(usize::from(flight.qos == 1));
             return;

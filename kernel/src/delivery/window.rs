@@ -19,19 +19,19 @@ pub struct Window {
     receive_maximum: usize,
     last: u16,
     outstanding: usize,
-    flights: HashMap<u16, Slot, Spread>,
+    flights: HashMap<u16, Exchange, Spread>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct Exchange {
     flight: Flight,
     on_this_connection: bool,
     is_given_up: bool,
 }
 
-impl Slot {
-    fn new(flight: Flight, on_this_connection: bool) -> Slot {
-        Slot { flight, on_this_connection, is_given_up: false }
+impl Exchange {
+    fn new(flight: Flight, on_this_connection: bool) -> Exchange {
+        Exchange { flight, on_this_connection, is_given_up: false }
     }
 
     fn state(&self) -> State {
@@ -58,7 +58,7 @@ impl Window {
     /// A window that resumes `flights` of an earlier connection: their identifiers stay taken.
     pub fn resume(receive_maximum: u16, last: u16, flights: impl Iterator<Item = (u16, Flight)>) -> Window {
         let flights: HashMap<_, _, _> =
-            flights.map(|(identifier, flight)| (identifier, Slot::new(flight, false))).collect();
+            flights.map(|(identifier, flight)| (identifier, Exchange::new(flight, false))).collect();
         Window { receive_maximum: usize::from(receive_maximum.max(1)), last, outstanding: 0, flights }
     }
 
@@ -86,7 +86,7 @@ impl Window {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
             if let Entry::Vacant(free) = self.flights.entry(self.last) {
-                free.insert(Slot::new(flight, true));
+                free.insert(Exchange::new(flight, true));
                 return Some(self.last);
             }
         }
@@ -94,9 +94,9 @@ impl Window {
 
     /// A message of an earlier connection is sent again under its identifier.
     pub fn send_again(&mut self, identifier: u16) {
-        if let Some(slot) = self.flights.get_mut(&identifier) {
-            if !slot.on_this_connection {
-                slot.on_this_connection = true;
+        if let Some(exchange) = self.flights.get_mut(&identifier) {
+            if !exchange.on_this_connection {
+                exchange.on_this_connection = true;
                 self.outstanding += 1;
             }
         }
@@ -104,8 +104,8 @@ impl Window {
 
     /// A message of this connection is to be sent again, as if it were of an earlier one.
     pub fn send_later(&mut self, identifier: u16) {
-        if let Some(slot) = self.flights.get_mut(&identifier).filter(|slot| slot.on_this_connection) {
-            slot.on_this_connection = false;
+        if let Some(exchange) = self.flights.get_mut(&identifier).filter(|exchange| exchange.on_this_connection) {
+            exchange.on_this_connection = false;
             self.outstanding = self.outstanding.saturating_sub(1);
         }
     }
@@ -113,20 +113,20 @@ impl Window {
     /// Nothing more is done for the message; only its identifier is still taken.
     pub fn give_up(&mut self, identifier: u16) {
         self.send_again(identifier);
-        if let Some(slot) = self.flights.get_mut(&identifier) {
-            slot.is_given_up = true;
+        if let Some(exchange) = self.flights.get_mut(&identifier) {
+            exchange.is_given_up = true;
         }
     }
 
     /// The exchange of `identifier`, if there is one.
     pub fn flight(&self, identifier: u16) -> Option<Flight> {
-        self.flights.get(&identifier).map(|slot| slot.flight)
+        self.flights.get(&identifier).map(|exchange| exchange.flight)
     }
 
     /// That exchange, if its message is still to be acknowledged or received: then it may be sent again.
     pub fn awaited(&self, identifier: u16) -> Option<Flight> {
-        let slot = self.flights.get(&identifier).filter(|slot| !slot.is_given_up)?;
-        Some(slot.flight).filter(|flight| flight.phase == Phase::Sent)
+        let exchange = self.flights.get(&identifier).filter(|exchange| !exchange.is_given_up)?;
+        Some(exchange.flight).filter(|flight| flight.phase == Phase::Sent)
     }
 
     /// The receiver takes a step in the exchange of `identifier`, which goes on as `next` says.
@@ -136,9 +136,9 @@ impl Window {
             let (_, follows) = next(State::Free, step, is_refused);
             return Stepped { follows, flight: None, was_given_up: false };
         };
-        let slot = known.get_mut();
-        let (before, was_given_up) = (slot.flight, slot.is_given_up);
-        let (state, follows) = next(slot.state(), step, is_refused);
+        let exchange = known.get_mut();
+        let (before, was_given_up) = (exchange.flight, exchange.is_given_up);
+        let (state, follows) = next(exchange.state(), step, is_refused);
         match state {
             State::Free => {
                 if known.remove().on_this_connection {
@@ -146,10 +146,10 @@ impl Window {
                 }
             }
             State::Uncompleted => {
-                slot.flight.phase = Phase::Received;
-                if !slot.on_this_connection {
+                exchange.flight.phase = Phase::Received;
+                if !exchange.on_this_connection {
                     // It was sent once on this connection, whether or not it is to be sent again.
-                    slot.on_this_connection = true;
+                    exchange.on_this_connection = true;
                     self.outstanding += 1;
                 }
             }
@@ -160,25 +160,25 @@ impl Window {
 
     /// The exchange ends from this side, and its identifier is free. True beside it if the message had been given up.
     pub fn complete(&mut self, identifier: u16) -> Option<(Flight, bool)> {
-        let slot = self.flights.remove(&identifier)?;
-        if slot.on_this_connection {
+        let exchange = self.flights.remove(&identifier)?;
+        if exchange.on_this_connection {
             self.outstanding = self.outstanding.saturating_sub(1);
         }
-        Some((slot.flight, slot.is_given_up))
+        Some((exchange.flight, exchange.is_given_up))
     }
 
     /// Everything in flight, by packet identifier, in no order: what was given up only if it was received and its
     /// identifier still has to be released.
     pub fn flights(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
-        let goes_on = |slot: &Slot| !slot.is_given_up || slot.flight.phase == Phase::Received;
-        let flights = self.flights.iter().filter(move |(_, slot)| goes_on(slot));
-        flights.map(|(identifier, slot)| (*identifier, slot.flight))
+        let goes_on = |exchange: &Exchange| !exchange.is_given_up || exchange.flight.phase == Phase::Received;
+        let flights = self.flights.iter().filter(move |(_, exchange)| goes_on(exchange));
+        flights.map(|(identifier, exchange)| (*identifier, exchange.flight))
     }
 
     /// Everything in flight that was not given up, by packet identifier, in no order.
     pub fn pending(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
-        let pending = self.flights.iter().filter(|(_, slot)| !slot.is_given_up);
-        pending.map(|(identifier, slot)| (*identifier, slot.flight))
+        let pending = self.flights.iter().filter(|(_, exchange)| !exchange.is_given_up);
+        pending.map(|(identifier, exchange)| (*identifier, exchange.flight))
     }
 
     /// How many messages are in flight, those of earlier connections included.

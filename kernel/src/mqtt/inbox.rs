@@ -219,7 +219,7 @@ impl Inbox {
     }
 
     /// Forgets the packet identifiers of refused messages and of PUBRELs.
-    pub fn settle(&mut self, arrivals: &Arrivals) {
+    pub fn forget(&mut self, arrivals: &Arrivals) {
         let refused = arrivals.publishes.iter().filter(|publish| publish.qos == 2 && is_refused(publish.fate));
         let released = arrivals.acknowledgements.iter().filter(|packet| packet.step == Step::Released);
         let refused = refused.map(|publish| (publish.connection, publish.packet_identifier));
@@ -239,7 +239,7 @@ impl Inbox {
     }
 
     /// `count` QoS 1 or 2 messages of this connection have been answered.
-    pub fn settled(&mut self, connection: Connection, count: u32) {
+    pub fn answered(&mut self, connection: Connection, count: u32) {
         if let Ok(reception) = self.reception(connection) {
             reception.publishing.answered(count);
         }

@@ -154,7 +154,7 @@ impl Outboxes {
     /// One message to many targets: each of the few ways to write it is written once and then copied.
     fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target]) {
         let Outboxes { outboxes, scratch, dropped, counters, sharing, .. } = self;
-        let source = Source::new(arrivals, publish);
+        let source = Passing::new(arrivals, publish);
         let mut variants = Variants::default();
         scratch.clear();
         for target in targets {
@@ -353,16 +353,16 @@ impl Outbox {
 }
 
 /// The fields of a message that passes through.
-struct Source<'a> {
+struct Passing<'a> {
     topic: &'a [u8],
     payload: &'a [u8],
     properties: &'a [u8],
     expiry_interval_s: Option<u32>,
 }
 
-impl<'a> Source<'a> {
-    fn new(arrivals: &'a Arrivals, publish: &Publish) -> Source<'a> {
-        Source {
+impl<'a> Passing<'a> {
+    fn new(arrivals: &'a Arrivals, publish: &Publish) -> Passing<'a> {
+        Passing {
             topic: arrivals.span(publish.topic),
             payload: arrivals.span(publish.payload),
             properties: arrivals.span(publish.properties),

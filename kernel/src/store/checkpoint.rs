@@ -10,7 +10,7 @@
 //!    in force the last record decides, so that changes nothing; delivery states pass over what they have already.
 
 use super::derived::Derived;
-use super::encoding::{index64, narrow, wide, Sink, Source};
+use super::encoding::{index64, narrow, wide, Decoder, Encoder};
 use super::head::Head;
 use super::header::FORMAT_VERSION;
 use super::identity::read_all;
@@ -186,7 +186,7 @@ pub(super) fn load(
         }
         // One that was taken at one go has its log position behind offset and control number, once.
         let ahead = if whole { 16 } else { 0 };
-        let from = Source::new(body.rest().get(ahead..).unwrap_or_default()).u64().map(LogPosition);
+        let from = Decoder::new(body.rest().get(ahead..).unwrap_or_default()).u64().map(LogPosition);
         if from.is_some_and(&is_usable) {
             // The checksum fits, so what does not decode was never written by this version.
             let unreadable =
@@ -198,7 +198,7 @@ pub(super) fn load(
     Ok((newest, None))
 }
 
-fn decode_parts(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovered> {
+fn decode_parts(derived: &mut Derived, body: &mut Decoder<'_>) -> Option<Recovered> {
     let mut recovered = Recovered { from: LogPosition(body.u64()?), head: decode_head(body)?, ..Recovered::default() };
     let mut topics = 0_u64;
     while let Some(kind) = body.u8() {
@@ -221,7 +221,7 @@ fn decode_parts(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovere
     Some(recovered)
 }
 
-fn decode_whole(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovered> {
+fn decode_whole(derived: &mut Derived, body: &mut Decoder<'_>) -> Option<Recovered> {
     let head = decode_head(body)?;
     let count = body.u64()?;
     decode_topics(derived, body, 0, count)?;
@@ -234,7 +234,7 @@ fn decode_whole(derived: &mut Derived, body: &mut Source<'_>) -> Option<Recovere
     Some(Recovered { from: LogPosition(head.position), head, taken: Vec::new() })
 }
 
-fn decode_topics(derived: &mut Derived, body: &mut Source<'_>, before: u64, count: u64) -> Option<()> {
+fn decode_topics(derived: &mut Derived, body: &mut Decoder<'_>, before: u64, count: u64) -> Option<()> {
     for number in 1..=count {
         let id = TopicId(u32::try_from(before.checked_add(number)?).ok()?);
         let size = body.u32()?;
@@ -248,7 +248,7 @@ fn decode_topics(derived: &mut Derived, body: &mut Source<'_>, before: u64, coun
     Some(())
 }
 
-fn decode_retained(derived: &mut Derived, body: &mut Source<'_>, count: u64, with_place: bool) -> Option<()> {
+fn decode_retained(derived: &mut Derived, body: &mut Decoder<'_>, count: u64, with_place: bool) -> Option<()> {
     for _ in 0..count {
         let topic = TopicId(body.u32()?);
         if with_place {
@@ -263,7 +263,7 @@ fn decode_retained(derived: &mut Derived, body: &mut Source<'_>, count: u64, wit
     Some(())
 }
 
-fn decode_parties(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> Option<()> {
+fn decode_parties(derived: &mut Derived, body: &mut Decoder<'_>, count: u64) -> Option<()> {
     for _ in 0..count {
         let (party, full_number, size) = (Party(body.u32()?), body.u64()?, body.u32()?);
         let state = State::decode(body.take(index64(size.into()))?).ok()?;
@@ -272,7 +272,7 @@ fn decode_parties(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> O
     Some(())
 }
 
-fn decode_keys(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> Option<()> {
+fn decode_keys(derived: &mut Derived, body: &mut Decoder<'_>, count: u64) -> Option<()> {
     for _ in 0..count {
         let size = body.u32()?;
         let key = body.take(index64(size.into()))?;
@@ -281,19 +281,19 @@ fn decode_keys(derived: &mut Derived, body: &mut Source<'_>, count: u64) -> Opti
     Some(())
 }
 
-fn decode_head(body: &mut Source<'_>) -> Option<Head> {
+fn decode_head(body: &mut Decoder<'_>) -> Option<Head> {
     Some(Head { offset: body.u64()?, control: body.u64()?, position: body.u64()?, time: body.u64()? })
 }
 
 /// The body of a checkpoint whose checksum fits, and whether it was taken at one go; `None` if it does not fit.
-fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<(Source<'a>, bool)>> {
+fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<(Decoder<'a>, bool)>> {
     let Some((checked, stored)) = bytes.len().checked_sub(4).and_then(|size| bytes.split_at_checked(size)) else {
         return Ok(None);
     };
-    if Source::new(stored).u32() != Some(crc32c::crc32c(checked)) {
+    if Decoder::new(stored).u32() != Some(crc32c::crc32c(checked)) {
         return Ok(None);
     }
-    let mut body = Source::new(checked);
+    let mut body = Decoder::new(checked);
     let whole = match body.take(8) {
         Some(magic) if magic == MAGIC => false,
         Some(magic) if magic == WHOLE_MAGIC => true,

@@ -1,6 +1,6 @@
 //! Messages as Arrow buffers: what the read interface hands out, filled record by record without a Python object.
 
-use super::encoding::Source;
+use super::encoding::Decoder;
 use super::record::Record;
 use crate::ids::{Party, Timestamp};
 
@@ -153,7 +153,7 @@ impl Columns {
     /// MQTT 5 properties (section 2.2.2.2) by name; those of the publisher's own under the names that it gave.
     /// Correlation data may be any bytes and is shown in hexadecimal.
     fn push_properties(&mut self, properties: &[u8]) {
-        let mut source = Source::new(properties);
+        let mut source = Decoder::new(properties);
         while let Some(identifier) = source.u8() {
             let pushed = match identifier {
                 0x01 => source
@@ -185,7 +185,7 @@ fn push_time(has: &mut Bits, times: &mut Vec<u8>, time: Option<Timestamp>) {
 }
 
 /// A string or binary field: two length bytes, most significant first (MQTT 5 section 1.5.4).
-fn field<'a>(source: &mut Source<'a>) -> Option<&'a [u8]> {
+fn field<'a>(source: &mut Decoder<'a>) -> Option<&'a [u8]> {
     let size = u16::from_be_bytes([source.u8()?, source.u8()?]);
     source.take(usize::from(size))
 }

@@ -1,13 +1,13 @@
 //! Little-endian numbers in and out of bytes, with every bound checked.
 
 /// Takes numbers from the front of some bytes; `None` where there are too few.
-pub(super) struct Source<'a> {
+pub(super) struct Decoder<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Source<'a> {
-        Source { bytes }
+impl<'a> Decoder<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Decoder<'a> {
+        Decoder { bytes }
     }
 
     pub(super) fn take(&mut self, size: usize) -> Option<&'a [u8]> {
@@ -48,7 +48,7 @@ impl<'a> Source<'a> {
 }
 
 /// Numbers appended to bytes.
-pub(super) trait Sink {
+pub(super) trait Encoder {
     fn put(&mut self, bytes: &[u8]);
 
     fn put_u16(&mut self, value: u16) {
@@ -68,7 +68,7 @@ pub(super) trait Sink {
     }
 }
 
-impl Sink for Vec<u8> {
+impl Encoder for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }

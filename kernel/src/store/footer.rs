@@ -5,7 +5,7 @@
 //! 2. The directory is sorted by topic number and has entries of one size: a topic is found without reading the rest.
 //! 3. Every part has its own checksum: the trailer, the marks, names with directory, each topic's postings.
 
-use super::encoding::{index, narrow, Sink, Source};
+use super::encoding::{index, narrow, Decoder, Encoder};
 use super::header::FORMAT_VERSION;
 use super::index::{Class, Mark, SegmentIndex, Summary};
 use crate::disk::DiskFile;
@@ -168,10 +168,10 @@ pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> 
     let Some(start) = size.checked_sub(u64::from(TRAILER_BYTES)) else { return Ok(None) };
     let bytes = read(file, start, index(TRAILER_BYTES))?;
     let (Some(checked), Some(stored)) = (bytes.get(..104), bytes.get(104..)) else { return Ok(None) };
-    if Source::new(stored).u32() != Some(crc32c::crc32c(checked)) {
+    if Decoder::new(stored).u32() != Some(crc32c::crc32c(checked)) {
         return Ok(None);
     }
-    let mut source = Source::new(checked);
+    let mut source = Decoder::new(checked);
     if source.take(8) != Some(MAGIC) {
         return Ok(None);
     }
@@ -182,7 +182,7 @@ pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> 
     }
 }
 
-fn trailer_fields(source: &mut Source<'_>) -> Option<Trailer> {
+fn trailer_fields(source: &mut Decoder<'_>) -> Option<Trailer> {
     Some(Trailer {
         number: source.u32()?,
         records_end: source.u32()?,
@@ -212,7 +212,7 @@ pub fn read_marks(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<
     if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.marks_checksum {
         return Err(damaged(name, trailer.marks_position, "the checksum of the sparse index does not fit"));
     }
-    let mut source = Source::new(&bytes);
+    let mut source = Decoder::new(&bytes);
     let mut marks = Vec::with_capacity(index(trailer.marks));
     while let (Some(offset), Some(time), Some(position)) = (source.u64(), source.u64(), source.u32()) {
         marks.push(Mark { offset: Offset(offset), time: Timestamp(time), position });
@@ -250,7 +250,7 @@ fn check_postings(bytes: &[u8], entry: &TopicEntry, name: &str) -> Result<()> {
 fn positions_of(bytes: &[u8], entry: &TopicEntry, class: Class, name: &str) -> Result<Vec<u32>> {
     check_postings(bytes, entry, name)?;
     let (plain, queued) = bytes.split_at_checked(index(entry.plain).saturating_mul(4)).unwrap_or_default();
-    let mut source = Source::new(if class == Class::Plain { plain } else { queued });
+    let mut source = Decoder::new(if class == Class::Plain { plain } else { queued });
     let mut positions = Vec::with_capacity(source.rest().len() / 4);
     while let Some(position) = source.u32() {
         positions.push(position);
@@ -287,7 +287,7 @@ pub fn queued_among(
     let bytes = all.get(first..first.saturating_add(size)).unwrap_or_default();
     check_postings(bytes, entry, name)?;
     let queued = bytes.get(index(entry.plain).saturating_mul(4)..).unwrap_or_default();
-    let from = |place: usize| Source::new(queued.get(place.saturating_mul(4)..).unwrap_or_default());
+    let from = |place: usize| Decoder::new(queued.get(place.saturating_mul(4)..).unwrap_or_default());
     let (mut begin, mut end) = (0, queued.len() / 4);
     while begin < end {
         let middle = begin.midpoint(end);
@@ -354,7 +354,7 @@ impl Directory {
 
     fn at(&self, place: usize) -> Option<TopicEntry> {
         let start = place.saturating_mul(ENTRY_BYTES);
-        let mut source = Source::new(self.entries.get(start..)?);
+        let mut source = Decoder::new(self.entries.get(start..)?);
         let topic = TopicId(source.u32()?);
         let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);

@@ -1,6 +1,6 @@
 //! The names of the log's files, and what the first bytes of a segment say (`docs/formats/log.md`).
 
-use super::encoding::{Sink, Source};
+use super::encoding::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp};
 
@@ -92,11 +92,11 @@ pub fn encode(header: &Header) -> Vec<u8> {
 /// The header at the start of `bytes`: `None` if there is none, an error if a newer version wrote it.
 pub fn decode(bytes: &[u8], file: &str) -> Result<Option<Header>> {
     let Some(checked) = bytes.get(..92) else { return Ok(None) };
-    let checksum = Source::new(bytes.get(92..).unwrap_or_default()).u32();
+    let checksum = Decoder::new(bytes.get(92..).unwrap_or_default()).u32();
     if checksum != Some(crc32c::crc32c(checked)) {
         return Ok(None);
     }
-    let mut source = Source::new(checked);
+    let mut source = Decoder::new(checked);
     if source.take(8) != Some(MAGIC) {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ pub fn decode(bytes: &[u8], file: &str) -> Result<Option<Header>> {
     }
 }
 
-fn fields(source: &mut Source<'_>) -> Option<Header> {
+fn fields(source: &mut Decoder<'_>) -> Option<Header> {
     let number = source.u32()?;
     let epoch = source.u128()?;
     let kind = if source.u32()? == 0 { SegmentKind::Log } else { SegmentKind::Carry };

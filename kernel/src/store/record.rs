@@ -6,7 +6,7 @@
 //! 3. The checksum is salted with the log's identity, so that bytes that a client put into a payload never pass for
 //!    a record when a damaged segment is searched for the next whole one.
 
-use super::encoding::{narrow, Sink, Source};
+use super::encoding::{narrow, Decoder, Encoder};
 use crate::ids::{KeySlot, LogPosition, Offset, Party, Timestamp, TopicId};
 
 /// Bytes before the optional fields.
@@ -189,14 +189,14 @@ fn fill(target: &mut [u8], start: usize, bytes: &[u8]) {
 
 /// The size that a record starting here says it has, if that is possible at all.
 pub fn stated_size(bytes: &[u8]) -> Option<usize> {
-    let size = usize::try_from(Source::new(bytes).u32()?).ok()?;
+    let size = usize::try_from(Decoder::new(bytes).u32()?).ok()?;
     (HEADER_BYTES..=crate::limits::RECORD_BYTES_MAXIMUM).contains(&size).then_some(size)
 }
 
 /// The record at the start of `bytes`, if its checksum fits and it is well formed.
 pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
     let size = stated_size(bytes)?;
-    let mut source = Source::new(bytes.get(4..size)?);
+    let mut source = Decoder::new(bytes.get(4..size)?);
     let checksum = source.u32()?;
     if crc32c::crc32c_append(salt, source.rest()) != checksum {
         return None;
@@ -204,7 +204,7 @@ pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
     decode_body(&mut source)
 }
 
-fn decode_body<'a>(source: &mut Source<'a>) -> Option<Record<'a>> {
+fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
     let kind = Kind::of(source.u8()?)?;
     let flags = source.u8()?;
     let mut record = Record::plain(kind, &[]);

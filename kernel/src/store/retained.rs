@@ -58,7 +58,7 @@ impl RetainedMessages {
         retained: Option<Retained>,
         (durable_at, durable): (LogPosition, LogPosition),
     ) {
-        self.settle(durable);
+        self.pass_durable(durable);
         let replaced = self.by_name.get(&name).map(|kept| (durable_at, kept.offset));
         self.in_doubt.extend(replaced);
         self.change(name, retained);
@@ -66,11 +66,11 @@ impl RetainedMessages {
 
     /// Offsets of messages that are replaced, and that a crash would bring back.
     pub fn in_doubt(&mut self, durable: LogPosition) -> impl Iterator<Item = Offset> + '_ {
-        self.settle(durable);
+        self.pass_durable(durable);
         self.in_doubt.iter().map(|(_, offset)| *offset)
     }
 
-    fn settle(&mut self, durable: LogPosition) {
+    fn pass_durable(&mut self, durable: LogPosition) {
         while self.in_doubt.front().is_some_and(|(durable_at, _)| *durable_at <= durable) {
             self.in_doubt.pop_front();
         }

@@ -10,7 +10,7 @@
 
 use super::checkpoint::{self, encode_beginning, encode_part, CheckpointWrite, Part, Recovered, UNKNOWN_NAME};
 use super::derived::Derived;
-use super::encoding::{narrow, wide, Sink};
+use super::encoding::{narrow, wide, Encoder};
 use super::head::Head;
 use super::records::Records;
 use crate::disk::Disk;

@@ -265,7 +265,7 @@ impl Recorder {
             }
             self.inbox.release(connection);
         }
-        self.inbox.settle(&self.arrivals);
+        self.inbox.forget(&self.arrivals);
     }
 
     /// Turns until nothing is left to decode.

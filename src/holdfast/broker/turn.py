@@ -141,7 +141,7 @@ class Turn:
         kernel.routes.route(arrivals)
         kernel.log.append(arrivals, self._store_all, now_us)
         stages.entrance.appended(arrivals)
-        kernel.inbox.settle(arrivals)
+        kernel.inbox.forget(arrivals)
         kernel.outboxes.pass_through(arrivals)
         kernel.deliveries.admit(arrivals, kernel.log.end_position())
         stages.wills.appended(stages.sessions.will_appended, now_us)
@@ -208,7 +208,7 @@ class Turn:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
         kernel, stages = self._stages.kernel, self._stages
         for connection, count in kernel.deliveries.answered():
-            kernel.inbox.settled(connection, count)
+            kernel.inbox.answered(connection, count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
         for connection, packet_identifier, too_large in kernel.outboxes.refused():

@@ -43,9 +43,9 @@ class Cursor:
         self.outstanding: dict[int, Outstanding] = {}
         self.fresh: set[int] = set()
         self.progressed = False
-        self.settle()
+        self.align()
 
-    def settle(self) -> None:
+    def align(self) -> None:
         """Moves the mark to where it belongs."""
         if not self.outstanding:
             self.at_mark = self.at_read
@@ -79,7 +79,7 @@ class Cursor:
     def pass_to(self, to: int) -> None:
         """Nothing matches below `to`."""
         self.at_read = max(self.at_read, to)
-        self.settle()
+        self.align()
 
     def offer(self, offset: int, count: int, key_slot: int) -> Outstanding | None:
         """Appends a wanted entry."""
@@ -111,14 +111,14 @@ class Cursor:
         if entry is None:
             return None
         self.cover(entry.covers_from, entry.end)
-        self.settle()
+        self.align()
         return entry.last_holder, entry.attempts, len(entry.messages)
 
     def acknowledge_ahead(self, offset: int, *, count: int = 1) -> None:
         """An entry that is still to be read is done."""
         if self.wants(offset):
             self.cover(offset, offset + count)
-            self.settle()
+            self.align()
 
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:
         """One message of an entry is done."""
@@ -143,7 +143,7 @@ class Cursor:
                 covered = entry.covers_from
         if covered > self.at_mark:
             self.cover(self.at_mark, covered)
-        self.settle()
+        self.align()
         return messages
 
     def give_back(self, offset: int, not_before: int) -> bool:
@@ -222,5 +222,5 @@ class Cursor:
         end = max([to, *(entry.end for entry in gone)])
         self.at_read = max(self.at_read, end)
         self.cover(self.at_mark, end)
-        self.settle()
+        self.align()
         return ranges_of(messages), len(messages), ranges_of(unread)

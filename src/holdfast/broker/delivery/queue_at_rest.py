@@ -126,7 +126,7 @@ def left_behind(inquiry: Inquiry, queue: QueueAtRest, end: int) -> Pieces[Cut | 
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Backlog:
     """What waits in a queue at rest between two offsets."""
 
     party: int
@@ -164,7 +164,7 @@ class Waiting:
 
 def waiting(
     inquiry: Inquiry, queue: QueueAtRest, end: int, *, begin: int = 0, unexpired_at_us: int = 0
-) -> Pieces[Waiting]:
+) -> Pieces[Backlog]:
     """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
     without what is acknowledged, and what is in flight. With a time, without what has expired by
     then."""
@@ -174,7 +174,7 @@ def waiting(
             tables, queue.party, start, stop, unexpired_at_us=unexpired_at_us
         )
         counts.append((start, stop, count))
-    return Waiting(queue.party, tables, end, unexpired_at_us, tuple(counts))
+    return Backlog(queue.party, tables, end, unexpired_at_us, tuple(counts))
 
 
 def own_flights(state: bytes, phase: Literal["published", "received"] | None = None) -> list[int]:
