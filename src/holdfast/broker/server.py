@@ -216,7 +216,7 @@ class Server:
         self._sweep.close()
         self._turn.stages_in_order(now_us)
         # The Wills of those who have just gone; each round makes room for the next.
-        while stages.entrance.waiting():
+        while not stages.entrance.is_empty():
             stages.kernel.log.commit()
             self._turn.stages_in_order(now_us)
         stages.losses.write(now_us)

@@ -31,6 +31,7 @@ from holdfast.kernel import (
     encode_packet,
 )
 from tests.builders.still import StillWorld, Wire, settled
+from tests.conformance.brokers import VirtualBroker
 
 NOW_US = 1_000_000
 Told = list[tuple[str, NotTaken | None]]
@@ -214,3 +215,15 @@ def test_no_local_keeps_it_from_whoever_it_counts_as() -> None:
     routes.route(arrivals)
     outboxes.pass_through(arrivals)
     assert outboxes.counters()["publishes_sent"] == 1
+
+
+def test_what_waits_when_the_broker_stops_is_in_the_log_when_it_has_stopped() -> None:
+    broker = VirtualBroker()
+    server, wanted = broker.server(), 3 * IN_FLIGHT_MAXIMUM
+    for number in range(wanted):
+        server._stages.entrance.publish(Publication(f"t/{number}", b"", 1, retain=False))
+    broker.stop()
+    broker.begin()
+    assert broker.server()._stages.kernel.log.end_offset() == wanted
+    broker.stop()
+    broker.close()

@@ -87,6 +87,10 @@ class Entrance:
         """True if there is something that can enter now."""
         return bool(self._waiting) and len(self._unanswered) < IN_FLIGHT_MAXIMUM
 
+    def is_empty(self) -> bool:
+        """True if everything has entered."""
+        return not self._waiting
+
     def waits_for_the_disk(self) -> bool:
         """True if an answer does."""
         return len(self._unanswered) > 0
