@@ -74,16 +74,16 @@ class Counts:
     """How often each event was, since the start."""
 
     def __init__(self) -> None:
-        self._totals: Counter[Counted] = Counter()
+        self._totals: Counter[tuple[Event, Reason | None]] = Counter()
 
     def add(self, event: Event, reason: Reason | None = None, times: int = 1) -> None:
         """It has happened, for this reason."""
-        self._totals[Counted(event, reason)] += times
+        self._totals[event, reason] += times
 
     def total(self, event: Event, reason: Reason | None = None) -> int:
         """How often it has happened for this reason."""
-        return self._totals[Counted(event, reason)]
+        return self._totals[event, reason]
 
     def all(self) -> Mapping[Counted, int]:
         """All that has happened at all."""
-        return dict(self._totals)
+        return {Counted(*key): count for key, count in self._totals.items()}

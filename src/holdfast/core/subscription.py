@@ -51,12 +51,12 @@ class Subscription:
 
 def own_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
     """Those by which the session's own queue is read."""
-    return tuple(item for item in subscriptions if not item.shared)
+    return tuple([item for item in subscriptions if not item.shared]) if subscriptions else ()
 
 
 def shared_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
     """Those that are parts in groups."""
-    return tuple(item for item in subscriptions if item.shared)
+    return tuple([item for item in subscriptions if item.shared]) if subscriptions else ()
 
 
 def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Subscription, ...]:

@@ -147,7 +147,11 @@ class Queues:
     def prepare(self, record: QueueRecord, now_us: int) -> Pieces[Prepared]:
         """What a queue at rest has waiting, within its quota, for somebody who comes back; changes
         nothing."""
-        before, end = self.at_rest(record), self._log.durable_offset()
+        before = self.at_rest(record)
+        if not record.reads:
+            # As of most who connect: nothing waits, so nothing has to be asked.
+            return Prepared(before, before, ())
+        end = self._log.durable_offset()
         inquiry, quota = Inquiry(self._log), self.quota(record)
         queue, lost = yield from cut_to_quota(
             self._kept, inquiry, before, quota, end=end, now_us=now_us
