@@ -1,9 +1,8 @@
 //! The binding of delivery.
 
 use crate::error::to_python;
-use crate::flow::{subscriptions_of, Arrivals, Outgoing, Scans};
+use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
 use crate::selection::Selection;
-use crate::store::Log;
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::delivery::keys::Hold;
 use holdfast_kernel::error::Error;
@@ -196,18 +195,13 @@ impl Deliveries {
         self.inner.allot(&mut outgoing.inner, Timestamp(now_us));
     }
 
-    /// Appends this turn's progress to the log; what depends on it waits for the returned position.
-    fn remember(&mut self, log: &mut Log, now_us: u64) -> PyResult<()> {
-        let progress = self.inner.take_progress();
-        let must_be_durable = self.inner.needs_progress();
-        for (party, value) in progress {
-            let key = party.0.to_le_bytes();
-            log.inner.append_control(0, &key, &value, Timestamp(now_us)).map_err(to_python)?;
-        }
-        if must_be_durable {
-            self.inner.progressed(log.inner.end_position());
-        }
-        Ok(())
+    fn take_progress(&mut self) -> Option<Progress> {
+        let progress = Progress { inner: self.inner.take_progress() };
+        (!progress.inner.is_empty() || self.inner.needs_progress()).then_some(progress)
+    }
+
+    fn progressed(&mut self, position: u64) {
+        self.inner.progressed(LogPosition(position));
     }
 
     fn packs_overdue(&mut self, now_us: u64, timeout_us: u64) -> Vec<(u32, u32, u64, usize)> {

@@ -95,6 +95,13 @@ impl Outgoing {
     }
 }
 
+/// What the log is to remember of a turn: for each party its encoded changes.
+#[pyclass(frozen, module = "holdfast._kernel")]
+pub struct Progress {
+    /// The kernel's values.
+    pub inner: Vec<(Party, Vec<u8>)>,
+}
+
 /// Requests of hungry queues to the log, and its answers.
 #[pyclass(module = "holdfast._kernel")]
 #[derive(Default)]
@@ -133,5 +140,6 @@ pub fn subscriptions_of(list: &Bound<'_, PyList>) -> PyResult<Arc<[Subscription]
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Arrivals>()?;
     module.add_class::<Outgoing>()?;
+    module.add_class::<Progress>()?;
     module.add_class::<Scans>()
 }

@@ -1,7 +1,7 @@
 //! The binding of the log and of the simulated disk.
 
 use crate::error::to_python;
-use crate::flow::{subscriptions_of, Arrivals, Scans};
+use crate::flow::{subscriptions_of, Arrivals, Progress, Scans};
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
@@ -71,6 +71,14 @@ impl Log {
     fn append_control(&mut self, table: u32, key: &[u8], value: &[u8], now_us: u64) -> PyResult<u64> {
         let position = self.inner.append_control(table, key, value, Timestamp(now_us)).map_err(to_python)?;
         Ok(position.0)
+    }
+
+    fn append_progress(&mut self, progress: &Progress, now_us: u64) -> PyResult<u64> {
+        for (party, value) in &progress.inner {
+            let position = self.inner.append_control(0, &party.0.to_le_bytes(), value, Timestamp(now_us));
+            position.map_err(to_python)?;
+        }
+        Ok(self.inner.end_position().0)
     }
 
     fn end_offset(&self) -> u64 {

@@ -69,6 +69,10 @@ class Scans:
     def __len__(self) -> int: ...
 
 @final
+class Progress:
+    """What the log is to remember of one turn; opaque."""
+
+@final
 class Outgoing:
     """What one turn sends; opaque."""
     def __new__(cls) -> Outgoing: ...
@@ -341,6 +345,9 @@ class Log:
         """Appends a control record: the newest value of (table, key) is in force, an empty value removes it.
         Table 0 is the kernel's own delivery state: the key is the party (four bytes, little endian), the value what
         `Deliveries.detach` returned. Returns the log position at which it is durable."""
+    def append_progress(self, progress: Progress, now_us: int) -> int:
+        """Appends a control record for each party that has progress. Returns the log position at which they are
+        durable."""
     def end_offset(self) -> int: ...
     def begin_offset(self) -> int: ...
     def durable_offset(self) -> int: ...
@@ -597,9 +604,12 @@ class Deliveries:
         """Gives queues what the log found."""
     def allot(self, outgoing: Outgoing, now_us: int) -> None:
         """Gives queued messages to windows that have room: packet identifiers, order, expiry."""
-    def remember(self, log: Log, now_us: int) -> None:
-        """Appends what has to be remembered of this turn (acknowledged ranges, QoS 2 phases), one control record per
-        party that has any; what depends on it (PUBLISH of QoS 2, PUBREL, PUBCOMP) goes out when that is durable."""
+    def take_progress(self) -> Progress | None:
+        """What the log has to remember of this turn (acknowledged ranges, QoS 2 phases), for `Log.append_progress`;
+        None if there is nothing and nothing waits for it. `progressed` is to be told."""
+    def progressed(self, position: int) -> None:
+        """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
+        PUBCOMP) goes out then."""
     def refuse(self, connection: int, packet_identifier: int, too_large: bool) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""

@@ -163,7 +163,9 @@ class Turn:
         kernel.deliveries.allot(outgoing, now_us)
         stages.losses.note(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
-        kernel.deliveries.remember(kernel.log, now_us)
+        progress = kernel.deliveries.take_progress()
+        if progress is not None:
+            kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
         encode_ns = ticks_ns()
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
