@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.beside import result as results
 from bench.beside import stage
 from bench.beside.axes import AXES
 from bench.beside.figures import Moment, Sample
@@ -67,6 +68,9 @@ def _measure(chosen: list[Line], brokers: list[Ours | Theirs], options: argparse
         played=played,
     )
     whole = not options.line and options.scale == 1 and not options.broker_from
+    last = results.newest() if options.again else None
+    if last is not None:
+        result, whole = last.with_lines_of(result), True
     path = DIRECTORY / result.file_name if whole else PARTIAL
     result.write(path)
     _say(
@@ -83,6 +87,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=int, default=1, help="how many times the numbers")
     parser.add_argument("--rate", type=int, help="messages a second of the pairs together")
     parser.add_argument("--fresh", action="store_true", help="make the logs anew")
+    parser.add_argument(
+        "--again", action="store_true", help="put the lines into the newest result, which says so"
+    )
     parser.add_argument("--peer", action="append", choices=PEERS, help="also these, if they fit")
     parser.add_argument(
         "--broker-from", type=Path, metavar="DIRECTORY", help="measure the broker of this work tree"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,15 @@ class Result:
     """Of the minute after it: how many wanted a core."""
     brokers: dict[str, str]
     played: list[Played]
+    again: dict[str, str] = field(default_factory=dict)
+    """Lines that were measured once more since, and at which commit."""
+
+    def with_lines_of(self, other: "Result") -> "Result":
+        """This result with the lines of another in place of its own; it says of which commit."""
+        found = {(played.line, played.broker): played for played in other.played}
+        played = [found.get((each.line, each.broker), each) for each in self.played]
+        again = self.again | {line: other.commit for line, _ in found}
+        return replace(self, played=played, again=again)
 
     def write(self, path: Path) -> None:
         """Writes it as JSON."""

@@ -68,7 +68,7 @@ of what lasts less than five seconds, the maximum only.
 The machine's load average was {load_average:.1f} in the end: more than its cores means that others
 wanted them too.
 
-{table}
+{again}{table}
 """
 
 
@@ -77,7 +77,9 @@ def _beside() -> str:
     if found is None:
         return ""
     date = found.date.replace("T", " ")
-    return BESIDE.format(**{**vars(found), "date": date, "table": found.text()})
+    return BESIDE.format(
+        **{**vars(found), "date": date, "again": _again(found.again), "table": found.text()}
+    )
 
 
 def _recovery() -> str:

@@ -201,3 +201,13 @@ def test_what_a_broker_never_answers_counts_until_it_ends_the_connection(
     assert [sent_ns for sent_ns, _ in line.samples] == [1, 2]
     assert line.broken == 1
     assert len(brokers) == 2
+
+
+def test_a_line_that_is_measured_again_takes_the_place_of_the_older_one_and_says_so() -> None:
+    older = replace(played(moment(1.0, 2.0)), line="a")
+    first = Result("2026-01-02T03:04", "abc", {}, 0.5, {}, [older, replace(older, line="b")])
+    newer = replace(older, disk_alone_ms=9.0)
+    both = first.with_lines_of(Result("2026-01-03T03:04", "def", {}, 0.5, {}, [newer]))
+    assert both.played == [newer, replace(older, line="b")]
+    assert both.again == {"a": "def"}
+    assert (both.date, both.commit) == (first.date, first.commit)
