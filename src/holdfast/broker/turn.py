@@ -163,9 +163,7 @@ class Turn:
         kernel.deliveries.allot(outgoing, now_us)
         stages.losses.note(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
-        progress = kernel.deliveries.take_progress()
-        if progress is not None:
-            kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
+        self._remember(now_us)
         encode_ns = ticks_ns()
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
         leaving = kernel.outboxes.take()
@@ -197,6 +195,13 @@ class Turn:
         stages.admission.decide(now_us)
         stages.admission.durable(durable_position(), now_us)
         stages.promises.durable(durable_position())
+
+    def _remember(self, now_us: int) -> None:
+        """How far deliveries have come goes into the log; what depends on that waits for it."""
+        kernel = self._stages.kernel
+        progress = kernel.deliveries.take_progress()
+        if progress is not None:
+            kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]
