@@ -77,11 +77,11 @@ def _plain_week(field: str) -> str:
 def _plain_weekday(item: str) -> str:
     if item == "L":
         return "SAT"
-    days, mark, rest = re.fullmatch(r"([^/#]*)([/#]?)(.*)", item).groups()  # type: ignore[union-attr]
-    days = re.sub(r"\d+", lambda number: str(int(number[0]) - 1), days)
+    days, *rest = re.split(r"([/#])", item, maxsplit=1)
+    days = re.sub(r"[0-9]+", lambda number: str(int(number[0]) - 1), days)
     if len(days) > 1 and days.endswith("L"):
         days = f"L{days[:-1]}"
-    return f"{days}{mark}{rest}"
+    return "".join((days, *rest))
 
 
 def _is_read(item: str, place: int) -> bool:

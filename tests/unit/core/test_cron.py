@@ -124,6 +124,7 @@ def test_a_year_ahead_is_found_over_every_change_between() -> None:
         ("0 *-5 * ? * *", '"*-5" is no minute'),
         ("0 five * ? * *", '"FIVE" is no minute'),
         ("0 ٣ * ? * *", "is no minute"),
+        ("0 0 0 ? * ٣", "is no day of the week"),
         ("0 0 0 ? * FRI#6", "is no day of the week"),
         ("0 0 0 32W * ?", '"32W" is no day of the month'),
         ("0 0 0 LW * ?", '"LW" is no day of the month'),
