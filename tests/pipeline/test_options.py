@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from holdfast.pipeline.options import OptionError, parse_options
+from holdfast.pipeline.source.options import OptionError, parse_options
 
 PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 

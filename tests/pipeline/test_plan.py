@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.pipeline.options import Options, parse_options
-from holdfast.pipeline.source import (
-    SMALL_RANGE,
+from holdfast.pipeline.source.offsets import (
     CheckpointError,
     DataLossError,
-    LogRange,
     format_offset,
     parse_offset,
-    plan_ranges,
 )
+from holdfast.pipeline.source.options import Options, parse_options
+from holdfast.pipeline.source.ranges import SMALL_RANGE, LogRange, plan_ranges
 from holdfast.reading.log import Chunk, Extent
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import StreamingQueryException
 
 from holdfast.core.layout import LOG_DIRECTORY
-from holdfast.pipeline.schemas import DEFAULT_COLUMNS, read_schema
+from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
 from holdfast.reading.directory import LogDirectory
 from tests.builders.served import served
 from tests.builders.stored import START_US, STEP_US, Message, forget, store

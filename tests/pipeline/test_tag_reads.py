@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.pipeline.schemas import REJECTED, TAG_READ, read_schema
+from holdfast.pipeline.schemas import REJECTED, TAG_READ
+from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.transform.tag_reads import deduplicated, parsed, rejected
 
 RECEIVED = datetime(2025, 3, 1, 12, 0, 5, tzinfo=UTC)

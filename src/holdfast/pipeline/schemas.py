@@ -1,56 +1,17 @@
-"""The shapes of the pipeline's rows: what the source reads, and what readers of tags report.
+"""The shapes of the pipeline's rows: what readers of tags report.
 
 Owns: the contract between the stages. A column is added here first.
 """
 
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
     IntegerType,
     LongType,
-    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
-
-READ_COLUMNS = {
-    "topic": ("topic", StringType()),
-    "key": ("key", BinaryType()),
-    "value": ("value", BinaryType()),
-    "shard": ("shard", IntegerType()),
-    "offset": ("offset", LongType()),
-    "entry": ("entry", LongType()),
-    "timestamp": ("timestamp", TimestampType()),
-    "eventTime": ("event_time", TimestampType()),
-    "qos": ("qos", IntegerType()),
-    "retain": ("retain", BooleanType()),
-    "publisher": ("publisher", LongType()),
-    "expiresAt": ("expires_at", TimestampType()),
-    "properties": ("properties", MapType(StringType(), StringType())),
-}
-"""Spark's name of each column: the read interface's name of it, and its type in Spark."""
-
-DEFAULT_COLUMNS = (
-    "topic",
-    "key",
-    "value",
-    "shard",
-    "offset",
-    "timestamp",
-    "eventTime",
-    "qos",
-    "retain",
-    "properties",
-)
-"""What `load()` has without the option `columns`."""
-
-
-def read_schema(columns: tuple[str, ...]) -> StructType:
-    """Spark's schema of these columns."""
-    return StructType([StructField(name, READ_COLUMNS[name][1]) for name in columns])
-
 
 TAG_READ_REPORT = StructType(
     [

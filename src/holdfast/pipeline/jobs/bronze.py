@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.pipeline.load.delta import LogTable
-from holdfast.pipeline.options import parse_options
-from holdfast.pipeline.source import open_log
+from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.options import parse_options
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from holdfast.core.moment import parse_moment_us
 from holdfast.kernel import is_valid_topic_filter
-from holdfast.pipeline.schemas import DEFAULT_COLUMNS, READ_COLUMNS
+from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, READ_COLUMNS
 
 Boundary = Literal["earliest", "latest"] | int
 

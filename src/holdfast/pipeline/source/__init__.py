@@ -1,0 +1,18 @@
+"""The data source `holdfast`: the log as a batch, and as a stream with exact restarts.
+
+    data_source   what Spark finds by the name `holdfast`
+    options       what one `load()` asked for, as a value
+    columns       the columns and their types
+    batch, stream the two readers
+    ranges        from options and an extent to what each task reads, and the reading of it
+    offsets       the offset in checkpoints
+    log           the opened log, one per process
+
+Never: touches a row; the kernel fills Arrow batches, and they go to Spark as they are.
+
+Flow: options -> extent of the log -> ranges -> tasks -> `holdfast.reading` -> Arrow batches.
+"""
+
+from holdfast.pipeline.source.data_source import HoldfastSource
+
+__all__ = ["HoldfastSource"]

@@ -1,0 +1,41 @@
+"""What Spark finds by the name `holdfast`.
+
+Owns: which reader answers, and which options a batch and a stream refuse.
+"""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from holdfast.pipeline.source.batch import BatchReader
+from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.pipeline.source.stream import StreamReader
+
+
+class HoldfastSource(DataSource):
+    """`spark.read.format("holdfast")` and `spark.readStream.format("holdfast")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(...)` is told."""
+        return "holdfast"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for."""
+        return read_schema(parse_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """For `spark.read`."""
+        options = parse_options(self.options)
+        if options.offsets_per_trigger is not None:
+            raise OptionError("maxOffsetsPerTrigger", "is for streams; this is a batch")
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        """For `spark.readStream`."""
+        options = parse_options(self.options)
+        if options.ending_offset is not None:
+            raise OptionError("endingOffsets", "is for batches; a stream has no end")
+        if options.ending_time_us is not None:
+            raise OptionError("endingTimestamp", "is for batches; a stream has no end")
+        return StreamReader(options, schema)

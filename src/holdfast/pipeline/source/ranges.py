@@ -1,0 +1,117 @@
+"""What each task reads: ranges of offsets, how they are planned, and the reading of one.
+
+Owns: how options and an extent become ranges, and what is said of records that are gone.
+
+Invariants:
+1. A range is (epoch, begin, end), all absolute: read again, on any machine, it gives the same
+   rows.
+2. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from holdfast.pipeline.source.columns import READ_COLUMNS
+from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.offsets import DataLossError, check_epoch
+from holdfast.pipeline.source.options import Boundary, Options
+from holdfast.reading.log import (
+    BATCH_ROWS_MAXIMUM,
+    Extent,
+    ReadableLog,
+    RecordsGoneError,
+    batches,
+)
+
+CORES = 2
+"""Partitions where `minPartitions` does not say: one a core, each further one costs 30 ms."""
+SMALL_RANGE = BATCH_ROWS_MAXIMUM
+"""A micro-batch of one Arrow batch is not worth a second task."""
+
+
+@dataclass(frozen=True)
+class LogRange(InputPartition):
+    """What one task reads."""
+
+    epoch: str
+    begin: int
+    end: int
+
+
+class RangeReader:
+    """Reads a partition on an executor; what batch and stream have in common."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self._schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, as Arrow batches."""
+        assert isinstance(partition, LogRange)
+        log = open_log(self.options)
+        check_epoch(partition.epoch, log.extent(), "the plan of this query")
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        columns = [READ_COLUMNS[name][0] for name in target.names]
+        begin = partition.begin
+        try:
+            for batch in batches(log, self.options.filters, begin, partition.end, columns=columns):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
+        except RecordsGoneError as gone:
+            # Taken between planning and reading. What was read before it has been delivered.
+            tell_loss(self.options, gone.begin, gone.available_from)
+            rest = LogRange(partition.epoch, gone.available_from, partition.end)
+            yield from self.read(rest)
+
+
+def plan_ranges(
+    log: ReadableLog, options: Options, extent: Extent, begin: int, end: int
+) -> list[LogRange]:
+    """Ranges of about equal bytes that cover what was asked for and is there."""
+    if begin < extent.begin and begin < end:
+        available_from = min(extent.begin, end)
+        tell_loss(options, begin, available_from)
+        begin = available_from
+    if begin >= end:
+        return []
+    parts = options.partitions or (1 if end - begin <= SMALL_RANGE else CORES)
+    ranges = log.split(options.filters, begin, end, parts) if parts > 1 else [(begin, end)]
+    return [LogRange(extent.epoch, first, to) for first, to in ranges]
+
+
+def tell_loss(options: Options, begin: int, available_from: int) -> None:
+    """Raises or warns, as `failOnDataLoss` says."""
+    text = (
+        f"holdfast data source: offsets {begin} to {available_from - 1} have been removed by "
+        f"retention (read: {', '.join(options.filters)}); the log begins at offset {available_from}"
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{text}. To go on without them set failOnDataLoss to false")
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def starting(options: Options, extent: Extent, log: ReadableLog, *, default: Boundary) -> int:
+    """The first offset that the options ask for."""
+    if options.starting_time_us is not None:
+        return log.offset_at(options.starting_time_us)
+    boundary = default if options.starting_offset is None else options.starting_offset
+    return _resolved(boundary, extent)
+
+
+def ending(options: Options, extent: Extent, log: ReadableLog) -> int:
+    """The offset that the options end before; at most the durable end where it is an offset."""
+    if options.ending_time_us is not None:
+        return log.offset_at(options.ending_time_us)
+    boundary = "latest" if options.ending_offset is None else options.ending_offset
+    return min(_resolved(boundary, extent), extent.end)
+
+
+def _resolved(boundary: Boundary, extent: Extent) -> int:
+    if boundary == "earliest":
+        return extent.begin
+    return extent.end if boundary == "latest" else boundary
