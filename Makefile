@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 ROUNDS ?= 20
+JOURNEYS ?= 100
+JOURNEYS ?= 100
 MINUTES ?= 10
 SIM_SECONDS ?= 60
 FUZZ_SECONDS ?= 60
@@ -144,6 +146,10 @@ crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times eac
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage cut
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage flip
 
+.PHONY: pipeline-crash
+pipeline-crash: setup ## Kill devices, broker, driver, executors and workers, JOURNEYS rounds, and count the table
+	$(BIN)/python -m tests.journey --rounds $(JOURNEYS)
+
 .PHONY: soak
 soak: setup ## Mixed load with churn for MINUTES: memory, descriptors and disk stay flat
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
@@ -159,7 +165,13 @@ fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
 bench: setup bench-setup ## Measure beside other brokers in one run; the table goes to bench/results
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
+	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.macro
+
+.PHONY: bench-pipeline
+bench-pipeline: setup ## Measure what Spark reads, streams and writes here, beside Spark's own ways
+	cargo build --quiet --release --locked -p holdfast-load
+	$(BIN)/python -m bench.pipeline
 
 .PHONY: bench-beside
 bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints

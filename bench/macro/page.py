@@ -6,6 +6,7 @@ from bench.beside import result as beside
 from bench.macro import picture, table
 from bench.macro.machine import ROOT
 from bench.macro.results import Result
+from bench.pipeline import result as pipeline
 from bench.recovery import result as recovery
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -22,7 +23,7 @@ Each figure is the median of {repetitions} repetitions of {seconds:g} s after {w
 of warm-up, payloads of 64 bytes, all over 127.0.0.1.
 
 {again}{table}
-{recovery}{beside}
+{recovery}{beside}{pipeline}
 ## How to read it
 
 - Holdfast acknowledges after the message has reached the disk (`--log-durability {durability}`).
@@ -91,6 +92,25 @@ def _recovery() -> str:
     return RECOVERY.format(**fields)
 
 
+PIPELINE = """
+## Spark
+
+`make bench-pipeline`, {date} UTC at commit {commit}: {rows:,} tag reads of 190 bytes, `local[2]`,
+every rate the best of three, each beside Spark's own way in the same run. A batch uses every column
+that it reads. The machine's load average was {load_average:.1f} in the beginning.
+
+{table}
+"""
+
+
+def _pipeline() -> str:
+    found = pipeline.newest()
+    if found is None:
+        return ""
+    date = found.date.replace("T", " ")
+    return PIPELINE.format(**{**vars(found), "date": date, "table": found.text()})
+
+
 def _again(rows: Mapping[str, str]) -> str:
     """Which rows are of another commit than the rest."""
     told = ", ".join(f"{row} at {commit}" for row, commit in rows.items())
@@ -114,6 +134,7 @@ def render(result: Result) -> None:
         table=table.as_markdown(result),
         recovery=_recovery(),
         beside=_beside(),
+        pipeline=_pipeline(),
         **result.machine,
         **{**result.options, "again": _again(result.options.get("again", {}))},
     )

@@ -26,7 +26,7 @@ BANNED_NAMES = {
     "misc",
 }
 
-REAL_TIME = {"crash", "simulation", "soak", "load.py"}
+REAL_TIME = {"crash", "journey", "load.py", "simulation", "soak"}
 """Tests that may sleep."""
 
 RUST_FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)")

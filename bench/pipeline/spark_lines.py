@@ -1,0 +1,107 @@
+"""What is measured with Spark: whole queries, and streams inside their triggers.
+
+Owns: how a rate is taken. Every rate is rows a second, the best of some repetitions.
+"""
+
+import shutil
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StringType, TimestampType
+
+from holdfast import system
+
+REPETITIONS = 3
+FLOOR_BATCHES = 20
+
+
+def used(rows: DataFrame) -> DataFrame:
+    """One row that no column of these could be left out for."""
+    sums = [f.sum(_weight(field.dataType, f.col(field.name))) for field in rows.schema.fields]
+    return rows.agg(*sums)
+
+
+def _weight(kind: object, column: Column) -> Column:
+    if isinstance(kind, (StringType, BinaryType)):
+        return f.length(column)
+    if isinstance(kind, (MapType, ArrayType)):
+        return f.size(column)
+    if isinstance(kind, (BooleanType, TimestampType)):
+        return column.cast("long")
+    return column
+
+
+def batch_rate(rows: Callable[[], DataFrame], count: int) -> float:
+    """Rows a second of a query that uses every column; the first run warms up."""
+    used(rows()).collect()
+    times = []
+    for _ in range(REPETITIONS):
+        began = system.monotonic_s()
+        used(rows()).collect()
+        times.append(system.monotonic_s() - began)
+    return count / min(times)
+
+
+def stream_rate(start: Callable[[Path], StreamingQuery], checkpoint: Path) -> float:
+    """Rows a second inside the triggers of a stream that takes what is there and ends."""
+    rates = []
+    for _ in range(REPETITIONS):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        query = start(checkpoint)
+        query.awaitTermination()
+        # The first trigger pays for what starts once.
+        triggers = [each for each in query.recentProgress if each.numInputRows][1:]
+        rows = sum(each.numInputRows for each in triggers)
+        took_ms = sum(each.durationMs["triggerExecution"] for each in triggers)
+        if took_ms:
+            rates.append(rows * 1000 / took_ms)
+    return max(rates)
+
+
+def to_noop(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Starts a stream whose rows go nowhere."""
+    return (
+        rows.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def to_parquet(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Starts a stream into Spark's own Parquet sink."""
+    table = checkpoint.with_name(f"{checkpoint.name}-files")
+    shutil.rmtree(table, ignore_errors=True)
+    return (
+        rows.writeStream.format("parquet")
+        .option("checkpointLocation", str(checkpoint))
+        .option("path", str(table))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def floor_ms(rows: DataFrame, checkpoint: Path) -> tuple[float, float]:
+    """Medians of a small micro-batch, back to back: the whole, and `latestOffset` of it."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    query = (
+        rows.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    began = system.monotonic_s()
+    while len(taken := [each for each in query.recentProgress if each.numInputRows]) < (
+        FLOOR_BATCHES + 5
+    ):
+        if system.monotonic_s() - began > 60:
+            break
+        query.awaitTermination(1)
+    query.stop()
+    last = taken[-FLOOR_BATCHES:]
+    whole = statistics.median(each.durationMs["triggerExecution"] for each in last)
+    return whole, statistics.median(each.durationMs["latestOffset"] for each in last)
