@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from holdfast import system
+from holdfast.reading.log import UnreadableLogError
 from holdfast.reading.remote import RemoteLog
 from tests.journey import judge, victims
 from tests.journey.devices import Devices
@@ -26,7 +27,7 @@ from tests.process import HOST, BrokerProcess, free_port
 DEVICES = 10
 MESSAGES_A_DEVICE = 150
 """In each round."""
-LOG = {"segment_bytes": 1 << 20, "retention_bytes": 2 << 20}
+LOG = {"maximum_packet_size_bytes": 64 << 10, "segment_bytes": 1 << 20, "retention_bytes": 2 << 20}
 """A round writes as much as half of what retention leaves, so that it is at work in all of them."""
 CURSOR = "from-device-to-table"
 KILLS_MAXIMUM = 3
@@ -102,7 +103,7 @@ class Run:
 
     async def end(self) -> None:
         """Nothing of it runs any more."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(UnreadableLogError):
             self.report.log_begins_at = RemoteLog(self.address).extent().begin
         await self.devices.close()
         self.driver.kill()
