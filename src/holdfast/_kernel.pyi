@@ -387,8 +387,8 @@ class Log:
         """Begins to remove the oldest sealed segments: those whose last record is older, and those without which the log
         would fit. False if there are none. Each of the following is one step; the log goes on between them."""
     def begin_thinning(self, now_us: int) -> bool:
-        """Begins to write the next carry segment anew, if at least half of what it holds is needed by nobody. False if
-        there is none."""
+        """Begins to write the next carry segments anew as one, if at least half of what they hold is needed by nobody.
+        False if there are none."""
     def abandon_retention(self) -> None:
         """The run is given up; nothing has gone."""
     def whole_from(self) -> int:

@@ -290,8 +290,8 @@ impl Log {
         self.retention.begin(&mut self.records, maximum_age_us, maximum_bytes, now)
     }
 
-    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
-    /// by nobody any more. False if there is none.
+    /// Begins to write the next carry segments in turn anew as one, which happens if at least half of what they hold is
+    /// needed by nobody any more. False if there are none.
     pub fn begin_thinning(&mut self, now: Timestamp) -> Result<bool> {
         self.retention.begin_thinning(&mut self.records, self.checkpoints.checkpointed(), now)
     }

@@ -44,7 +44,7 @@ SIZE_PERIOD_US: Final = 5_000_000
 """How often the size of the log is looked at: a disk that writes 200 MB a second adds one
 gigabyte."""
 THIN_PERIOD_US: Final = 60_000_000
-"""How often a carry segment is looked at, at most: every queue is asked for that."""
+"""How often carry segments are looked at, at most: every queue is asked for that."""
 THIN_SHARE: Final = 20
 """And not before this many times as long has passed as the last look took."""
 NOTHING: Final = 2**64 - 1
@@ -160,7 +160,7 @@ class Retention:
         return False
 
     def run(self, queues: KeptQueues) -> Pieces[Outcome]:
-        """Removes what is past retention; else looks at one segment of what was carried before."""
+        """Removes what is past retention; else looks at segments of what was carried before."""
         self._is_running = True
         if not queues.are_listed():
             yield queues.are_listed
