@@ -70,8 +70,8 @@ impl Arrivals {
         outcomes.collect()
     }
 
-    fn received(&self) -> ([u64; 3], u64) {
-        (self.inner.received.publishes, self.inner.received.payload_bytes)
+    fn totals(&self) -> ([u64; 3], u64) {
+        (self.inner.totals.publishes, self.inner.totals.payload_bytes)
     }
 }
 

@@ -13,7 +13,7 @@ pub mod submission;
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use crate::selection::Key;
-use crate::topic::table::Table;
+use crate::topic::grant::Grant;
 use std::sync::Arc;
 
 /// A range of bytes in an [`Arrivals`] arena.
@@ -37,21 +37,21 @@ pub struct Arrivals {
     /// Connections that ask whether anybody is there, to be answered.
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
-    pub received: Received,
+    pub totals: Totals,
     /// So many of `publishes`, the last ones, were handed in.
     pub submissions: usize,
 }
 
 /// Messages that peers have published, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct Totals {
     /// At QoS 0, 1 and 2.
     pub publishes: [u64; 3],
     /// Bytes of what they say.
     pub payload_bytes: u64,
 }
 
-impl Received {
+impl Totals {
     /// One message more.
     #[inline]
     pub fn note(&mut self, qos: u8, payload_bytes: usize) {
@@ -276,7 +276,7 @@ pub struct Scan {
     /// The queue's subscriptions, past ones included while their range is not yet read.
     pub subscriptions: Arc<[Subscription]>,
     /// What the queue may get of that; `None` for everything.
-    pub receive: Option<Table>,
+    pub receive: Option<Grant>,
     /// What the keys of its records are taken from; `None` for the slots that they carry.
     pub key: Option<Key>,
     /// The first offset to look at.

@@ -54,13 +54,13 @@ class Arrivals:
         party: int,
         key_slot: int,
     ) -> None:
-        """Takes in a message that came on no connection, between `Inbox.decode` and `Routes.route`; no table holds for
+        """Takes in a message that came on no connection, between `Inbox.decode` and `Routes.route`; no grant holds for
         it. `properties` are those of MQTT 5 that travel with a message, and `message_expiry_interval`. Raises
         `BusyError` where the turn takes no more (LIMITS["submissions_maximum"]), `ValueError` for what is no message."""
     def outcomes(self) -> list[tuple[bool, int | None]]:
         """After `Log.append`, for each message that was put, in their order: whether it was taken, and if it is stored
         the log position at which it is durable. What was not taken found no room in the log."""
-    def received(self) -> tuple[list[int], int]:
+    def totals(self) -> tuple[list[int], int]:
         """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not what was put."""
 
 @final
@@ -139,11 +139,11 @@ class Inbox:
         receive_maximum: int,
         maximum_packet_size_bytes: int,
         topic_alias_maximum: int,
-        received: bytes,
+        unreleased: bytes,
         key_slot: int = ...,
     ) -> None:
-        """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
-        `received` of the resumed state (packet identifiers of QoS 2 messages not released yet, 16 bit, little endian).
+        """CONNECT was accepted: from now on its packets are taken within these limits. `unreleased` comes from
+        `unreleased` of the resumed state (packet identifiers of QoS 2 messages, 16 bit, little endian).
         `receive_maximum` binds MQTT 5 only: older versions know none. The log keeps `key_slot` with each message: the
         slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
@@ -164,7 +164,7 @@ class Inbox:
         by what it could have sent meanwhile."""
     def release(self, connection: int) -> None:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
-    def received(self, connection: int) -> bytes:
+    def unreleased(self, connection: int) -> bytes:
         """Packet identifiers (16 bit, little endian) of QoS 2 messages received and not released."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
@@ -258,8 +258,8 @@ class Routes:
         receive: Sequence[tuple[bytes, bool]] | None,
     ) -> None:
         """What the connection may publish and be sent from now on: (topic filter, allowed), in order. The first filter
-        that matches the topic decides, and none that matches denies; None allows everything. Equal tables are kept
-        once. ValueError for what is no topic filter, and for more than LIMITS["table_rules_maximum"]; nothing changes
+        that matches the topic decides, and none that matches denies; None allows everything. Equal grants are kept
+        once. ValueError for what is no topic filter, and for more than LIMITS["grant_rules_maximum"]; nothing changes
         then. A denied PUBLISH is not routed and not stored; at QoS 1 and 2 an MQTT 5 publisher is told 0x87, an older
         one is acknowledged as if it had been taken ([MQTT-3.3.5-2] of 3.1.1). A queue of this connection is no target
         of topics that `receive` denies."""
@@ -540,9 +540,9 @@ class Deliveries:
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
         `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on.
         `sent_before`: what its own queue has below this offset may have been sent at QoS 1, and goes out with DUP."""
-    def detach(self, connection: int, received: bytes) -> bytes:
+    def detach(self, connection: int, unreleased: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
-        `received` is what `Inbox.received` says."""
+        `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
         self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
     ) -> int:
@@ -644,7 +644,7 @@ class Deliveries:
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
-    def party_state(self, connection: int, received: bytes) -> bytes:
+    def party_state(self, connection: int, unreleased: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all sessions' queues."""
@@ -692,7 +692,7 @@ class Selection:
 
 def key_slot(key: bytes) -> int:
     """The slot of a key: its MurmurHash3 (32 bit, x86, seed 0) modulo 65 536."""
-def received(state: bytes) -> bytes:
+def unreleased(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
 def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> bytes:
     """The delivery state of a party that wants nothing below `mark` and in these ranges."""
@@ -702,7 +702,7 @@ def state_skip(state: bytes, mark: int) -> bytes:
     """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
 def describe_state(state: bytes) -> dict[str, Any]:
     """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
-    group it came from), received, owed."""
+    group it came from), unreleased, owed."""
 
 # --- only where the feature `testing` is built in, as by `make setup`; not in what ships ----------------------------------
 

@@ -40,7 +40,7 @@ pub enum Outcome {
 
 impl Arrivals {
     /// Takes in a message that came on no connection: after decode, before route. An error where the turn takes no
-    /// more ([`Error::Busy`]), or the message is none that can be published. No table of a connection holds for it.
+    /// more ([`Error::Busy`]), or the message is none that can be published. No grant of a connection holds for it.
     pub fn put(&mut self, message: &Submission<'_>) -> Result<()> {
         if self.submissions >= SUBMISSIONS_MAXIMUM || self.bytes.len() >= TURN_BYTES_MAXIMUM {
             return Err(Error::Busy(format!("a turn takes {SUBMISSIONS_MAXIMUM} messages that are handed in")));

@@ -22,8 +22,8 @@ impl Inbox {
     }
 
     /// Packet identifiers of QoS 2 messages of this connection that are not released.
-    pub fn received(&mut self, connection: Connection) -> Result<Vec<u16>> {
-        Ok(self.decoder(connection)?.publishing.received().collect())
+    pub fn unreleased(&mut self, connection: Connection) -> Result<Vec<u16>> {
+        Ok(self.decoder(connection)?.publishing.unreleased().collect())
     }
 
     /// Forgets the packet identifiers of refused messages and of PUBRELs.

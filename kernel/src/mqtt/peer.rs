@@ -104,7 +104,7 @@ impl Peer {
             }
         }
         let fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
-        arrivals.received.note(layout.qos, body.len() - layout.payload);
+        arrivals.totals.note(layout.qos, body.len() - layout.payload);
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: self.party,

@@ -58,7 +58,7 @@ impl Parties {
             return;
         }
         if let Some(packet_identifier) = record.packet_identifier {
-            self.states.entry(record.publisher.0).or_default().state.note_received(packet_identifier);
+            self.states.entry(record.publisher.0).or_default().state.note_unreleased(packet_identifier);
         }
     }
 

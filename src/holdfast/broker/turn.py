@@ -109,9 +109,9 @@ class Turn:
         """Stores what these settings ask for from now on."""
         self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
-    def received(self) -> tuple[list[int], int]:
+    def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
-        return self._arrivals.received()
+        return self._arrivals.totals()
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and

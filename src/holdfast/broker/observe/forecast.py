@@ -19,7 +19,7 @@ from holdfast.broker.store.questions import (
     SESSION_EFFORT,
     SUBSCRIPTION_READ_EFFORT,
     Inquiry,
-    Tables,
+    Wanted,
 )
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
@@ -80,13 +80,13 @@ class Forecast:
         record = own_queue(session, own_of(subscriptions))
         queue = self._queues.at_rest(record)
         return self.of_queue(
-            inquiry, queue.tables(), queue.party, queue.mark, self._queues.quota(record), now_us
+            inquiry, queue.wanted(), queue.party, queue.mark, self._queues.quota(record), now_us
         )
 
     def of_queue(
         self,
         inquiry: Inquiry,
-        tables: Tables,
+        wanted: Wanted,
         party: int,
         mark: int,
         quota: Quota,
@@ -95,7 +95,7 @@ class Forecast:
         """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
         here."""
         end = self._log.durable_offset()
-        queue = (tables, party)
+        queue = (wanted, party)
         messages = yield from inquiry.count(*queue, mark, end)
         if not messages:
             return Ahead(0, None, None)

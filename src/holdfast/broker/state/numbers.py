@@ -79,7 +79,7 @@ def count(server: Server) -> Numbers:
     stages, turn, sweep = server.stages, server.turn, server.sweep
     kernel = stages.kernel
     view = server.records.refresh()
-    received_by_qos, payload_bytes_received = turn.received()
+    received_by_qos, payload_bytes_received = turn.published()
     lengths = stages.steps.lengths
     return Numbers(
         counts=server.counts.all(),

@@ -280,8 +280,8 @@ class Retention:
             attached = queues.mark(party)
             mark = self._log.marks([party])[0] if attached is None else attached
             first = max(first, mark or 0)
-            tables = asked.cursor["subscriptions"]
-            count = yield from Inquiry(self._log).count(tables, party, first, end)
+            wanted = asked.cursor["subscriptions"]
+            count = yield from Inquiry(self._log).count(wanted, party, first, end)
             if not count:
                 continue
             if attached is None:
