@@ -10,6 +10,7 @@ use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, Retent
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -265,6 +266,10 @@ impl Log {
             dict.set_item(name, value)?;
         }
         Ok(dict)
+    }
+
+    fn remembered(&self) -> HashMap<&'static str, u64> {
+        self.inner.remembered().into_iter().collect()
     }
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {

@@ -434,6 +434,9 @@ class Log:
         """Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
+    def remembered(self) -> dict[str, int]:
+        """Bytes of what is remembered to save work: blocks, directories, segment_topics, postings, filters, queues,
+        windows. Each has its maximum."""
     def close(self) -> None:
         """Commits what is left, with a checkpoint."""
 

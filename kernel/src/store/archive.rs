@@ -79,6 +79,16 @@ impl Archive {
         }
     }
 
+    /// Bytes of what is remembered, by what it is.
+    pub fn remembered(&self) -> [(&'static str, usize); 4] {
+        [
+            ("blocks", self.blocks.bytes()),
+            ("directories", self.directories.bytes()),
+            ("segment_topics", self.queued_topics.bytes()),
+            ("postings", self.postings.bytes()),
+        ]
+    }
+
     /// The segment with a number.
     pub fn find(&self, number: u32) -> Option<usize> {
         // Numbers grow with offsets among the log's own segments and among carry segments, so two searches do.

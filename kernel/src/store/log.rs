@@ -111,6 +111,13 @@ impl Log {
             ("space_is_low", u64::from(space.is_low())),
         ]
     }
+
+    /// Bytes of what is remembered to save work, by what it is: each part has its maximum.
+    pub fn remembered(&self) -> Vec<(&'static str, u64)> {
+        let filters = [("filters", self.filters.bytes())];
+        let all = self.records.archive.remembered().into_iter().chain(filters).chain(self.scanning.remembered());
+        all.map(|(name, bytes)| (name, super::encoding::wide(bytes))).collect()
+    }
 }
 
 /// What is appended and committed.

@@ -39,6 +39,9 @@ const FOUND_EFFORT: u64 = 2;
 /// What looking for a page of retained messages may cost.
 const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
+/// Bytes of a position, or of a topic's terms, on average.
+const ENTRY_BYTES: usize = 8;
+
 /// What scans need besides what is asked of them.
 pub(super) struct Scanning {
     /// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
@@ -96,6 +99,11 @@ impl Allowance {
 }
 
 impl Scanning {
+    /// Bytes of what is remembered, by what it is.
+    pub(super) fn remembered(&self) -> [(&'static str, usize); 2] {
+        [("queues", self.queues.bytes().saturating_mul(ENTRY_BYTES)), ("windows", self.windows.bytes())]
+    }
+
     /// Of a log that ended at `opened_at` when it was opened.
     pub(super) fn new(opened_at: Offset) -> Scanning {
         Scanning { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default(), opened_at }
