@@ -30,6 +30,11 @@ def snapshot(**given: Any) -> Snapshot:
     empty = ("counts", "losses", "accepted", "stuck", "groups_by_strategy", "remembered")
     numbers |= {name: {} for name in empty}
     numbers |= {name: {} for name in numbers if name.startswith("step")}
-    numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
+    numbers |= {
+        "busiest": (),
+        "cursors": (),
+        "commit_counts": (0,) * (len(BOUNDS_S) + 1),
+        "durability": "fsync",
+    }
     numbers |= {"publishes_received_by_qos": (0, 0, 0)}
     return Snapshot(**numbers | given)

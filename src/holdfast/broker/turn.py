@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
@@ -68,6 +69,7 @@ class Stages:
     sessions: Sessions
     queues: Queues
     groups: Groups
+    cursors: Cursors
     packs: Packs
     queue_names: QueueNames
     entrance: Entrance

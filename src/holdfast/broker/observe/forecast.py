@@ -21,6 +21,7 @@ from holdfast.broker.store.questions import (
     Inquiry,
     Wanted,
 )
+from holdfast.core.cursor import CursorSeen
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import CENTURY_S, SECOND_US
@@ -108,11 +109,34 @@ class Forecast:
             arrived = yield from inquiry.count(*queue, since, end)
             if not room or arrived:
                 found.append(room * RATE_S // arrived if room else 0)
-        if quota.age_us is not None and not quota.step_bytes and oldest_at_us is not None:
+        if quota.bytes is not None and not quota.loses_whole_steps:
+            found += yield from self._full_in(inquiry, queue, mark, quota.bytes, now_us)
+        if quota.age_us is not None and not quota.loses_whole_steps and oldest_at_us is not None:
             left_us = oldest_at_us + quota.age_us - now_us
             found.append(max(left_us, 0) // SECOND_US)
         in_sight = (seconds for seconds in found if seconds < NEVER_S)
         return Ahead(messages, oldest_at_us, min(in_sight, default=None))
+
+    def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
+        """The same of a cursor."""
+        tables = [item.table() for item in cursor.reads]
+        quota = self._queues.cursor_quota()
+        return self.of_queue(inquiry, tables, cursor.party, cursor.place, quota, now_us)
+
+    def _full_in(
+        self,
+        inquiry: Inquiry,
+        queue: tuple[Tables, int],
+        mark: int,
+        bytes_maximum: int,
+        now_us: int,
+    ) -> Pieces[list[int]]:
+        """In how many seconds it has so many bytes, if it comes to that."""
+        end = self._log.durable_offset()
+        room = max(bytes_maximum - (yield from inquiry.weigh(*queue, mark, end)), 0)
+        since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
+        arrived = yield from inquiry.weigh(*queue, since, end)
+        return [room * RATE_S // arrived] if arrived else [] if room else [0]
 
     def look(self, now_us: int) -> None:
         """A second has passed: the round goes on, and begins anew where it is over."""

@@ -322,7 +322,9 @@ class Retention:
         quota = quota_of(self._config, fields["kind"], named=named)
         if named:
             queue = parse_queue(behind.row.value.encode())
-            span = QueueSpan(queue.party, queue.reads, queue.created_at_offset)
+            # Of a cursor only what it has not released counts.
+            begin = behind.mark if queue.kind == "cursor" else queue.created_at_offset
+            span = QueueSpan(queue.party, queue.reads, begin)
             keep_from = yield from self._kept.offset(inquiry, span, quota, now_us)
         elif not behind.is_attached:
             keep_from = self._kept.by_age(quota, now_us)
