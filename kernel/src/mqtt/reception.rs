@@ -413,6 +413,7 @@ impl Reception {
             payload: within(&(layout.payload..body.len())),
             expiry_interval_s: layout.meaning.expiry_interval_s,
             fate,
+            row: None,
             targets: None,
             stored: None,
         });
