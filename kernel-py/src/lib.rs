@@ -8,6 +8,7 @@ mod log_reader;
 mod mqtt;
 mod ranges;
 mod route;
+mod rows;
 mod selection;
 mod store;
 #[cfg(feature = "testing")]
@@ -22,6 +23,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     flow::register(module)?;
     mqtt::register(module)?;
     route::register(module)?;
+    rows::register(module)?;
     store::register(module)?;
     log_reader::register(module)?;
     committer::register(module)?;

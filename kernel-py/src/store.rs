@@ -168,6 +168,10 @@ impl Log {
         self.inner.retained_count()
     }
 
+    fn published(&mut self, party: u32, from_offset: u64) -> PyResult<u64> {
+        self.inner.published(Party(party), Offset(from_offset)).map_err(to_python)
+    }
+
     #[pyo3(signature = (*, maximum_age_us, maximum_bytes, now_us))]
     fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now_us: u64) -> PyResult<bool> {
         self.inner.begin_retention(maximum_age_us, maximum_bytes, Timestamp(now_us)).map_err(to_python)
@@ -383,6 +387,20 @@ impl SimulatedDisk {
 
     fn files(&self) -> PyResult<Vec<String>> {
         self.inner.list().map_err(to_python)
+    }
+
+    fn write(&self, file: &str, data: &[u8]) -> PyResult<()> {
+        let write = || {
+            let written = self.inner.create(file, 0)?;
+            written.write_at(0, data)?;
+            written.sync()?;
+            self.inner.sync_directory()
+        };
+        write().map_err(to_python)
+    }
+
+    fn remove(&self, file: &str) -> PyResult<()> {
+        self.inner.remove(file).map_err(to_python)
     }
 
     fn read<'py>(&self, py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyBytes>> {

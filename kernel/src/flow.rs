@@ -7,6 +7,7 @@
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
 pub mod exchange;
+pub mod rows;
 pub mod state;
 pub mod submission;
 
@@ -38,8 +39,10 @@ pub struct Arrivals {
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
     pub totals: Totals,
-    /// So many of `publishes`, the last ones, were handed in.
+    /// So many of `publishes`, the last ones but for `rows`, were handed in.
     pub submissions: usize,
+    /// So many of `publishes`, the last ones, are rows of a batch.
+    pub rows: usize,
 }
 
 /// Messages that peers have published, and their bytes.
@@ -77,6 +80,7 @@ impl Arrivals {
         self.acknowledgements.clear();
         self.pings.clear();
         self.submissions = 0;
+        self.rows = 0;
     }
 }
 
@@ -107,10 +111,21 @@ pub struct Publish {
     pub expiry_interval_s: Option<u32>,
     /// What becomes of it. Set by decode, and by append where the log refuses.
     pub fate: Fate,
+    /// What it has besides as a row of a batch; `None` of all others.
+    pub row: Option<RowParts>,
     /// Filled by route: the attached queues that get it. `None` where nobody does.
     pub targets: Option<Arc<[Target]>>,
     /// Filled by append, for messages that are stored.
     pub stored: Option<Stored>,
+}
+
+/// What a row of a batch has besides. Rows are stored whatever their QoS, and none without the one before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowParts {
+    /// Its key, if it has one.
+    pub key: Option<Span>,
+    /// When it happened, if its publisher said so.
+    pub event_time: Option<Timestamp>,
 }
 
 /// What becomes of a message that is published.

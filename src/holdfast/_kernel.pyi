@@ -60,8 +60,43 @@ class Arrivals:
     def outcomes(self) -> list[tuple[bool, int | None]]:
         """After `Log.append`, for each message that was put, in their order: whether it was taken, and if it is stored
         the log position at which it is durable. What was not taken found no room in the log."""
+    def put_rows(
+        self, rows: Rows, *, party: int, key_slot: int, messages_maximum: int, bytes_maximum: int
+    ) -> int:
+        """Takes in the next rows, behind all that is put and before `Routes.route`: so many messages at most, and no more
+        once they come to so many bytes; returns how many. No table holds for them. The slot is that of rows without a
+        key. They are the next ones until `Rows.pass_over`."""
+    def rows_taken(self) -> tuple[int, int | None]:
+        """After `Log.append`: how many of the rows that were put the log has taken, and the log position at which the last
+        of them is durable. The log has them from the first one on: none is taken behind one that found no room."""
     def totals(self) -> tuple[list[int], int]:
         """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not what was put."""
+
+@final
+class Rows:
+    """Messages of one publisher that are handed in many at once, as `encode_rows` wrote them; and which comes next."""
+    def __new__(cls, data: bytes) -> Rows: ...
+    def is_done(self) -> bool:
+        """True if none is left."""
+    def pass_over(self, count: int) -> int:
+        """Passes over the next `count`; returns over how many, which are fewer where there are no more. ValueError for what
+        is no row."""
+
+def encode_rows(
+    columns: dict[str, list[bytes]],
+    count: int,
+    *,
+    properties_are_texts: bool,
+    publish: Sequence[tuple[bytes, bool]] | None,
+    message_bytes_maximum: int,
+) -> bytes:
+    """Messages as rows, of `count` messages in columns, without the interpreter's lock. A column is a list of Arrow
+    buffers; numbers are little endian. topic, value: offsets (32 bit), data. May be there: key: a byte for each that says
+    whether it has one, offsets, data. qos, retain: a byte for each. event_time, expiry: a byte for each that says whether
+    it is there, and the microseconds (64 bit) or seconds (32 bit). properties: how many pairs come before those of each
+    (32 bit), offsets and data of names, offsets and data of values; a name of a property of MQTT 5 that travels with a
+    message is that property, any other a user property; where `properties_are_texts`, correlation_data is in hexadecimal. `publish` is a table as in `Routes.grant`. ValueError names the
+    first message that may not be published, by its number and topic, with the reason."""
 
 @final
 class Scans:
@@ -378,6 +413,8 @@ class Log:
         """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:
         """The first durable offset appended at or after a time, or `durable_offset`."""
+    def published(self, party: int, from_offset: int) -> int:
+        """How many messages of a party there are from an offset on. Looks at every record behind that."""
     def retained(self, topic_filter: bytes, from_offset: int, limit: int) -> tuple[list[int], int]:
         """Offsets of the retained messages that match, from an offset on in their order: `limit` at most, and up to which
         offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is
@@ -511,6 +548,9 @@ class SimulatedDisk:
     def set_capacity(self, capacity_bytes: int) -> None: ...
     def flip_bit(self, file: str, position: int) -> None:
         """Damages one bit on the medium."""
+    def write(self, file: str, data: bytes) -> None:
+        """A new file with these bytes, durable on return."""
+    def remove(self, file: str) -> None: ...
     def files(self) -> list[str]:
         """The names of all files."""
     def read(self, file: str) -> bytes:

@@ -12,6 +12,7 @@
 //! Flow: sockets -> [`inbox`] -> route ... delivery -> [`outbox`] -> sockets.
 
 pub mod alias;
+pub mod columns;
 pub mod decode;
 pub mod encode;
 pub mod exchange;

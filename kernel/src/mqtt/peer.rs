@@ -117,6 +117,7 @@ impl Peer {
             payload: within(&(layout.payload..body.len())),
             expiry_interval_s: layout.meaning.expiry_interval_s,
             fate,
+            row: None,
             targets: None,
             stored: None,
         });

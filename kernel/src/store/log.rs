@@ -213,6 +213,11 @@ impl Log {
         self.records.derived.retained.page(filter, from, self.end_offset(), limit)
     }
 
+    /// How many messages of a party the log has from an offset on. Looks at every record behind that.
+    pub fn published(&mut self, party: Party, from: Offset) -> Result<u64> {
+        self.records.archive.published(party, from)
+    }
+
     /// How many topics have a retained message.
     pub fn retained_count(&self) -> usize {
         self.records.derived.retained.len()
