@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.world import Files, FolderFiles
 from holdfast.core.config import Config
 from holdfast.kernel import Log, decode_packets
 
@@ -89,6 +90,9 @@ class StillWorld:
 
     def workers(self, count: int) -> InlineWorkers:
         return InlineWorkers()
+
+    def staged(self, config: Config) -> Files:
+        return FolderFiles(config.data_dir / "staged", is_synced=False)
 
 
 class Wire(asyncio.Transport):

@@ -259,7 +259,7 @@ class QueueViews:
         seen = self._cursors.of(queue_name)
         if seen is None:
             return None
-        tables, end = [item.table() for item in seen.reads], self._log.durable_offset()
+        tables, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
         reader = Reader(
             consumer_group=None,
             consumers=(seen.held_as,) if seen.holder else (),

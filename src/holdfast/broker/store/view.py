@@ -18,7 +18,7 @@ from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, key_party, pa
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Another one, newer or older, means: empty it and read the log again."""
 
 _WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
@@ -84,6 +84,11 @@ CREATE TABLE wills (
 CREATE TABLE redrives (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE producers (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    forget_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.forget_at_us')) VIRTUAL
+) WITHOUT ROWID;
+CREATE INDEX producers_by_time ON producers (forget_at_us);
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -96,6 +101,7 @@ _NAMES = {
     Table.WILLS: "wills",
     Table.REDRIVES: "redrives",
     Table.QUEUES: "queues",
+    Table.PRODUCERS: "producers",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
@@ -296,6 +302,18 @@ class View:
         query = "SELECT key, value FROM wills WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
         rows = self._database.execute(query, (after, _WILLS_OF_CONNECTED, limit)).fetchall()
         return [(key, value.encode()) for key, value in rows]
+
+    def producers_pending(self) -> list[tuple[bytes, bytes]]:
+        """Key and value of the producers with a batch that is not in the log whole."""
+        rows = self._database.execute(
+            "SELECT key, value FROM producers WHERE forget_at_us IS NULL ORDER BY key"
+        )
+        return [(key, value.encode()) for key, value in rows]
+
+    def producers_unused(self, now_us: int, limit: int) -> list[bytes]:
+        """Producers (their keys) that are to be forgotten by now."""
+        query = "SELECT key FROM producers WHERE forget_at_us <= ? ORDER BY forget_at_us LIMIT ?"
+        return [key for (key,) in self._database.execute(query, (now_us, limit))]
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""
