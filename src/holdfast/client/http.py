@@ -27,8 +27,6 @@ from holdfast.core.layout import CONTROL_SOCKET
 TIMEOUT_S = 60
 """An answer takes milliseconds; a broker that recovers, or whose disk stalls, many seconds."""
 
-_JSON = {"Content-Type": "application/json"}
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -93,16 +91,18 @@ class HttpClient:
         self._headers.pop("Connection", None)
         return self
 
-    def request(self, method: str, target: str, body: bytes | None = None) -> Answer:
+    def request(
+        self, method: str, target: str, body: bytes | None = None, *, kind: str = "application/json"
+    ) -> Answer:
         """Asks, and waits for the answer, whatever it is. Raises `OSError` where nobody gives
-        one."""
+        one. `kind` is the media type of the body."""
         reused = self._connection.sock is not None
         try:
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
         except ConnectionError:
             if not reused or method != "GET":
                 raise
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The document at `path`. Raises `BrokerAbsentError` or `BrokerRefusedError`, as all of
@@ -131,8 +131,8 @@ class HttpClient:
             raise BrokerAbsentError(f"the broker {self.where} does not answer: {reason}") from error
         return _document(answer)
 
-    def _exchange(self, method: str, target: str, body: bytes | None) -> Answer:
-        headers = self._headers if body is None else {**self._headers, **_JSON}
+    def _exchange(self, method: str, target: str, body: bytes | None, kind: str) -> Answer:
+        headers = self._headers if body is None else {**self._headers, "Content-Type": kind}
         is_kept = False
         try:
             self._connection.request(method, target, body, headers)

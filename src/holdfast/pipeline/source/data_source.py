@@ -3,7 +3,11 @@
 Owns: which reader answers, and which options a batch and a stream refuse.
 """
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+)
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.source.batch import BatchReader
@@ -13,7 +17,8 @@ from holdfast.pipeline.source.stream import StreamReader
 
 
 class HoldfastSource(DataSource):
-    """`spark.read.format("holdfast")` and `spark.readStream.format("holdfast")`."""
+    """`format("holdfast")` of `spark.read`, `spark.readStream`, `df.write` and
+    `df.writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,3 +44,17 @@ class HoldfastSource(DataSource):
         if options.ending_time_us is not None:
             raise OptionError("endingTimestamp", "is for batches; a stream has no end")
         return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        from holdfast.pipeline.writer.writers import batch_writer  # It stands on this folder.
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`."""
+        from holdfast.pipeline.writer.writers import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
