@@ -3,7 +3,7 @@
 use crate::error::to_python;
 use holdfast_kernel::flow::rows;
 use holdfast_kernel::mqtt::columns::{Bounds, Columns, Numbers, Texts};
-use holdfast_kernel::topic::table::Tables;
+use holdfast_kernel::topic::grant::HeldGrants;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -63,7 +63,7 @@ fn encode_rows<'py>(
     publish: Option<Vec<(Vec<u8>, bool)>>,
     message_bytes_maximum: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let table = publish.map(|rules| Tables::default().table(&rules)).transpose().map_err(to_python)?;
+    let grant = publish.map(|rules| HeldGrants::default().grant(&rules)).transpose().map_err(to_python)?;
     let of = |name: &str| column(columns, name);
     let (topic, value, key, properties) = (of("topic")?, of("value")?, of("key")?, of("properties")?);
     let (qos, retain, event_time, expiry) = (of("qos")?, of("retain")?, of("event_time")?, of("expiry")?);
@@ -86,7 +86,7 @@ fn encode_rows<'py>(
             properties_are_texts,
         };
         let mut out = Vec::new();
-        columns.encode(&Bounds { publish: table, message_bytes_maximum }, &mut out).map(|()| out)
+        columns.encode(&Bounds { publish: grant, message_bytes_maximum }, &mut out).map(|()| out)
     });
     Ok(PyBytes::new(py, &encoded.map_err(to_python)?))
 }

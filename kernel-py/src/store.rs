@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Progress, Scans};
+use crate::moment;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
@@ -128,6 +129,30 @@ impl Log {
 
     fn delivery_state<'py>(&self, py: Python<'py>, party: u32) -> Option<Bound<'py, PyBytes>> {
         self.inner.delivery_state(Party(party)).map(|state| PyBytes::new(py, &state))
+    }
+
+    fn begin_instant(&mut self) {
+        self.inner.begin_instant();
+    }
+
+    #[allow(clippy::type_complexity, reason = "two tables and a place, described on the Python side")]
+    fn states_piece<'py>(
+        &mut self,
+        py: Python<'py>,
+        after: Option<u32>,
+        effort: u64,
+    ) -> PyResult<((Bound<'py, PyDict>, Bound<'py, PyDict>), Option<u32>)> {
+        let (states, reached) = self.inner.states_piece(after.map(Party), effort);
+        Ok((moment::states(py, &states)?, reached.map(|party| party.0)))
+    }
+
+    fn retained_piece<'py>(&mut self, py: Python<'py>, effort: u64) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let (rows, is_all) = self.inner.retained_piece(effort);
+        Ok((moment::retained(py, &rows)?, is_all))
+    }
+
+    fn note_effort(&mut self, effort: u64) {
+        self.inner.note_effort(effort);
     }
 
     fn marks(&self, parties: Vec<u32>) -> Vec<Option<u64>> {

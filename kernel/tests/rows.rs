@@ -20,7 +20,7 @@ use holdfast_kernel::ids::{KeySlot, Offset, Party, Timestamp};
 use holdfast_kernel::limits::UNCOMMITTED_BYTES_MAXIMUM;
 use holdfast_kernel::mqtt::columns::{Bounds, Columns, Numbers, Texts};
 use holdfast_kernel::store::Log;
-use holdfast_kernel::topic::table::Tables;
+use holdfast_kernel::topic::grant::HeldGrants;
 use log_support::{open, options};
 use proptest::prelude::*;
 
@@ -168,7 +168,7 @@ fn encoded(topic: &[u8], change: impl Fn(&mut Columns<'_>), rules: Option<&[(&st
         ..Columns::default()
     };
     change(&mut columns);
-    let publish = rules.map(|rules| Tables::default().table(rules).unwrap());
+    let publish = rules.map(|rules| HeldGrants::default().grant(rules).unwrap());
     let mut out = Vec::new();
     columns.encode(&Bounds { publish, message_bytes_maximum: 100 }, &mut out)?;
     Ok(out)

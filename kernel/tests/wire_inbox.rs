@@ -98,6 +98,7 @@ impl Decoder for Prefixed {
             payload: Span { start: payload.start as u32, size_bytes: payload.len() as u32 },
             expiry_interval_s: None,
             fate: Fate::Accepted,
+            row: None,
             targets: None,
             stored: None,
         });

@@ -399,6 +399,21 @@ class Log:
         """The number of the next control record."""
     def marks(self, parties: list[int]) -> list[int | None]:
         """Below which offset each of these durable parties has acknowledged all; None of those without a state."""
+    def begin_instant(self) -> None:
+        """What delivery states and retained messages are at this moment is to be copied, while they change: each before
+        its first change, or when the walk comes to it."""
+    def states_piece(
+        self, after: int | None, effort: int
+    ) -> tuple[tuple[dict[str, Any], dict[str, Any]], int | None]:
+        """Delivery states copied since the last call, with about `effort` more of those behind a party: what they have
+        acknowledged, what is in flight; and up to which party they have been looked at, None if all have. A dict has
+        `rows` and columns, each as the bytes of an Arrow buffer. Acknowledged: party (u32), begin, end (u64), of each
+        party first what lies below its mark. In flight: as `Deliveries.instant_piece`."""
+    def retained_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """Retained messages copied since the last call, with about `effort` more, and true if that was all: rows,
+        name_ends (u32), names, offset (u64), expires_at (u64, 0: never)."""
+    def note_effort(self, effort: int) -> None:
+        """So much was looked at elsewhere: it counts as the log's."""
     def delivery_state(self, party: int) -> bytes | None:
         """The delivery state of a durable party as recovery found it in the log, or as last written."""
     def commit(self) -> bool:
@@ -611,6 +626,15 @@ class Deliveries:
         """How many messages wait for their key's member or for their key to move; and of the key slots with messages in
         flight those held longest, at most `maximum`: (slot, connection, in flight, waiting until it can move, held since
         this time in microseconds, the first offset since then). A group without keys has none."""
+    def begin_instant(self) -> None:
+        """What is in flight at this moment is to be copied, while it changes: each receiver's before its first change, or
+        when the walk comes to it."""
+    def instant_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """What has been copied since the last call, with about `effort` more of it, and true if that was all; of each
+        receiver first a row with packet identifier 0, whether or not anything is in flight to it. Rows, and
+        columns as bytes: party, connection (u32; its highest number: none), packet_identifier (u16), offset (u64), qos,
+        received (QoS 2: PUBREC came), retained (u8; beside the queue's order), queue (u32: the party of the queue that
+        gave it), attempts (u16) and since (u64, us): on this connection."""
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ use crate::flow::rows::Row;
 use crate::ids::Timestamp;
 use crate::limits::FIELD_BYTES_MAXIMUM;
 use crate::topic;
-use crate::topic::table::Table;
+use crate::topic::grant::Grant;
 use std::collections::HashMap;
 
 /// A column of texts or bytes: where each value starts and the last one ends (32 bit), and the values.
@@ -62,7 +62,7 @@ pub struct Columns<'a> {
 #[derive(Debug)]
 pub struct Bounds {
     /// Where they may be published; `None`: anywhere.
-    pub publish: Option<Table>,
+    pub publish: Option<Grant>,
     /// The bytes of topic, properties and payload together.
     pub message_bytes_maximum: usize,
 }
@@ -97,7 +97,7 @@ impl<'a> Columns<'a> {
             let row = self.row(at, &properties).map_err(|reason| self.refusal(at, &reason))?;
             let topic = self.topic.get(at).unwrap_or_default();
             let known = allowed.get(topic).copied();
-            let may = known.unwrap_or_else(|| bounds.publish.as_ref().is_none_or(|table| table.allows(topic)));
+            let may = known.unwrap_or_else(|| bounds.publish.as_ref().is_none_or(|grant| grant.allows(topic)));
             if known.is_none() {
                 check_topic(topic).map_err(|reason| self.refusal(at, reason))?;
                 allowed.insert(topic, may);

@@ -291,7 +291,7 @@ class Reading:
                     # What it has lost meanwhile would be missing without a word.
                     await self._requested_range(reader, asked)
             body = await asyncio.to_thread(encode_stream, chunk, begin, end)
-            return await _send(asked.request, body)
+            return await send(asked.request, body)
 
     async def _requested_range(self, reader: LogDirectory, asked: Asked) -> tuple[int, int]:
         extent = await asyncio.to_thread(reader.extent)
@@ -322,7 +322,8 @@ def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     return sink.getvalue()
 
 
-async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+async def send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+    """Sends an Arrow stream, as fast as the peer takes it."""
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
     response.content_length = body.size
     await response.prepare(request)
