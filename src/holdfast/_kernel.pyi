@@ -447,6 +447,9 @@ class Log:
         """The offset from which on the log is whole and stays so while the present run lasts."""
     def survey_job(self) -> Job | None:
         """First step, beside the loop: which topics have records there."""
+    def going(self, topics: list[str]) -> list[int]:
+        """The places of those of some topics that have records in what goes; of all of them before it is surveyed. A
+        queue that reads none of them needs nothing of it and loses nothing."""
     def renew_piece(self, effort: int, now_us: int) -> bool:
         """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
         rest. True if that was all; it has to become durable."""
