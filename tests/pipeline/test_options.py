@@ -33,6 +33,15 @@ def test_credentials_go_together_and_are_not_shown() -> None:
         parse_options({"dataDir": "/d", "subscribe": "a", "user": "u", "password": "p"})
 
 
+def test_a_cursor_has_a_name_and_a_broker() -> None:
+    assert parse_options({**PLAIN, "cursor": "bronze.v2"}).cursor == "bronze.v2"
+    with pytest.raises(OptionError, match="kept by a running broker"):
+        parse_options({"dataDir": "/d", "subscribe": "a", "cursor": "bronze"})
+    for wrong in ("", "a/b", "tbmq.msg.all", "-x"):
+        with pytest.raises(OptionError, match="its name has 1 to 100 letters"):
+            parse_options({**PLAIN, "cursor": wrong})
+
+
 def test_names_in_any_case_and_several_filters() -> None:
     options = parse_options(
         {"DATADIR": "/data", "Subscribe": "a/b , c/#", "failondataloss": "FALSE"}

@@ -47,7 +47,8 @@ class RemoteLog:
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
-        answer = self._document("/v1/log", [])
+        query = [] if self._cursor is None else [("cursor", self._cursor)]
+        answer = self._document("/v1/log", query)
         shard = answer["shards"][0]
         return Extent(answer["epoch"], shard["begin"], shard["end"])
 

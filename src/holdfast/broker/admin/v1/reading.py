@@ -202,7 +202,14 @@ class Reading:
 
         selection = (FILTER, FROM, TO, CURSOR)
         return [
-            get("/v1/log", "describeLog", "Which log it is, and its files.", self.log, LogExtent),
+            get(
+                "/v1/log",
+                "describeLog",
+                "Which log it is, and its files.",
+                self.log,
+                LogExtent,
+                CURSOR,
+            ),
             get(
                 "/v1/log/records",
                 "readRecords",
@@ -242,12 +249,15 @@ class Reading:
             ),
         ]
 
-    async def log(self, _asked: Asked) -> LogExtent:
+    async def log(self, asked: Asked) -> LogExtent:
         """Which log it is, where it begins and ends, and the files that it lies in."""
         async with self._readers.lend() as reader:
             extent = await asyncio.to_thread(reader.extent)
             segments = await asyncio.to_thread(reader.segments)
-        shard = Shard(shard=0, begin=extent.begin, end=extent.end, segments=segments)
+        begin = extent.begin
+        if asked.query["cursor"]:
+            begin = min(begin, self._cursor(asked).place)
+        shard = Shard(shard=0, begin=begin, end=extent.end, segments=segments)
         return LogExtent(epoch=extent.epoch, shards=[shard], retention=dict(self._retention))
 
     async def offset(self, asked: Asked) -> OffsetAt:
@@ -295,19 +305,23 @@ class Reading:
 
     async def _requested_range(self, reader: LogDirectory, asked: Asked) -> tuple[int, int]:
         extent = await asyncio.to_thread(reader.extent)
-        name = asked.query["cursor"]
-        if not name:
+        if not asked.query["cursor"]:
             return query.offset_range(asked.request.query, extent.begin, extent.end)
-        cursor = self._cursor_of(name)
-        if cursor is None:
-            raise ProblemError(404, "no_such_cursor", f"no cursor is called {name!r}")
+        cursor = self._cursor(asked)
         if set(asked.query["filter"]) != set(cursor.selection):
-            raise bad_request(f"the filters are not those of the cursor {name!r}")
+            raise bad_request(f"the filters are not those of the cursor {cursor.name!r}")
         kept_from = min(extent.begin, cursor.place)
         begin, end = query.offset_range(asked.request.query, kept_from, extent.end)
         if begin < kept_from:
             raise RecordsGoneError(begin, min(kept_from, end))
         return begin, end
+
+    def _cursor(self, asked: Asked) -> CursorSeen:
+        name = asked.query["cursor"]
+        cursor = self._cursor_of(name)
+        if cursor is None:
+            raise ProblemError(404, "no_such_cursor", f"no cursor is called {name!r}")
+        return cursor
 
 
 def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
