@@ -12,7 +12,7 @@ PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 def test_defaults() -> None:
     options = parse_options(PLAIN)
     assert options.broker == "127.0.0.1:8080"
-    assert options.filters == ("zebra/fx/+/reads",)
+    assert options.criteria.filters == ("zebra/fx/+/reads",)
     assert options.starting_offset is None
     assert options.fail_on_data_loss
     assert options.columns[0] == "topic"
@@ -47,7 +47,7 @@ def test_names_in_any_case_and_several_filters() -> None:
         {"DATADIR": "/data", "Subscribe": "a/b , c/#", "failondataloss": "FALSE"}
     )
     assert options.data_dir == "/data"
-    assert options.filters == ("a/b", "c/#")
+    assert options.criteria.filters == ("a/b", "c/#")
     assert not options.fail_on_data_loss
 
 

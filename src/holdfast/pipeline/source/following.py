@@ -12,7 +12,7 @@ Invariants:
 
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from holdfast.pipeline.source.offsets import check_epoch
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.ranges import LogRange, ending, plan_ranges, starting
 from holdfast.pipeline.source.stream import StreamReader
+from holdfast.reading.criteria import Criteria
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class FollowingReader(StreamReader):
         if first is None:
             opened = open_log(replace(self.options, cursor=None))
             first = starting(self.options, opened.extent(), opened, default="latest")
-        place = self._cursor.make(self.options.filters, first)
+        place = self._cursor.make(self.options.criteria.filters, first)
         self._holder = self._holder or new_holder()
         self._hold(self._holder, f"a query on {socket.gethostname()}")
         return self._marked({"v": 1, "epoch": place.epoch, "o": place.offset})
@@ -110,7 +111,7 @@ class FollowingReader(StreamReader):
             self._holder = at[HOLDER]
         elif not self._holder:
             # The checkpoint is of a query without this cursor: from here on it has it.
-            self._cursor.make(self.options.filters, int(at["o"]))
+            self._cursor.make(self.options.criteria.filters, int(at["o"]))
             self._holder = new_holder()
         self._hold(self._holder)
 
@@ -154,10 +155,13 @@ def cursor_of(options: Options) -> Cursor:
 
 def check_selection(options: Options, place: Place) -> None:
     """Refuses a cursor of another selection: what it was not asked to keep may be gone."""
-    if set(options.filters) != set(place.selection):
+    if set(options.criteria.filters) != set(place.selection):
         raise CursorError(
-            f"holdfast data source: cursor {options.cursor!r} keeps"
-            f" {', '.join(sorted(place.selection))}, but the option 'subscribe' has"
-            f" {', '.join(sorted(options.filters))}. Take another name in the option 'cursor' for"
-            " another selection"
+            f"holdfast data source: cursor {options.cursor!r} keeps {_listed(place.selection)}, but"
+            f" the option 'subscribe' has {_listed(options.criteria.filters)}. Take another name in"
+            " the option 'cursor' for another selection"
         )
+
+
+def _listed(filters: Iterable[str]) -> str:
+    return str(Criteria(filters=tuple(sorted(filters))))

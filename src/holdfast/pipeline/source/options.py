@@ -17,6 +17,7 @@ from holdfast.core.moment import parse_moment_us
 from holdfast.core.queue_names import CURSOR_NAME_RULE, is_cursor_name
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, READ_COLUMNS
+from holdfast.reading.criteria import Criteria
 
 Boundary = Literal["earliest", "latest"] | int
 
@@ -58,7 +59,7 @@ class Options:
     user: str | None
     password: str | None = field(repr=False)
     data_dir: str | None
-    filters: tuple[str, ...]
+    criteria: Criteria
     cursor: str | None
     starting_offset: Boundary | None
     starting_time_us: int | None
@@ -90,7 +91,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         user=options.get("user"),
         password=options.get("password"),
         data_dir=data_dir,
-        filters=_filters(options.get("subscribe")),
+        criteria=Criteria(filters=_filters(options.get("subscribe"))),
         cursor=_cursor(options),
         starting_offset=_boundary("startingOffsets", options.get("startingOffsets")),
         starting_time_us=_time_us("startingTimestamp", options.get("startingTimestamp")),
