@@ -50,8 +50,8 @@ async def release(stand: Stand, offset: int, holder: str = "a") -> CursorSeen:
 def count(stand: Stand, begin: int, end: int) -> int:
     """Messages of t that the log still has there."""
     log, seen = stand.server.stages.kernel.log, cursor(stand)
-    tables = [item.table() for item in seen.reads]
-    return at_once(Inquiry(log).count(tables, seen.party, begin, end))
+    wanted = [item.wanted() for item in seen.reads]
+    return at_once(Inquiry(log).count(wanted, seen.party, begin, end))
 
 
 def end_of(stand: Stand) -> int:

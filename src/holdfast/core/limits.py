@@ -105,7 +105,7 @@ seen of a client yet, so their number bounds that work."""
 
 RULE_FILTER_BYTES_MAXIMUM: Final = 1_024
 """The longest topic filter of an access rule; with the number of rules it bounds what one client's
-tables hold in memory."""
+grants hold in memory."""
 
 CREDENTIALS_BY_IDENTIFIER_MAXIMUM: Final = 100
 """Credentials that a client identifier alone proves: each is a pattern that the identifier of every

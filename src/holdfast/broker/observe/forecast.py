@@ -19,7 +19,7 @@ from holdfast.broker.store.questions import (
     SESSION_EFFORT,
     SUBSCRIPTION_READ_EFFORT,
     Inquiry,
-    Tables,
+    Wanted,
 )
 from holdfast.core.cursor import CursorSeen
 from holdfast.core.quota import Quota
@@ -81,13 +81,13 @@ class Forecast:
         record = own_queue(session, own_of(subscriptions))
         queue = self._queues.at_rest(record)
         return self.of_queue(
-            inquiry, queue.tables(), queue.party, queue.mark, self._queues.quota(record), now_us
+            inquiry, queue.wanted(), queue.party, queue.mark, self._queues.quota(record), now_us
         )
 
     def of_queue(
         self,
         inquiry: Inquiry,
-        tables: Tables,
+        wanted: Wanted,
         party: int,
         mark: int,
         quota: Quota,
@@ -96,7 +96,7 @@ class Forecast:
         """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
         here."""
         end = self._log.durable_offset()
-        queue = (tables, party)
+        queue = (wanted, party)
         messages = yield from inquiry.count(*queue, mark, end)
         if not messages:
             return Ahead(0, None, None)
@@ -119,14 +119,14 @@ class Forecast:
 
     def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
         """The same of a cursor."""
-        tables = [item.table() for item in cursor.reads]
+        wanted = [item.wanted() for item in cursor.reads]
         quota = self._queues.cursor_quota()
-        return self.of_queue(inquiry, tables, cursor.party, cursor.place, quota, now_us)
+        return self.of_queue(inquiry, wanted, cursor.party, cursor.place, quota, now_us)
 
     def _full_in(
         self,
         inquiry: Inquiry,
-        queue: tuple[Tables, int],
+        queue: tuple[Wanted, int],
         mark: int,
         bytes_maximum: int,
         now_us: int,

@@ -67,9 +67,9 @@ class QueueView:
     """Connected clients that read it."""
     readers: tuple[Reader, ...] = ()
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """Its subscriptions as the kernel takes them."""
-        return [item.table() for item in self.subscriptions]
+        return [item.wanted() for item in self.subscriptions]
 
     def filters(self) -> list[str]:
         """Topic filters that match all that it shows."""
@@ -146,7 +146,7 @@ class QueueViews:
             return offset - view.begin_offset
         if not view.counted:
             return None
-        return (yield from inquiry.count(view.tables(), view.party, view.begin_offset, offset))
+        return (yield from inquiry.count(view.wanted(), view.party, view.begin_offset, offset))
 
     def _weight(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
         """About how many bytes of the log a queue shows, if that can be counted."""
@@ -154,7 +154,7 @@ class QueueViews:
             return self._log.size_bytes()
         if not view.counted:
             return None
-        return (yield from inquiry.weigh(view.tables(), view.party, view.begin_offset, end))
+        return (yield from inquiry.weigh(view.wanted(), view.party, view.begin_offset, end))
 
     def _first(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int]:
         """The offset of the first message that a queue shows, `end` if there is none."""
@@ -162,7 +162,7 @@ class QueueViews:
             return view.begin_offset
         if not view.counted or not view.subscriptions:
             return end
-        return (yield from inquiry.first(view.tables(), view.party, view.begin_offset, end))
+        return (yield from inquiry.first(view.wanted(), view.party, view.begin_offset, end))
 
     def _of(self, queue_name: str, owner: Owner, inquiry: Inquiry) -> Pieces[QueueView | None]:
         if owner.kind == "shared":
@@ -194,8 +194,8 @@ class QueueViews:
             rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = in_flight_at_rest(rest)
-        tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
-        waiting = yield from inquiry.count(tables, session.party, mark, end)
+        wanted, end = [item.wanted() for item in subscriptions], self._log.durable_offset()
+        waiting = yield from inquiry.count(wanted, session.party, mark, end)
         reader = Reader(
             consumer_group=None,
             consumers=() if attached is None else (client_identifier,),
@@ -259,12 +259,12 @@ class QueueViews:
         seen = self._cursors.of(queue_name)
         if seen is None:
             return None
-        tables, end = [item.table() for item in seen.reads], self._log.durable_offset()
+        wanted, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
         reader = Reader(
             consumer_group=None,
             consumers=(seen.held_as,) if seen.holder else (),
             committed_offset=seen.place,
-            waiting=(yield from inquiry.count(tables, seen.party, seen.place, end)),
+            waiting=(yield from inquiry.count(wanted, seen.party, seen.place, end)),
             in_flight=0,
         )
         return QueueView(

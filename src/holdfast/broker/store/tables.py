@@ -124,9 +124,9 @@ class QueueRecord:
         assert parts is not None, "planning lets no other pass"
         return parts
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """What it reads as the kernel takes it."""
-        return [item.table() for item in self.reads]
+        return [item.wanted() for item in self.reads]
 
 
 _QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}

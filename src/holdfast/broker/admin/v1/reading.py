@@ -318,7 +318,7 @@ class Reading:
                     if begin < available_from:
                         raise RecordsGoneError(begin, min(available_from, end))
             body = await asyncio.to_thread(encode_stream, chunk, begin, end)
-            return await _send(asked.request, body)
+            return await send(asked.request, body)
 
     def _kept_from(self, wanted: AskedRange) -> int | None:
         """From where all is there that is asked for by a cursor."""
@@ -417,7 +417,8 @@ def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     return sink.getvalue()
 
 
-async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+async def send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+    """Sends an Arrow stream, as fast as the peer takes it."""
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
     response.content_length = body.size
     await response.prepare(request)
