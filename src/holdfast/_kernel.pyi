@@ -517,6 +517,26 @@ class Committer:
         """Commits what is left, ends the thread, waits for it."""
 
 @final
+class Criteria:
+    """What a reader wants. All of it has to be met; what is not given is met by anything."""
+
+    def __new__(
+        cls,
+        filters: Sequence[bytes],
+        *,
+        spans: Sequence[tuple[bytes, int, int, int]] | None = None,
+        pattern: str | None = None,
+        names: set[bytes] | None = None,
+        prefix: bytes | None = None,
+        qos: Sequence[int] | None = None,
+        retain: bool | None = None,
+        keys: set[bytes] | None = None,
+    ) -> Criteria:
+        """One of the filters or spans has to match; a span is a filter, the offsets from and up to which it holds, and
+        the party whose messages it leaves out (0: nobody's). `pattern` is a regular expression over whole topic names;
+        ValueError says what is wrong with it."""
+
+@final
 class LogReader:
     """Reads a log directory without touching it, beside a running broker too. Returns nothing that is not durable."""
 
@@ -538,18 +558,30 @@ class LogReader:
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(
-        self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+        self,
+        criteria: Criteria,
+        columns: Sequence[str],
+        *,
+        from_offset: int,
+        to_offset: int,
+        rows_maximum: int,
+        bytes_maximum: int,
     ) -> tuple[dict[str, Any], int]:
-        """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
+        """The matching messages as the columns that were asked for, and the offset up to which was read. A column is a
+        list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
         offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
         expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).
         Arrow types: topic utf8; key, value binary; shard, qos int32; offset, entry, publisher int64; times timestamp[us];
         retain bool; properties map of utf8 to utf8 (payload_format_indicator, content_type, response_topic,
-        correlation_data in hexadecimal, and the publisher's own)."""
-    def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
-        """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
-    def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
+        correlation_data in hexadecimal, and the publisher's own); headers a list of the same in the same buffers, with
+        values as they came."""
+    def reach(
+        self, criteria: Criteria, *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+    ) -> tuple[int, int]:
+        """The smallest offset such that the range from `from_offset` has so many messages of the topics, or about so
+        many bytes of them, or ends at `to_offset`; and how many messages it has."""
+    def split(self, criteria: Criteria, *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
         """At most `parts` ranges of about equal stored bytes that cover the range."""
     def verify(self) -> list[dict[str, Any]]:
         """Reads every checksum; returns what is damaged (file, first_position, end_position, reason)."""
