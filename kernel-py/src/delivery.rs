@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
+use crate::moment;
 use crate::selection::Selection;
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::delivery::keys::Hold;
@@ -140,6 +141,15 @@ impl Deliveries {
             Some((hold.slot.0, connection, hold.in_flight, hold.moving, hold.since.0, hold.first.0))
         };
         Ok((waiting, holds.into_iter().filter_map(row).collect()))
+    }
+
+    fn begin_instant(&mut self) {
+        self.inner.begin_instant();
+    }
+
+    fn instant_piece<'py>(&mut self, py: Python<'py>, effort: usize) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let (rows, is_all) = self.inner.instant_piece(effort);
+        Ok((moment::in_flight(py, &rows)?, is_all))
     }
 
     fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {

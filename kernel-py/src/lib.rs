@@ -5,6 +5,7 @@ mod delivery;
 mod error;
 mod flow;
 mod log_reader;
+mod moment;
 mod mqtt;
 mod ranges;
 mod route;

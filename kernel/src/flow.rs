@@ -7,6 +7,7 @@
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
 pub mod exchange;
+pub mod moment;
 pub mod rows;
 pub mod state;
 pub mod submission;

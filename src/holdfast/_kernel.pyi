@@ -400,6 +400,21 @@ class Log:
         """The number of the next control record."""
     def marks(self, parties: list[int]) -> list[int | None]:
         """Below which offset each of these durable parties has acknowledged all; None of those without a state."""
+    def begin_instant(self) -> None:
+        """What delivery states and retained messages are at this moment is to be copied, while they change: each before
+        its first change, or when the walk comes to it."""
+    def states_piece(
+        self, after: int | None, effort: int
+    ) -> tuple[tuple[dict[str, Any], dict[str, Any]], int | None]:
+        """Delivery states copied since the last call, with about `effort` more of those behind a party: what they have
+        acknowledged, what is in flight; and up to which party they have been looked at, None if all have. A dict has
+        `rows` and columns, each as the bytes of an Arrow buffer. Acknowledged: party (u32), begin, end (u64), of each
+        party first what lies below its mark. In flight: as `Deliveries.instant_piece`."""
+    def retained_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """Retained messages copied since the last call, with about `effort` more, and true if that was all: rows,
+        name_ends (u32), names, offset (u64), expires_at (u64, 0: never)."""
+    def note_effort(self, effort: int) -> None:
+        """So much was looked at elsewhere: it counts as the log's."""
     def delivery_state(self, party: int) -> bytes | None:
         """The delivery state of a durable party as recovery found it in the log, or as last written."""
     def commit(self) -> bool:
@@ -433,6 +448,9 @@ class Log:
         """The offset from which on the log is whole and stays so while the present run lasts."""
     def survey_job(self) -> Job | None:
         """First step, beside the loop: which topics have records there."""
+    def going(self, topics: list[str]) -> list[int]:
+        """The places of those of some topics that have records in what goes; of all of them before it is surveyed. A
+        queue that reads none of them needs nothing of it and loses nothing."""
     def renew_piece(self, effort: int, now_us: int) -> bool:
         """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
         rest. True if that was all; it has to become durable."""
@@ -500,6 +518,26 @@ class Committer:
         """Commits what is left, ends the thread, waits for it."""
 
 @final
+class Criteria:
+    """What a reader wants. All of it has to be met; what is not given is met by anything."""
+
+    def __new__(
+        cls,
+        filters: Sequence[bytes],
+        *,
+        spans: Sequence[tuple[bytes, int, int, int]] | None = None,
+        pattern: str | None = None,
+        names: set[bytes] | None = None,
+        prefix: bytes | None = None,
+        qos: Sequence[int] | None = None,
+        retain: bool | None = None,
+        keys: set[bytes] | None = None,
+    ) -> Criteria:
+        """One of the filters or spans has to match; a span is a filter, the offsets from and up to which it holds, and
+        the party whose messages it leaves out (0: nobody's). `pattern` is a regular expression over whole topic names;
+        ValueError says what is wrong with it."""
+
+@final
 class LogReader:
     """Reads a log directory without touching it, beside a running broker too. Returns nothing that is not durable."""
 
@@ -521,18 +559,30 @@ class LogReader:
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(
-        self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+        self,
+        criteria: Criteria,
+        columns: Sequence[str],
+        *,
+        from_offset: int,
+        to_offset: int,
+        rows_maximum: int,
+        bytes_maximum: int,
     ) -> tuple[dict[str, Any], int]:
-        """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
+        """The matching messages as the columns that were asked for, and the offset up to which was read. A column is a
+        list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
         offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
         expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).
         Arrow types: topic utf8; key, value binary; shard, qos int32; offset, entry, publisher int64; times timestamp[us];
         retain bool; properties map of utf8 to utf8 (payload_format_indicator, content_type, response_topic,
-        correlation_data in hexadecimal, and the publisher's own)."""
-    def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
-        """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
-    def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
+        correlation_data in hexadecimal, and the publisher's own); headers a list of the same in the same buffers, with
+        values as they came."""
+    def reach(
+        self, criteria: Criteria, *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+    ) -> tuple[int, int]:
+        """The smallest offset such that the range from `from_offset` has so many messages of the topics, or about so
+        many bytes of them, or ends at `to_offset`; and how many messages it has."""
+    def split(self, criteria: Criteria, *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
         """At most `parts` ranges of about equal stored bytes that cover the range."""
     def verify(self) -> list[dict[str, Any]]:
         """Reads every checksum; returns what is damaged (file, first_position, end_position, reason)."""
@@ -612,6 +662,15 @@ class Deliveries:
         """How many messages wait for their key's member or for their key to move; and of the key slots with messages in
         flight those held longest, at most `maximum`: (slot, connection, in flight, waiting until it can move, held since
         this time in microseconds, the first offset since then). A group without keys has none."""
+    def begin_instant(self) -> None:
+        """What is in flight at this moment is to be copied, while it changes: each receiver's before its first change, or
+        when the walk comes to it."""
+    def instant_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """What has been copied since the last call, with about `effort` more of it, and true if that was all; of each
+        receiver first a row with packet identifier 0, whether or not anything is in flight to it. Rows, and
+        columns as bytes: party, connection (u32; its highest number: none), packet_identifier (u16), offset (u64), qos,
+        received (QoS 2: PUBREC came), retained (u8; beside the queue's order), queue (u32: the party of the queue that
+        gave it), attempts (u16) and since (u64, us): on this connection."""
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:

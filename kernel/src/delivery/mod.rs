@@ -19,6 +19,7 @@ mod allotment;
 pub mod cursor;
 mod group;
 mod held;
+mod instant;
 pub mod keys;
 pub mod members;
 mod notices;
@@ -35,6 +36,7 @@ pub mod window;
 pub use reports::Counters;
 
 use crate::error::{Error, Result};
+use crate::flow::moment::InFlight;
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, Departure, Notice, NoticeKind, Refusal, Scan, Step, Subscription};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
@@ -110,6 +112,7 @@ impl Deliveries {
             memberships: Vec::new(),
             has_own,
             part: 0,
+            copied_for: 0,
         });
         for (identifier, _) in state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Received) {
             self.release(connection, *identifier);
@@ -318,6 +321,17 @@ impl Deliveries {
     pub fn queues(&self) -> Vec<(Party, ids::Queue, Connection)> {
         let receivers = self.receivers.iter();
         receivers.map(|(_, receiver)| (receiver.party, receiver.queue, receiver.connection)).collect()
+    }
+
+    /// What is in flight at this moment is to be copied, while it changes.
+    pub fn begin_instant(&mut self) {
+        self.receivers.begin_instant();
+    }
+
+    /// What has been copied since the last call, with about `effort` more of it; true if that was all. Of each receiver
+    /// there is first a row with packet identifier 0.
+    pub fn instant_piece(&mut self, effort: usize) -> (Vec<InFlight>, bool) {
+        self.receivers.instant_piece(effort)
     }
 
     /// Totals since the start.

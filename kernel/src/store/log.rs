@@ -7,6 +7,7 @@
 use super::commit::{Commit, Ended};
 use super::controls::Controls;
 use super::counting::{Looking, Question};
+use super::encoding::{index64, wide};
 use super::filters::FilterMemory;
 use super::identity::Identity;
 use super::job::{Finished, Job, Task};
@@ -18,6 +19,7 @@ use super::scan::Scanning;
 use super::snapshot::Checkpoints;
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::flow::moment::{RetainedRows, States};
 use crate::flow::state::Changes;
 use crate::flow::{Arrivals, Message, Messages, Scan};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
@@ -93,7 +95,6 @@ impl Log {
 
     /// Named numbers for people.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let wide = super::encoding::wide;
         let Records { archive, derived, appending, commits, space } = &self.records;
         vec![
             ("segments", wide(archive.segments.len())),
@@ -199,6 +200,33 @@ impl Log {
     /// The delivery state of a durable party, as last written.
     pub fn delivery_state(&self, party: Party) -> Option<Vec<u8>> {
         self.records.derived.parties.encoded(party)
+    }
+
+    /// What delivery states and retained messages are at this moment is to be copied, while they change.
+    pub fn begin_instant(&mut self) {
+        let end = self.end_offset();
+        self.records.derived.parties.begin_instant();
+        self.records.derived.retained.begin_instant(end);
+    }
+
+    /// Delivery states copied since the last call, with about `effort` more of those behind a party; up to which one
+    /// they have been looked at, `None` if all have.
+    pub fn states_piece(&mut self, after: Option<Party>, effort: u64) -> (States, Option<Party>) {
+        let piece = self.records.derived.parties.instant_piece(after, index64(effort));
+        self.note_effort(wide(piece.0.len()));
+        piece
+    }
+
+    /// Retained messages copied since the last call, with about `effort` more; true if that was all.
+    pub fn retained_piece(&mut self, effort: u64) -> (RetainedRows, bool) {
+        let piece = self.records.derived.retained.instant_piece(index64(effort));
+        self.note_effort(wide(piece.0.len()));
+        piece
+    }
+
+    /// So much was looked at elsewhere.
+    pub fn note_effort(&mut self, effort: u64) {
+        self.records.archive.effort = self.records.archive.effort.wrapping_add(effort);
     }
 
     /// Below which offset durable parties have acknowledged all; `None` of those without a state.
@@ -316,6 +344,11 @@ impl Log {
     /// Which topics have records in the range: to be found out beside the loop and handed back to `finish`.
     pub fn survey_job(&self) -> Option<Job> {
         self.retention.survey_job(&self.records.archive)
+    }
+
+    /// The places of those of some topics that have records in what goes; of all of them before it is surveyed.
+    pub fn going(&mut self, topics: &[&str]) -> Vec<usize> {
+        self.retention.going(&mut self.records, topics)
     }
 
     /// Writes some more of what the log would lose with the range anew, for about `effort`; true if that was all.

@@ -24,6 +24,7 @@ from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
@@ -84,6 +85,7 @@ class Stages:
     promises: Promises
     commits: Commits
     chores: Chores
+    moments: Moments
     steps: Steps
 
 
@@ -214,6 +216,8 @@ class Turn:
         progress = kernel.deliveries.take_progress()
         if progress is not None:
             kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
+        # Now the log and what is in memory say the same.
+        self._stages.moments.take(now_us)
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]

@@ -16,10 +16,12 @@ from holdfast.broker.admin.http import server as http
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
 from holdfast.broker.admin.v1.staged import Staging
+from holdfast.broker.admin.v1.tables import TablesView
 from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
 from holdfast.broker.observe.system_values import SystemValues
+from holdfast.broker.observe.tables import Tables
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
@@ -82,6 +84,7 @@ class Administration:
         operations.append(
             front_page.operation(broker.ready, snapshot, broker.now_us, self._protection.permits)
         )
+        operations += TablesView(Tables(broker), self._protection.permits).operations()
         self._app = http.application(operations, self._protection, server.steps)
         self._app.add_routes([websocket_route(server.listeners)])
 

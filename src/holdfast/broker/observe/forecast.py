@@ -119,9 +119,9 @@ class Forecast:
 
     def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
         """The same of a cursor."""
-        tables = [item.wanted() for item in cursor.reads]
+        wanted = [item.wanted() for item in cursor.reads]
         quota = self._queues.cursor_quota()
-        return self.of_queue(inquiry, tables, cursor.party, cursor.place, quota, now_us)
+        return self.of_queue(inquiry, wanted, cursor.party, cursor.place, quota, now_us)
 
     def _full_in(
         self,

@@ -259,12 +259,12 @@ class QueueViews:
         seen = self._cursors.of(queue_name)
         if seen is None:
             return None
-        tables, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
+        wanted, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
         reader = Reader(
             consumer_group=None,
             consumers=(seen.held_as,) if seen.holder else (),
             committed_offset=seen.place,
-            waiting=(yield from inquiry.count(tables, seen.party, seen.place, end)),
+            waiting=(yield from inquiry.count(wanted, seen.party, seen.place, end)),
             in_flight=0,
         )
         return QueueView(

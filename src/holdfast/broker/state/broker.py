@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast.broker.chores import Chores
 from holdfast.broker.counts import Event
+from holdfast.broker.moments import Moments
 from holdfast.broker.server import Server
 from holdfast.broker.state.connections import ConnectionsState
 from holdfast.broker.state.cursors import CursorsState
@@ -35,6 +36,7 @@ class Broker:
     queues: QueuesState
     log: LogState
     recorded: Recorded
+    moments: Moments
     chores: Chores
     """Who does in pieces what takes long."""
     numbers: Callable[[], Numbers]
@@ -69,6 +71,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         ),
         log=LogState(kernel.log),
         recorded=Recorded(Path(view_path), server.records),
+        moments=stages.moments,
         chores=stages.chores,
         numbers=partial(count, server),
         log_full=partial(server.counts.total, Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED),

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.pipeline.source.batch import BatchReader
 from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.following import FollowingReader, FromCursorReader
 from holdfast.pipeline.source.options import OptionError, parse_options
 from holdfast.pipeline.source.stream import StreamReader
 
@@ -34,7 +35,8 @@ class HoldfastSource(DataSource):
         options = parse_options(self.options)
         if options.offsets_per_trigger is not None:
             raise OptionError("maxOffsetsPerTrigger", "is for streams; this is a batch")
-        return BatchReader(options, schema)
+        kind = BatchReader if options.cursor is None else FromCursorReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For `spark.readStream`."""
@@ -43,7 +45,8 @@ class HoldfastSource(DataSource):
             raise OptionError("endingOffsets", "is for batches; a stream has no end")
         if options.ending_time_us is not None:
             raise OptionError("endingTimestamp", "is for batches; a stream has no end")
-        return StreamReader(options, schema)
+        kind = StreamReader if options.cursor is None else FollowingReader
+        return kind(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
