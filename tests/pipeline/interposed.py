@@ -1,6 +1,7 @@
 """Something between a writer and a broker that breaks off where a test says so."""
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class Interposed:
         fate = self.fate(handler.command, handler.path)
         self.asked.append((handler.command, handler.path))
         if fate == "cut before":
-            handler.connection.close()
+            _cut(handler)
             return
         connection = http.client.HTTPConnection(*self._target)
         kind = {"Content-Type": handler.headers.get("Content-Type", "application/json")}
@@ -46,12 +47,17 @@ class Interposed:
         content = answer.read()
         connection.close()
         if fate == "cut after":
-            handler.connection.close()
+            _cut(handler)
             return
         handler.send_response(answer.status)
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         handler.wfile.write(content)
+
+
+def _cut(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

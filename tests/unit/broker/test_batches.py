@@ -22,6 +22,7 @@ from holdfast.core.limits import (
     STAGED_AGE_MAXIMUM_S,
 )
 from holdfast.core.units import SECOND_US
+from holdfast.kernel import Rows
 from tests.builders.still import StillWorld, settled
 
 T = TypeVar("T")
@@ -195,7 +196,7 @@ async def test_a_batch_goes_on_after_a_restart_and_passes_over_what_the_log_has(
         producer="q", batch=0, user_name=None, parts=tuple(part.identifier for part in parts)
     )
     entering = bench.batches._decide(order, None)
-    entering.open(staged_module.read_rows(bench.batches.parts.files, parts[0]))
+    entering.open(Rows(staged_module.read_rows(bench.batches.parts.files, parts[0])))
     log = bench.server.stages.kernel.log
     arrivals = bench.server.turn._arrivals
     bench.server.stages.kernel.inbox.decode(arrivals)

@@ -19,7 +19,7 @@ PublishGrant = list[tuple[bytes, bool]] | None
 
 
 def rows_of_stream(
-    content: bytes, publish: PublishGrant, message_bytes_maximum: int
+    content: bytes | bytearray, publish: PublishGrant, message_bytes_maximum: int
 ) -> tuple[bytes, int]:
     """The rows, as the kernel takes them, and their number. Raises `ValueError` with what is wrong,
     and where."""

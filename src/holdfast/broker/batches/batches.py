@@ -45,7 +45,7 @@ from holdfast.core.limits import (
     BATCHES_AT_ONCE,
     STAGINGS_AT_ONCE,
 )
-from holdfast.kernel import Arrivals
+from holdfast.kernel import Arrivals, Rows
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class NewPart:
     batch: int
     part: str
     user_name: str | None
-    content: bytes
+    content: bytes | bytearray
     """An Arrow stream."""
     publish: PublishGrant
     """Where its rows may be published."""
@@ -336,13 +336,13 @@ class Batches:
             return
         entering.is_reading = True
 
-        def work() -> bytes | Exception:
+        def work() -> Rows | Exception:
             try:
-                return read_rows(files, staged)
+                return Rows(read_rows(files, staged))
             except (OSError, ValueError) as error:
                 return error
 
-        def done(found: bytes | Exception) -> None:
+        def done(found: Rows | Exception) -> None:
             entering.is_reading = False
             if isinstance(found, Exception):
                 self._fail(entering, str(found))

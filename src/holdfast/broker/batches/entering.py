@@ -37,9 +37,8 @@ class Entering:
         """The part that comes next; `None` if there is no other."""
         return self.batch.parts[self._next] if self._next < len(self.batch.parts) else None
 
-    def open(self, data: bytes) -> None:
+    def open(self, rows: Rows) -> None:
         """The rows of the next part. Those that are in the log already are passed over."""
-        rows = Rows(data)
         self._next += 1
         self._skip -= rows.pass_over(self._skip)
         self.rows = None if rows.is_done() else rows

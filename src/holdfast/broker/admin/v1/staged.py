@@ -217,7 +217,7 @@ def _named(asked: Asked) -> tuple[str, int]:
     return producer, int(number)
 
 
-async def _received(request: web.Request) -> bytes:
+async def _received(request: web.Request) -> bytearray:
     """The body, if it is not too large."""
     received = bytearray()
     try:
@@ -230,7 +230,7 @@ async def _received(request: web.Request) -> bytes:
     except TimeoutError:
         detail = f"the part has not come whole within {RECEIVED_WITHIN_S} s"
         raise ProblemError(408, "timeout", detail) from None
-    return bytes(received)
+    return received
 
 
 async def _refusing(work: Awaitable[T]) -> T:
