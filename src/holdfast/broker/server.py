@@ -175,6 +175,7 @@ class Server:
         stages.groups.reconfigure(config)
         stages.cursors.reconfigure(config)
         stages.queues.reconfigure(config)
+        stages.batches.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)
         self._turn.reconfigure(config)

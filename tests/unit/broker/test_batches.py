@@ -87,7 +87,7 @@ def on(run: Callable[[Bench], Awaitable[None]]) -> Callable[[Path], None]:
     return test
 
 
-async def refused(work: Awaitable[Any], refusal: BatchRefusal, words: str = "") -> None:
+async def refused(work: Awaitable[Any], refusal: BatchRefusal, words: str = ".") -> None:
     with pytest.raises(BatchRefusedError, match=words) as found:
         await work
     assert found.value.refusal is refusal

@@ -37,6 +37,7 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.durability import Promises, Waiting
 from holdfast.broker.store.tables import PendingBatch, ProducerRecord
+from holdfast.core.config import Config
 from holdfast.core.limits import (
     BATCH_BYTES_PER_TURN,
     BATCH_PARTS_MAXIMUM,
@@ -116,6 +117,10 @@ class Batches:
         self._not_before_us = 0
         self.rows_entered = 0
         """In all batches, since the start."""
+
+    def reconfigure(self, config: Config) -> None:
+        """Takes rows by these settings from now on."""
+        self._config = config
 
     def recover(self) -> None:
         """Goes on with what a crash has interrupted."""
