@@ -6,6 +6,7 @@ mod error;
 mod flow;
 mod log_reader;
 mod mqtt;
+mod notice;
 mod ranges;
 mod route;
 mod selection;
@@ -26,6 +27,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log_reader::register(module)?;
     committer::register(module)?;
     delivery::register(module)?;
+    notice::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     testing::register(module)?;
