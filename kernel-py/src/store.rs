@@ -11,6 +11,7 @@ use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, Retent
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -192,6 +193,10 @@ impl Log {
         self.inner.retained_count()
     }
 
+    fn published(&mut self, party: u32, from_offset: u64) -> PyResult<u64> {
+        self.inner.published(Party(party), Offset(from_offset)).map_err(to_python)
+    }
+
     #[pyo3(signature = (*, maximum_age_us, maximum_bytes, now_us))]
     fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now_us: u64) -> PyResult<bool> {
         self.inner.begin_retention(maximum_age_us, maximum_bytes, Timestamp(now_us)).map_err(to_python)
@@ -290,6 +295,10 @@ impl Log {
             dict.set_item(name, value)?;
         }
         Ok(dict)
+    }
+
+    fn remembered(&self) -> HashMap<&'static str, u64> {
+        self.inner.remembered().into_iter().collect()
     }
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
@@ -403,6 +412,20 @@ impl SimulatedDisk {
 
     fn files(&self) -> PyResult<Vec<String>> {
         self.inner.list().map_err(to_python)
+    }
+
+    fn write(&self, file: &str, data: &[u8]) -> PyResult<()> {
+        let write = || {
+            let written = self.inner.create(file, 0)?;
+            written.write_at(0, data)?;
+            written.sync()?;
+            self.inner.sync_directory()
+        };
+        write().map_err(to_python)
+    }
+
+    fn remove(&self, file: &str) -> PyResult<()> {
+        self.inner.remove(file).map_err(to_python)
     }
 
     fn read<'py>(&self, py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyBytes>> {

@@ -127,24 +127,24 @@ impl Deliveries {
         Ok(())
     }
 
-    /// The receiver leaves its connection; returns its whole delivery state. `received` are the packet identifiers of
+    /// The receiver leaves its connection; returns its whole delivery state. `unreleased` are the packet identifiers of
     /// QoS 2 messages from the client that it has not released.
-    pub fn detach(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+    pub fn detach(&mut self, handle: ids::Receiver, unreleased: impl Iterator<Item = u16>) -> Result<State> {
         let receiver = self.receivers.remove(handle)?;
         self.reports.forget(receiver.connection);
         self.give_all_back(handle, &receiver);
         let queue = self.queues.remove(receiver.queue, self.held.arrived_total());
         let mut queue = queue.ok_or_else(|| Error::Invalid(format!("receiver {} has no queue", handle.0)))?;
         queue.catch_up_mark(self.held.durable());
-        Ok(state_of(&receiver, &queue, received))
+        Ok(state_of(&receiver, &queue, unreleased))
     }
 
     /// The receiver's whole delivery state while it stays attached, for a checkpoint.
-    pub fn state(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+    pub fn state(&mut self, handle: ids::Receiver, unreleased: impl Iterator<Item = u16>) -> Result<State> {
         let receiver = self.receivers.find(handle)?;
         let queue = self.queues.find(receiver.queue)?;
         queue.catch_up_mark(self.held.durable());
-        Ok(state_of(receiver, queue, received))
+        Ok(state_of(receiver, queue, unreleased))
     }
 
     /// The receiver on a connection, if it has one.
@@ -172,7 +172,7 @@ impl Deliveries {
 
     /// Replaces what the queue may get (topic filter, allowed, in order); `None` for everything.
     pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
-        let receive = receive.map(|rules| self.queues.table(rules)).transpose()?;
+        let receive = receive.map(|rules| self.queues.grant(rules)).transpose()?;
         self.queues.find(handle)?.grant(receive);
         self.queues.make_ready(handle);
         Ok(())
@@ -356,7 +356,7 @@ impl Deliveries {
     }
 }
 
-fn state_of(receiver: &Receiver, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
+fn state_of(receiver: &Receiver, queue: &Queue, unreleased: impl Iterator<Item = u16>) -> State {
     // What a group has in flight at QoS 1 is the group's.
     let keeps = |flight: &Flight| flight.qos == 2 || !matches!(flight.source, Source::Group(_));
     let flights: BTreeMap<u16, Flight> = receiver.window.flights().filter(|(_, flight)| keeps(flight)).collect();
@@ -375,7 +375,7 @@ fn state_of(receiver: &Receiver, queue: &Queue, received: impl Iterator<Item = u
         flights,
         owed,
         owed_filters: owed_filters.map(|(filter, owed)| (filter.clone(), owed.clone())).collect(),
-        received: received.collect(),
+        unreleased: unreleased.collect(),
         last_packet_identifier: receiver.window.last(),
     }
 }

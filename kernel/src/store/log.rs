@@ -112,6 +112,13 @@ impl Log {
             ("space_is_low", u64::from(space.is_low())),
         ]
     }
+
+    /// Bytes of what is remembered to save work, by what it is: each part has its maximum.
+    pub fn remembered(&self) -> Vec<(&'static str, u64)> {
+        let filters = [("filters", self.filters.bytes())];
+        let all = self.records.archive.remembered().into_iter().chain(filters).chain(self.scanning.remembered());
+        all.map(|(name, bytes)| (name, super::encoding::wide(bytes))).collect()
+    }
 }
 
 /// What is appended and committed.
@@ -234,6 +241,11 @@ impl Log {
         self.records.derived.retained.page(filter, from, self.end_offset(), limit)
     }
 
+    /// How many messages of a party the log has from an offset on. Looks at every record behind that.
+    pub fn published(&mut self, party: Party, from: Offset) -> Result<u64> {
+        self.records.archive.published(party, from)
+    }
+
     /// How many topics have a retained message.
     pub fn retained_count(&self) -> usize {
         self.records.derived.retained.len()
@@ -318,8 +330,8 @@ impl Log {
         self.retention.begin(&mut self.records, maximum_age_us, maximum_bytes, now)
     }
 
-    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
-    /// by nobody any more. False if there is none.
+    /// Begins to write the next carry segments in turn anew as one, which happens if at least half of what they hold is
+    /// needed by nobody any more. False if there are none.
     pub fn begin_thinning(&mut self, now: Timestamp) -> Result<bool> {
         self.retention.begin_thinning(&mut self.records, self.checkpoints.checkpointed(), now)
     }

@@ -81,7 +81,7 @@ impl Parties {
             return;
         }
         if let Some(packet_identifier) = record.packet_identifier {
-            self.changing(record.publisher).state.note_received(packet_identifier);
+            self.changing(record.publisher).state.note_unreleased(packet_identifier);
         }
     }
 

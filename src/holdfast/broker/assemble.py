@@ -82,6 +82,7 @@ def assemble(config: Config, world: World) -> Server:
         sessions=sessions,
         queues=delivery.queues,
         groups=delivery.groups,
+        cursors=delivery.cursors,
         packs=Packs(config, kernel, sessions, delivery.losses),
         queue_names=delivery.queue_names,
         entrance=entrance,

@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
@@ -69,6 +70,7 @@ class Stages:
     sessions: Sessions
     queues: Queues
     groups: Groups
+    cursors: Cursors
     packs: Packs
     queue_names: QueueNames
     entrance: Entrance
@@ -111,9 +113,9 @@ class Turn:
         """Stores what these settings ask for from now on."""
         self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
-    def received(self) -> tuple[list[int], int]:
+    def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
-        return self._arrivals.received()
+        return self._arrivals.totals()
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and

@@ -16,6 +16,7 @@ from holdfast.broker.admin.http import server as http
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
 from holdfast.broker.admin.v1.tables import TablesView
+from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
 from holdfast.broker.observe.system_values import SystemValues
@@ -50,15 +51,17 @@ class Administration:
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
         broker, commands = look_at(server, view_path), server.commands
         watch, forecast = Watch(broker), Forecast(broker)
+        cursors = CursorsSeen(broker, forecast)
 
         def snapshot() -> Snapshot:
-            return take(broker, watch, forecast)
+            return take(broker, watch, forecast, cursors)
 
         self._system_values = SystemValues(
             commands.show_system_values, snapshot, config.sys_interval_s
         )
         server.observe("watch", watch.look)
         server.observe("forecast", forecast.look)
+        server.observe("cursors", cursors.look)
         server.observe("system_values", self._system_values.tick)
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=server.credentials
@@ -66,8 +69,10 @@ class Administration:
         operations = interface.operations(
             broker,
             commands,
+            server.cursor_commands,
             watch,
             forecast,
+            cursors,
             snapshot,
             self.places,
             lambda: self.reload.settings,

@@ -45,7 +45,7 @@ from holdfast.broker.store.view import View
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
-from holdfast.kernel import received
+from holdfast.kernel import unreleased
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
@@ -212,7 +212,7 @@ class Sessions:
             attached.connection,
             party=session.party,
             state=queue.state,
-            subscriptions=queue.tables(),
+            subscriptions=queue.wanted(),
             receive_maximum=opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
@@ -228,7 +228,7 @@ class Sessions:
         )
         self._groups.attach(attached.connection, session, shared, now_us)
         self._redrives.join(session.party, attached.connection, None)
-        return received(queue.state) if queue.state else b""
+        return unreleased(queue.state) if queue.state else b""
 
     def resubscribe(
         self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
@@ -268,7 +268,7 @@ class Sessions:
         self._recorded_attached -= is_durable(session)
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue, attached.connection)
-            not_released = self._inbox.received(attached.connection)
+            not_released = self._inbox.unreleased(attached.connection)
             state = self._deliveries.detach(attached.connection, not_released)
             self._queues.detach(session.party)
             self._groups.detach(attached.connection, now_us)

@@ -14,6 +14,7 @@ from holdfast.broker.counts import Event
 from holdfast.broker.moments import Moments
 from holdfast.broker.server import Server
 from holdfast.broker.state.connections import ConnectionsState
+from holdfast.broker.state.cursors import CursorsState
 from holdfast.broker.state.groups import GroupsState
 from holdfast.broker.state.log import LogState
 from holdfast.broker.state.numbers import Numbers, count
@@ -31,6 +32,7 @@ class Broker:
     connections: ConnectionsState
     sessions: SessionsState
     groups: GroupsState
+    cursors: CursorsState
     queues: QueuesState
     log: LogState
     recorded: Recorded
@@ -58,6 +60,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         connections=ConnectionsState(stages.connections, kernel.outboxes),
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on),
+        cursors=CursorsState(stages.cursors),
         queues=QueuesState(
             kernel,
             stages.queues,

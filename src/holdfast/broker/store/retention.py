@@ -44,7 +44,7 @@ SIZE_PERIOD_US: Final = 5_000_000
 """How often the size of the log is looked at: a disk that writes 200 MB a second adds one
 gigabyte."""
 THIN_PERIOD_US: Final = 60_000_000
-"""How often a carry segment is looked at, at most: every queue is asked for that."""
+"""How often carry segments are looked at, at most: every queue is asked for that."""
 THIN_SHARE: Final = 20
 """And not before this many times as long has passed as the last look took."""
 NOTHING: Final = 2**64 - 1
@@ -160,7 +160,7 @@ class Retention:
         return False
 
     def run(self, queues: KeptQueues) -> Pieces[Outcome]:
-        """Removes what is past retention; else looks at one segment of what was carried before."""
+        """Removes what is past retention; else looks at segments of what was carried before."""
         self._is_running = True
         if not queues.are_listed():
             yield queues.are_listed
@@ -280,8 +280,8 @@ class Retention:
             attached = queues.mark(party)
             mark = self._log.marks([party])[0] if attached is None else attached
             first = max(first, mark or 0)
-            tables = asked.cursor["subscriptions"]
-            count = yield from Inquiry(self._log).count(tables, party, first, end)
+            wanted = asked.cursor["subscriptions"]
+            count = yield from Inquiry(self._log).count(wanted, party, first, end)
             if not count:
                 continue
             if attached is None:
@@ -322,7 +322,9 @@ class Retention:
         quota = quota_of(self._config, fields["kind"], named=named)
         if named:
             queue = parse_queue(behind.row.value.encode())
-            span = QueueSpan(queue.party, queue.reads, queue.created_at_offset)
+            # Of a cursor only what it has not released counts.
+            begin = behind.mark if queue.kind == "cursor" else queue.created_at_offset
+            span = QueueSpan(queue.party, queue.reads, begin)
             keep_from = yield from self._kept.offset(inquiry, span, quota, now_us)
         elif not behind.is_attached:
             keep_from = self._kept.by_age(quota, now_us)
