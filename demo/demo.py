@@ -16,7 +16,7 @@ from broker import BrokerProcess
 from fleet import Fleet
 from picture import Curve, Span, draw
 from subscriber import Subscriber
-from table import Pipeline, Reads
+from table import Reads, Tables
 from verdict import Arrived, compare
 
 from holdfast.reading.remote import RemoteLog
@@ -76,7 +76,7 @@ def main() -> int:
     OUTPUT.mkdir()
     broker = BrokerProcess(OUTPUT / "data", OUTPUT / "broker.log")
     fleet = Fleet(READERS, SEED)
-    pipeline = Pipeline(broker.http_address, OUTPUT)
+    pipeline = Tables(broker.http_address, OUTPUT)
     try:
         outcome = play(broker, fleet, pipeline, Progress())
     finally:
@@ -93,7 +93,7 @@ class Stage:
 
     broker: BrokerProcess
     fleet: Fleet
-    pipeline: Pipeline
+    pipeline: Tables
     progress: Progress
     steady: Subscriber
     absent: Subscriber
@@ -111,7 +111,7 @@ class Times:
     ended: float
 
 
-def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Progress) -> Outcome:
+def play(broker: BrokerProcess, fleet: Fleet, pipeline: Tables, progress: Progress) -> Outcome:
     """The story, in its order."""
     opening = threading.Thread(target=pipeline.open)
     opening.start()
