@@ -129,6 +129,7 @@ def play(broker: BrokerProcess, fleet: Fleet, pipeline: Tables, progress: Progre
     progress.say(f"{fleet.ledger.acknowledged.total()} of {fleet.ledger.sent.total()} acknowledged")
     outcome = examine(stage, first, times)
     draw_picture(stage, times)
+    stage.pipeline.report(OUTPUT / "report.html")
     steady.leave()
     absent.leave()
     return outcome
@@ -244,6 +245,7 @@ def format_report(outcome: Outcome) -> str:
     ]
     lines += [f"  rejected    {number:5}  not: {rule}" for rule, number in reads.rejected.items()]
     lines.append(f"picture       {OUTPUT / 'reads.png'}")
+    lines.append(f"report        {OUTPUT / 'report.html'}")
     lines.append("THE COUNTS AGREE" if outcome.agrees() else "THE COUNTS DO NOT AGREE")
     return "\n".join(lines)
 

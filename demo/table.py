@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.configuration import AnswerEntries, Configuration, LogEntries
+from holdfast.pipeline.report.data import report_data
+from holdfast.pipeline.report.page import page
 from holdfast.pipeline.running import Pipeline
 from holdfast.pipeline.session import local_session
 
@@ -74,6 +77,10 @@ class Tables:
             rejected=Counter(self._table("rejected", "rule")["rule"].to_pylist()),
             once=once,
         )
+
+    def report(self, path: Path) -> None:
+        """Writes what the tables say, as a page."""
+        path.write_text(page(report_data(self.pipeline, datetime.now(UTC))))
 
     def close(self) -> None:
         """Ends Spark."""
