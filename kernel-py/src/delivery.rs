@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
+use crate::moment;
 use crate::selection::Selection;
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::delivery::keys::Hold;
@@ -59,15 +60,20 @@ impl Deliveries {
         Ok(queue.0)
     }
 
-    fn detach<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    fn detach<'py>(&mut self, py: Python<'py>, connection: u32, unreleased: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let receiver = self.receiver(connection)?;
-        let state = self.inner.detach(receiver, identifiers(received)).map_err(to_python)?;
+        let state = self.inner.detach(receiver, identifiers(unreleased)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
-    fn party_state<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    fn party_state<'py>(
+        &mut self,
+        py: Python<'py>,
+        connection: u32,
+        unreleased: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let receiver = self.receiver(connection)?;
-        let state = self.inner.state(receiver, identifiers(received)).map_err(to_python)?;
+        let state = self.inner.state(receiver, identifiers(unreleased)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
@@ -135,6 +141,15 @@ impl Deliveries {
             Some((hold.slot.0, connection, hold.in_flight, hold.moving, hold.since.0, hold.first.0))
         };
         Ok((waiting, holds.into_iter().filter_map(row).collect()))
+    }
+
+    fn begin_instant(&mut self) {
+        self.inner.begin_instant();
+    }
+
+    fn instant_piece<'py>(&mut self, py: Python<'py>, effort: usize) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let (rows, is_all) = self.inner.instant_piece(effort);
+        Ok((moment::in_flight(py, &rows)?, is_all))
     }
 
     fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {
@@ -312,9 +327,9 @@ pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
 }
 
 #[pyfunction]
-fn received<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+fn unreleased<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let state = decode(state, 0)?;
-    let bytes: Vec<u8> = state.received.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
+    let bytes: Vec<u8> = state.unreleased.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
 }
 
@@ -359,7 +374,7 @@ fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyD
     dict.set_item("mark", state.mark.0)?;
     dict.set_item("acknowledged", state.acknowledged.iter().collect::<Vec<_>>())?;
     dict.set_item("in_flight", flights)?;
-    dict.set_item("received", state.received.iter().copied().collect::<Vec<u16>>())?;
+    dict.set_item("unreleased", state.unreleased.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("owed", state.owed.iter().map(|owed| owed.offset.0).collect::<Vec<_>>())?;
     let filters = state.owed_filters.iter();
     let filters = filters.map(|(filter, owed)| (PyBytes::new(py, filter), owed.from.0, owed.until.0));
@@ -387,7 +402,7 @@ fn identifiers(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
 /// Adds the classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deliveries>()?;
-    module.add_function(wrap_pyfunction!(received, module)?)?;
+    module.add_function(wrap_pyfunction!(unreleased, module)?)?;
     module.add_function(wrap_pyfunction!(new_state, module)?)?;
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;
     module.add_function(wrap_pyfunction!(state_skip, module)?)?;

@@ -5,9 +5,11 @@ mod delivery;
 mod error;
 mod flow;
 mod log_reader;
+mod moment;
 mod mqtt;
 mod ranges;
 mod route;
+mod rows;
 mod selection;
 mod store;
 #[cfg(feature = "testing")]
@@ -22,6 +24,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     flow::register(module)?;
     mqtt::register(module)?;
     route::register(module)?;
+    rows::register(module)?;
     store::register(module)?;
     log_reader::register(module)?;
     committer::register(module)?;

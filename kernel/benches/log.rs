@@ -35,6 +35,7 @@ fn turn() -> Arrivals {
             payload,
             expiry_interval_s: None,
             fate: Fate::Accepted,
+            row: None,
             targets: None,
             stored: None,
         });

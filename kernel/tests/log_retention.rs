@@ -11,6 +11,7 @@
 mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::Disk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
@@ -352,6 +353,53 @@ fn what_was_carried_goes_when_nobody_needs_it_any_more() {
         retain(400);
     });
     assert!(retain(400) < 20_000, "it has all of it");
+}
+
+/// How many carry segments there are.
+fn carries(disk: &FakeDisk) -> usize {
+    disk.list().unwrap().iter().filter(|name| name.starts_with("carry-")).count()
+}
+
+#[test]
+fn carry_segments_do_not_become_many_however_often_something_is_carried() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut most = 0;
+    for round in 1..=60_u64 {
+        for number in 0..40 {
+            log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        }
+        log.commit().unwrap();
+        // What a queue has not seen yet is carried, and more than small: it has all of it a little later.
+        let waiting = [cursor(log.end_offset().0 - 40, u64::MAX)];
+        assert!(retain(&mut log, u64::MAX, 0, &waiting, 100).unwrap().carried_records > 0);
+        if round % 6 == 0 {
+            retain(&mut log, u64::MAX, 0, &waiting, 100).unwrap();
+            most = most.max(carries(&disk));
+        }
+    }
+    assert!(most <= 2, "{most} carry segments");
+    let mark = log.end_offset().0 - 40;
+    assert_eq!(scan_all(&mut log, FILTER, mark, 7).len(), 40, "what the queue has not seen is there");
+}
+
+#[test]
+fn carry_segments_that_are_needed_are_left_as_they_are() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..200_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+        retain(&mut log, u64::MAX, 16_384, &[cursor(0, u64::MAX)], 500).unwrap();
+    }
+    let before = (carries(&disk), log.statistics());
+    for mark in [0, 90] {
+        let thinned = retain(&mut log, u64::MAX, u64::MAX, &[cursor(mark, u64::MAX)], 500).unwrap();
+        assert_eq!(thinned.removed_segments, 0, "less than half of them all is not needed any more");
+    }
+    assert_eq!((carries(&disk), log.statistics()), before);
+    let thinned = retain(&mut log, u64::MAX, u64::MAX, &[cursor(150, u64::MAX)], 500).unwrap();
+    assert_eq!((thinned.removed_segments, carries(&disk)), (before.0 as u64, 1));
 }
 
 /// Fills and removes segments until the log begins behind all that was there.

@@ -13,6 +13,7 @@ from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.parts import assemble_delivery
 from holdfast.broker.ground import Ground
+from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
@@ -81,6 +82,7 @@ def assemble(config: Config, world: World) -> Server:
         sessions=sessions,
         queues=delivery.queues,
         groups=delivery.groups,
+        cursors=delivery.cursors,
         packs=Packs(config, kernel, sessions, delivery.losses),
         queue_names=delivery.queue_names,
         entrance=entrance,
@@ -93,6 +95,7 @@ def assemble(config: Config, world: World) -> Server:
         promises=promises,
         commits=commits,
         chores=chores,
+        moments=Moments(kernel, records, promises, chores, sessions.all_attached, schedule.soon),
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())

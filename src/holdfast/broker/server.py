@@ -16,6 +16,7 @@ from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
 from holdfast.broker.commands import Commands
 from holdfast.broker.counts import Counts
+from holdfast.broker.cursor_commands import CursorCommands
 from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
@@ -57,7 +58,8 @@ class Server:
         self._tell_retention(config)
         self._began_us = world.now_us()
         self.commands = Commands(stages, world.now_us, self.ask_turn)
-        """What can be done to it from outside."""
+        """What can be done to it from outside, and the next to its cursors."""
+        self.cursor_commands = CursorCommands(stages, records, world.now_us)
 
     async def start(self) -> None:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
@@ -165,6 +167,7 @@ class Server:
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
         stages.groups.reconfigure(config)
+        stages.cursors.reconfigure(config)
         stages.queues.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)

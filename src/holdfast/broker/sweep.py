@@ -73,6 +73,7 @@ class Sweep:
             ("expiry", self._clear_expired),
             ("groups", stages.groups.sweep),
             ("redrives", stages.redrives.sweep),
+            ("cursors", stages.cursors.sweep),
             ("losses", self._losses),
             ("records", self._advance),
             ("store", self._store),

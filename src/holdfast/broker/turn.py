@@ -16,12 +16,14 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
@@ -68,6 +70,7 @@ class Stages:
     sessions: Sessions
     queues: Queues
     groups: Groups
+    cursors: Cursors
     packs: Packs
     queue_names: QueueNames
     entrance: Entrance
@@ -80,6 +83,7 @@ class Stages:
     promises: Promises
     commits: Commits
     chores: Chores
+    moments: Moments
     steps: Steps
 
 
@@ -109,9 +113,9 @@ class Turn:
         """Stores what these settings ask for from now on."""
         self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
-    def received(self) -> tuple[list[int], int]:
+    def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
-        return self._arrivals.received()
+        return self._arrivals.totals()
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
@@ -202,6 +206,8 @@ class Turn:
         progress = kernel.deliveries.take_progress()
         if progress is not None:
             kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
+        # Now the log and what is in memory say the same.
+        self._stages.moments.take(now_us)
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]

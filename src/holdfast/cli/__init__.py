@@ -17,6 +17,7 @@ from holdfast import __version__
 from holdfast.cli import (
     backup_command,
     config_command,
+    cursor_command,
     group_command,
     log_command,
     losses_command,
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     session_command.add_to(commands)
     group_command.add_to(commands)
     queue_command.add_to(commands)
+    cursor_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)

@@ -22,6 +22,14 @@ SHARED_GROUPS_MAXIMUM: Final = 10_000
 """Groups of shared subscriptions: each is a queue with a control record of its own, and all of them
 are looked at when the log lets old segments go."""
 
+CURSORS_MAXIMUM: Final = 1_000
+"""Cursors: each is a queue with a control record of its own and some series of metrics, and all of
+them are looked at in every round of the forecast."""
+
+CURSOR_HOLDER_CHARACTERS_MAXIMUM: Final = 200
+"""Characters by which the holder of a cursor is known, and by which it calls itself: both are part
+of the cursor's record."""
+
 SHARED_MEMBERS_MAXIMUM: Final = 1_000
 """Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
 worst, to ask each of them."""
@@ -97,7 +105,7 @@ seen of a client yet, so their number bounds that work."""
 
 RULE_FILTER_BYTES_MAXIMUM: Final = 1_024
 """The longest topic filter of an access rule; with the number of rules it bounds what one client's
-tables hold in memory."""
+grants hold in memory."""
 
 CREDENTIALS_BY_IDENTIFIER_MAXIMUM: Final = 100
 """Credentials that a client identifier alone proves: each is a pattern that the identifier of every

@@ -31,9 +31,18 @@ from holdfast.reading.log import (
 class RemoteLog:
     """A `ReadableLog` behind `host:port`, or `https://host:port`."""
 
-    def __init__(self, address: str, user: str | None = None, password: str | None = None) -> None:
-        """With credentials set up, `user` is a reader or an administrator."""
+    def __init__(
+        self,
+        address: str,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        cursor: str | None = None,
+    ) -> None:
+        """With credentials set up, `user` is a reader or an administrator. With a `cursor`, what
+        it has not released is read too where the log itself begins later."""
         self.address = address
+        self._cursor = cursor
         self._client = HttpClient.at(address, user, password).keep()
 
     def extent(self) -> Extent:
@@ -48,14 +57,14 @@ class RemoteLog:
 
     def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
         """The end of a range with so many matching messages, `end` at most."""
-        query = [*_range(filters, begin, end), ("rows", rows)]
+        query = [*self._range(filters, begin, end), ("rows", rows)]
         return int(self._document("/v1/log/end", query)["end"])
 
     def split(
         self, filters: Sequence[str], begin: int, end: int, parts: int
     ) -> list[tuple[int, int]]:
         """Ranges of about equal bytes that cover the range."""
-        query = [*_range(filters, begin, end), ("parts", parts)]
+        query = [*self._range(filters, begin, end), ("parts", parts)]
         parts_found = self._document("/v1/log/plan", query)["parts"]
         return [(part["from"], part["to"]) for part in parts_found]
 
@@ -70,13 +79,17 @@ class RemoteLog:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        query = _range(filters, begin, end)
+        query = self._range(filters, begin, end)
         query += [("max_rows", rows_maximum), ("max_bytes", bytes_maximum)]
         if columns is not None:
             query.append(("columns", ",".join(columns)))
         reader = pa.ipc.open_stream(self._answer("/v1/log/records", query))
         next_offset = int(reader.schema.metadata[b"next_offset"])
         return Chunk(reader.read_next_batch().replace_schema_metadata(), next_offset)
+
+    def _range(self, filters: Sequence[str], begin: int, end: int) -> list[tuple[str, Any]]:
+        cursor = [] if self._cursor is None else [("cursor", self._cursor)]
+        return [*(("filter", each) for each in filters), ("from", begin), ("to", end), *cursor]
 
     def _document(self, path: str, query: list[tuple[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self._answer(path, query))
@@ -92,10 +105,6 @@ class RemoteLog:
         if answer.status == HTTPStatus.OK:
             return answer.content
         raise _refusal(self.address, answer.status, answer.content)
-
-
-def _range(filters: Sequence[str], begin: int, end: int) -> list[tuple[str, Any]]:
-    return [*(("filter", each) for each in filters), ("from", begin), ("to", end)]
 
 
 def _refusal(address: str, status: int, body: bytes) -> Exception:

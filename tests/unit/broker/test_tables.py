@@ -115,7 +115,7 @@ def test_a_queue(queue: QueueRecord) -> None:
     value = format_queue(queue)
     assert parse_queue(value) == queue
     assert value.startswith(b'{"kind":"%s"' % queue.kind.encode())
-    assert parse_queue_fields(value.decode())["reads"] == queue.tables()
+    assert parse_queue_fields(value.decode())["reads"] == queue.wanted()
 
 
 def test_the_page_of_control_records_has_all_tables_and_its_queue_is_one() -> None:

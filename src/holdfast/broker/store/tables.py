@@ -90,21 +90,27 @@ class QueueRecord:
     """The number under which the log knows it."""
     kind: QueueKind
     owner: str
-    """Its client's identifier, the name of its group, or the number of the loss that it drives
-    again."""
+    """Its client's identifier, the name of its group or cursor, or the number of the loss that it
+    drives again."""
     created_at_offset: int
     """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
     """What it gets, on the terms of each, without the offsets that were cut off."""
     queue_name: str | None = None
-    """Its own name, if it has one: a client's that is an APPLICATION, and a group's from the first
-    of those that subscribes to it until it ends."""
+    """Its own name, if it has one: a client's that is an APPLICATION, a group's from the first of
+    those that subscribes to it until it ends, and a cursor's."""
     ends_at_us: int | None = None
     """When a group ends if nobody subscribes to it again; `None` while somebody does."""
     target: int = 0
     """Whom a re-drive stands in for: the party of a session or a group."""
     end_offset: int = 0
     """Where a re-drive ends."""
+    made_by: str = ""
+    """The user who made a cursor; empty if nobody had to say who they were."""
+    holder: str = ""
+    """Who holds a cursor; empty if nobody does."""
+    held_as: str = ""
+    """How the holder calls itself, for people."""
 
     @property
     def named(self) -> bool:
@@ -118,9 +124,9 @@ class QueueRecord:
         assert parts is not None, "planning lets no other pass"
         return parts
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """What it reads as the kernel takes it."""
-        return [item.table() for item in self.reads]
+        return [item.wanted() for item in self.reads]
 
 
 _QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}

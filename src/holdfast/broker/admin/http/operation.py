@@ -197,6 +197,7 @@ def listing(
     run: Callable[[Asked], Awaitable[Struct]],
     summary: str,
     parameters: tuple[Parameter, ...] = (),
+    audience: Audience = Audience.ADMINISTRATORS,
 ) -> Operation:
     """Asks for all rows of a kind, page by page, at `/v1/` and what they are called."""
     return Operation(
@@ -207,6 +208,7 @@ def listing(
         run=run,
         parameters=(*parameters, LIMIT, AFTER),
         answers={200: Answered(f"A page of {rows}.", page)},
+        audience=audience,
     )
 
 

@@ -71,7 +71,8 @@ class Queue(Struct, kw_only=True):
         str,
         Meta(
             description="log: everything. persisted: what is kept for DEVICE clients, all of them"
-            " together. application: of one client. shared: of the groups of one filter."
+            " together. application: of one client. shared: of the groups of one filter. cursor:"
+            " what it has not released."
         ),
     ]
     client_identifier: str | None
@@ -150,8 +151,8 @@ class Queues:
                 "queues",
                 QueuePage,
                 self.page,
-                summary="Queues by their names: the log, what is kept for DEVICE clients, and each"
-                " APPLICATION client's own.",
+                summary="Queues by their names: the log, what is kept for DEVICE clients, each"
+                " APPLICATION client's own, and cursors.",
             ),
             Operation(
                 method="GET",

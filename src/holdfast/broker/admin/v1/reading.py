@@ -27,10 +27,19 @@ from holdfast.broker.admin.http.operation import (
     Audience,
     Operation,
     Parameter,
+    ProblemError,
+    bad_request,
     number,
+    text,
 )
+from holdfast.core.cursor import CursorSeen
 from holdfast.reading.directory import LogDirectory
-from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, Chunk
+from holdfast.reading.log import (
+    BATCH_BYTES_MAXIMUM,
+    BATCH_ROWS_MAXIMUM,
+    Chunk,
+    RecordsGoneError,
+)
 from holdfast.reading.log import COLUMNS as NAMES
 
 if TYPE_CHECKING:
@@ -61,6 +70,11 @@ TIME = Parameter(
 )
 FROM = Parameter("from", OFFSET, "From this offset on.", lambda given: given.get("from"))
 TO = Parameter("to", OFFSET, "Up to before this offset.", lambda given: given.get("to"))
+CURSOR = text(
+    "cursor",
+    "The name of a cursor: the range may begin at its place, where the log itself begins later,"
+    " since what it has not released is kept. The filters are its own.",
+)
 COLUMNS = Parameter(
     "columns",
     {"type": "string"},
@@ -154,8 +168,14 @@ class LogReaders:
 class Reading:
     """The read interface: where the log begins and ends, and what is in it."""
 
-    def __init__(self, readers: LogReaders, retention: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        readers: LogReaders,
+        retention: Mapping[str, int],
+        cursor_of: Callable[[str], CursorSeen | None],
+    ) -> None:
         self._readers = readers
+        self._cursor_of = cursor_of
         self._retention = retention
         self._answers = asyncio.Semaphore(ANSWERS_MAXIMUM)
 
@@ -180,7 +200,7 @@ class Reading:
                 audience=Audience.READERS,
             )
 
-        selection = (FILTER, FROM, TO)
+        selection = (FILTER, FROM, TO, CURSOR)
         return [
             get("/v1/log", "describeLog", "Which log it is, and its files.", self.log, LogExtent),
             get(
@@ -241,7 +261,7 @@ class Reading:
         """Ranges of about equal bytes that cover a range, for readers in parallel."""
         filters, parts = asked.query["filter"], asked.query["parts"]
         async with self._readers.lend() as reader:
-            begin, end = await _requested_range(reader, asked)
+            begin, end = await self._requested_range(reader, asked)
             ranges = await asyncio.to_thread(reader.split, filters, begin, end, parts)
         return Parts(parts=[Part(from_offset=first, to_offset=to) for first, to in ranges])
 
@@ -249,7 +269,7 @@ class Reading:
         """Where a range ends that has so many matching messages."""
         filters, rows = asked.query["filter"], asked.query["rows"]
         async with self._readers.lend() as reader:
-            begin, end = await _requested_range(reader, asked)
+            begin, end = await self._requested_range(reader, asked)
             found = await asyncio.to_thread(reader.end_after_rows, filters, begin, end, rows)
         return RangeEnd(end=found)
 
@@ -257,9 +277,9 @@ class Reading:
         """Matching messages as an Arrow stream, up to a number of rows and bytes."""
         async with self._answers:
             async with self._readers.lend() as reader:
-                begin, end = await _requested_range(reader, asked)
+                begin, end = await self._requested_range(reader, asked)
                 chunk = await asyncio.to_thread(
-                    reader.read,
+                    reader.read_left if asked.query["cursor"] else reader.read,
                     asked.query["filter"],
                     begin,
                     end,
@@ -267,13 +287,27 @@ class Reading:
                     rows_maximum=asked.query["max_rows"],
                     bytes_maximum=asked.query["max_bytes"],
                 )
+                if asked.query["cursor"]:
+                    # What it has lost meanwhile would be missing without a word.
+                    await self._requested_range(reader, asked)
             body = await asyncio.to_thread(encode_stream, chunk, begin, end)
-            return await _send(asked.request, body)
+            return await send(asked.request, body)
 
-
-async def _requested_range(reader: LogDirectory, asked: Asked) -> tuple[int, int]:
-    extent = await asyncio.to_thread(reader.extent)
-    return query.offset_range(asked.request.query, extent.begin, extent.end)
+    async def _requested_range(self, reader: LogDirectory, asked: Asked) -> tuple[int, int]:
+        extent = await asyncio.to_thread(reader.extent)
+        name = asked.query["cursor"]
+        if not name:
+            return query.offset_range(asked.request.query, extent.begin, extent.end)
+        cursor = self._cursor_of(name)
+        if cursor is None:
+            raise ProblemError(404, "no_such_cursor", f"no cursor is called {name!r}")
+        if set(asked.query["filter"]) != set(cursor.selection):
+            raise bad_request(f"the filters are not those of the cursor {name!r}")
+        kept_from = min(extent.begin, cursor.place)
+        begin, end = query.offset_range(asked.request.query, kept_from, extent.end)
+        if begin < kept_from:
+            raise RecordsGoneError(begin, min(kept_from, end))
+        return begin, end
 
 
 def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
@@ -288,7 +322,8 @@ def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     return sink.getvalue()
 
 
-async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+async def send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+    """Sends an Arrow stream, as fast as the peer takes it."""
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
     response.content_length = body.size
     await response.prepare(request)
