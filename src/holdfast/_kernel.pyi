@@ -13,7 +13,7 @@ Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
 GROUP_CONNECTION: Final[int]
@@ -115,6 +115,28 @@ class Outgoing:
     def __len__(self) -> int: ...
 
 # --- mqtt: decode -----------------------------------------------------------------------------------------------------
+
+@final
+class NoticeKind:
+    """Why messages will not be delivered."""
+
+    EXPIRED: ClassVar[NoticeKind]
+    """Their Message Expiry Interval has passed."""
+    SLOW_READER: ClassVar[NoticeKind]
+    """They were of QoS 0, or their queue ends with its connection, and the receiver takes too slowly."""
+    TOO_LARGE: ClassVar[NoticeKind]
+    """They are larger than what their receiver takes."""
+    RETENTION: ClassVar[NoticeKind]
+    """Retention took them before the queue read them."""
+    REFUSED: ClassVar[NoticeKind]
+    """Their receiver did not take them."""
+    DENIED: ClassVar[NoticeKind]
+    """They were in flight, and the queue may not have them any more."""
+    SESSION_ENDED: ClassVar[NoticeKind]
+    """They were handed over at QoS 2 to a member whose session has ended [MQTT-4.8.2-5]."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Packet:
@@ -250,16 +272,16 @@ class Outboxes:
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
-    def refused(self) -> list[tuple[int, int, bool]]:
-        """(connection, packet identifier, too large) of QoS 1 and 2 messages that were not sent since the last call: too
-        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
+    def refused(self) -> list[tuple[int, int, NoticeKind]]:
+        """(connection, packet identifier, why) of QoS 1 and 2 messages that were not sent since the last call: too large
+        for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection, or one per piece in their
         order."""
     def waiting_bytes(self, connection: int) -> int: ...
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What was dropped at QoS 0 since the last call: (party, reason, first offset, end offset, count); the offsets
-        are 0. Reasons: "slow_reader", "too_large", "expired", "retention"."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What was dropped at QoS 0 since the last call: (party, kind, first offset, end offset, count); the offsets are
+        0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
         dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
@@ -713,7 +735,7 @@ class Deliveries:
     def progressed(self, position: int) -> None:
         """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
         PUBCOMP) goes out then."""
-    def refuse(self, connection: int, packet_identifier: int, too_large: bool) -> None:
+    def refuse(self, connection: int, packet_identifier: int, kind: NoticeKind) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""
     def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
@@ -751,8 +773,8 @@ class Deliveries:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all sessions' queues."""
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What will not be delivered: (party, reason, first offset, end offset, count)."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What will not be delivered: (party, kind, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
 
 @final

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from holdfast.kernel import is_valid_topic_name
-from holdfast.pipeline.source.options import OptionError
+from holdfast.pipeline.source.forms import OptionError
 
 PATIENCE_S: Final = 300
 """Longer than a broker takes to start again, and shorter than somebody waits for a task."""

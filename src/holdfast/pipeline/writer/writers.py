@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from holdfast import system
 from holdfast.core.limits import STAGED_PART_BYTES_MAXIMUM
-from holdfast.pipeline.source.options import OptionError
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.writer.columns import check_columns
 from holdfast.pipeline.writer.options import WriterOptions, parse_writer_options
 from holdfast.pipeline.writer.staging import StagingBroker, WriteError, staging_broker
