@@ -156,7 +156,7 @@ def test_a_stream_that_breaks_around_its_commit_goes_on_from_its_checkpoint(
     def run(broker: str, parts: int, patience_s: int) -> None:
         frame = spark.readStream.format("holdfast").options(broker=address, **reading).load()
         rows = frame.select("value").repartition(parts).writeStream.format("holdfast")
-        writing = {"broker": broker, "topic": target, "patience": str(patience_s)}
+        writing = {"broker": broker, "topic": target, "brokerTimeout": f"{patience_s}s"}
         query = rows.options(**writing, checkpointLocation=str(tmp_path / "c")).trigger(
             availableNow=True
         )
@@ -208,7 +208,7 @@ def test_a_user_writes_where_its_rules_allow_it(spark: SparkSession, tmp_path: P
         administrator.post("/v1/users", {"name": name, "password": "open sesame", **more})
     rules = [{"action": "publish", "topic_filter": "mine/#", "allowed": True}]
     administrator.put("/v1/rules/job", {"rules": rules})
-    where = {"broker": f"{HOST}:{port}", "password": "open sesame", "patience": "0"}
+    where = {"broker": f"{HOST}:{port}", "password": "open sesame", "brokerTimeout": "0s"}
 
     def write(user: str, topic: str, **options: str) -> None:
         rows = numbered(spark, topic, 10).write.format("holdfast").mode("append")
@@ -244,6 +244,6 @@ def test_a_task_sends_what_it_has_in_parts_and_loses_no_row() -> None:
 
 def test_patience_ends_with_a_sentence(address: str) -> None:
     port = free_port()
-    writer = BatchWriter(parse_writer_options({"broker": f"{HOST}:{port}", "patience": "0"}))
+    writer = BatchWriter(parse_writer_options({"broker": f"{HOST}:{port}", "brokerTimeout": "0s"}))
     with pytest.raises(WriteError, match=f"{port} has not taken the rows within 0 s"):
         writer.broker().commit("p", 0, [], is_last=True)

@@ -7,6 +7,7 @@ import sys
 
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, READ_COLUMNS
 from holdfast.pipeline.source.options import INSTEAD, OPTIONS, Option
+from holdfast.pipeline.writer.options import WRITER_OPTIONS
 from tests.tidy.repository import ROOT
 
 PAGE = ROOT / "docs" / "pipeline" / "coming-from-kafka.md"
@@ -43,7 +44,7 @@ def page() -> str:
 
 def _options() -> list[str]:
     lines = ["| Kafka | Holdfast | default | for | what it does |", "|---|---|---|---|---|"]
-    return [*lines, *(_option(option) for option in OPTIONS)]
+    return [*lines, *(_option(option) for option in (*OPTIONS, *WRITER_OPTIONS))]
 
 
 def _option(option: Option) -> str:

@@ -1,6 +1,7 @@
 """Understand the options of a writer.
 
-Owns: their names, forms and defaults. Never: talks to a broker.
+Owns: those that a writer alone has, as rows of the same kind as the source's, and what goes
+together. Never: talks to a broker.
 
 Invariant: what is misspelt or contradicts itself raises `OptionError`, which names the option.
 """
@@ -8,65 +9,69 @@ Invariant: what is misspelt or contradicts itself raises `OptionError`, which na
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.kernel import is_valid_topic_name
+from holdfast.pipeline.source import forms
 from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.options import OPTIONS, Option, options_of_user
 
-PATIENCE_S: Final = 300
+TIMEOUT_S: Final = 300.0
 """Longer than a broker takes to start again, and shorter than somebody waits for a task."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._:~@=,+-]{1,1024}")
 
 
-class WriterOption(NamedTuple):
-    """One option of a writer."""
+def _topic(option: str, given: str) -> str:
+    if not is_valid_topic_name(given.encode()):
+        raise OptionError(option, f"must be a topic without wildcards, not {given!r}")
+    return given
 
-    name: str
-    form: str
-    default: str
-    meaning: str
-    kafka: str
+
+def _producer(option: str, given: str) -> str:
+    if not _NAME.fullmatch(given):
+        raise OptionError(option, f"has letters, digits and . _ : ~ @ = , + -, not {given!r}")
+    return given
+
+
+def _number(option: str, given: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", given):
+        raise OptionError(option, f"must be a whole number, not {given!r}")
+    return int(given)
 
 
 WRITER_OPTIONS: Final = (
-    WriterOption(
-        "broker",
-        "host:port, or https://host:port",
-        "",
-        "The broker's HTTP listener.",
-        "kafka.bootstrap.servers",
-    ),
-    WriterOption("user", "text", "none", "A user whose rules allow it to publish.", ""),
-    WriterOption("password", "text", "none", "That user's password.", ""),
-    WriterOption(
-        "topic", "topic name", "none", "The topic of all rows, in place of a column.", "topic"
-    ),
-    WriterOption(
+    Option("topic", _topic, "", "the topic of all rows, in place of a column", ("write",), "topic"),
+    Option(
         "producer",
-        "text",
+        _producer,
         "the query, or a new name",
-        "Of a batch: under which name the broker remembers that it was written. Goes with batch.",
-        "",
+        "of a batch: under which name the broker remembers that it was written; with `batch`",
+        ("write",),
     ),
-    WriterOption(
+    Option(
         "batch",
-        "number",
-        "none",
-        "Of a batch: its number. What the producer has written under it, or under a greater one, is"
-        " not written again.",
+        _number,
         "",
+        "of a batch: its number; what the producer has written under it or a greater one is not"
+        " written again",
+        ("write",),
     ),
-    WriterOption(
-        "patience",
-        "seconds",
-        str(PATIENCE_S),
-        "How long a broker is waited for that does not answer or has no room.",
+    Option(
+        "brokerTimeout",
+        forms.patience_s,
+        "300s",
+        "how long a broker may be away, or have no room, before the write fails",
+        ("write",),
         "kafka.delivery.timeout.ms",
     ),
 )
-_KNOWN: Final = {option.name.lower(): option.name for option in WRITER_OPTIONS}
+"""Besides those of the source that are for writers too."""
+_KNOWN: Final = {
+    option.name.lower(): option
+    for option in (*(each for each in OPTIONS if "write" in each.uses), *WRITER_OPTIONS)
+}
 _SPARK_ITS_OWN: Final = {"checkpointlocation", "queryname", "outputmode"}
 """Spark hands these over too; they are its own."""
-_NAME: Final = re.compile(r"[A-Za-z0-9._:~@=,+-]{1,1024}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,55 +84,41 @@ class WriterOptions:
     topic: str | None
     producer: str | None
     batch: int | None
-    patience_s: int
+    timeout_s: float
 
 
 def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
     """Options as Spark hands them over: text, with names in any case."""
-    options = _known(given)
-    broker = options.get("broker")
-    if broker is None:
+    found = _known(given)
+    if "broker" not in found:
         raise OptionError("broker", "is missing: host:port of the broker's HTTP listener")
-    for one, other in (("user", "password"), ("password", "user"), ("producer", "batch")):
-        if one in options and other not in options:
+    together = ("user", "password"), ("password", "user"), ("producer", "batch")
+    for one, other in (*together, ("batch", "producer")):
+        if one in found and other not in found:
             raise OptionError(one, f"goes with '{other}'")
-    if "batch" in options and "producer" not in options:
-        raise OptionError("batch", "goes with 'producer'")
-    topic = options.get("topic")
-    if topic is not None and not is_valid_topic_name(topic.encode()):
-        raise OptionError("topic", f"must be a topic without wildcards, not {topic!r}")
-    producer = options.get("producer")
-    if producer is not None and not _NAME.fullmatch(producer):
-        raise OptionError(
-            "producer", f"has letters, digits and . _ : ~ @ = , + -, not {producer!r}"
-        )
     return WriterOptions(
-        broker=broker,
-        user=options.get("user"),
-        password=options.get("password"),
-        topic=topic,
-        producer=producer,
-        batch=_number("batch", options["batch"]) if "batch" in options else None,
-        patience_s=_number("patience", options.get("patience", str(PATIENCE_S))),
+        broker=found["broker"],
+        user=found.get("user"),
+        password=found.get("password"),
+        topic=found.get("topic"),
+        producer=found.get("producer"),
+        batch=found.get("batch"),
+        timeout_s=found.get("brokerTimeout", TIMEOUT_S),
     )
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for name, value in given.items():
+def _known(given: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in options_of_user(given).items():
         if name.lower() in _SPARK_ITS_OWN:
             continue
         if name.lower() == "datadir":
             raise OptionError(name, "is for reading; a writer needs a running 'broker'")
-        if name.lower() not in _KNOWN:
-            known = ", ".join(option.name for option in WRITER_OPTIONS)
+        option = _KNOWN.get(name.lower())
+        if option is None:
+            known = ", ".join(each.name for each in _KNOWN.values())
             raise OptionError(name, f"is unknown to a writer; there are {known}")
-        known = _KNOWN[name.lower()]
-        found[known] = value if known == "password" else value.strip()
+        # A password may begin or end with a space.
+        text = value if option.name == "password" else value.strip()
+        found[option.name] = option.form(option.name, text)
     return found
-
-
-def _number(option: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise OptionError(option, f"must be a whole number, not {text!r}")
-    return int(text)

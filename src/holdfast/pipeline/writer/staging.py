@@ -4,8 +4,8 @@ Owns: how long and how often a broker is asked again, and the words for what it 
 Never: knows what Spark is.
 
 Invariants:
-1. What time heals is asked again with growing pauses, until patience ends: no answer, a connection
-   that breaks, a broker that starts or has no room.
+1. What time heals is asked again with growing pauses, until `brokerTimeout`: no answer, a
+   connection that breaks, a broker that starts or has no room.
 2. What time does not heal raises at once: refused credentials, a row nobody may publish, parts that
    are gone.
 
@@ -41,11 +41,11 @@ class StagingBroker:
     """The broker at `host:port` that keeps parts and commits batches."""
 
     def __init__(
-        self, address: str, user: str | None, password: str | None, patience_s: int
+        self, address: str, user: str | None, password: str | None, timeout_s: float
     ) -> None:
         self._address = address
         self._client = HttpClient.at(address, user, password).keep()
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     def stage(self, producer: str, batch: int, part: str, stream: bytes) -> str | None:
         """Keeps a part; returns by which name a commit knows it. `None`: the batch is decided
@@ -61,7 +61,7 @@ class StagingBroker:
         self._asked("POST", f"/v1/staged/{producer}/{batch}", body, "application/json")
 
     def _asked(self, method: str, path: str, body: bytes, kind: str) -> dict[str, Any]:
-        until_s = system.monotonic_s() + self._patience_s
+        until_s = system.monotonic_s() + self._timeout_s
         for attempt in range(1 << 30):
             try:
                 answer = self._client.request(method, path, body, kind=kind)
@@ -79,7 +79,7 @@ class StagingBroker:
             threading.Event().wait(pause_s)
         raise WriteError(
             f"holdfast writer: the broker at {self._address} has not taken the rows within"
-            f" {self._patience_s} s (option 'patience'): {problem}"
+            f" {self._timeout_s:g} s (option 'brokerTimeout'): {problem}"
         )
 
     def _refused(self, status: int, problem: str) -> str:
@@ -100,8 +100,8 @@ def _told(answer: Answer) -> str:
 
 @lru_cache(maxsize=4)
 def staging_broker(
-    address: str, user: str | None, password: str | None, patience_s: int
+    address: str, user: str | None, password: str | None, timeout_s: float
 ) -> StagingBroker:
     """One connection per worker process: workers are reused, writers are unpickled for each
     task."""
-    return StagingBroker(address, user, password, patience_s)
+    return StagingBroker(address, user, password, timeout_s)

@@ -59,7 +59,7 @@ class _RowWriter:
     def broker(self) -> StagingBroker:
         """The broker that the options name."""
         options = self.options
-        return staging_broker(options.broker, options.user, options.password, options.patience_s)
+        return staging_broker(options.broker, options.user, options.password, options.timeout_s)
 
     def staged(
         self, rows: Iterator[pa.RecordBatch], producer: str, batch: int, task: TaskContext
