@@ -10,6 +10,7 @@ use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, RetentionCursor, Wanted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::collections::HashMap;
 use std::path::Path;
@@ -216,6 +217,10 @@ impl Log {
 
     fn survey_job(&self) -> Option<Job> {
         self.inner.survey_job().map(Job::new)
+    }
+
+    fn going(&mut self, topics: Vec<PyBackedStr>) -> Vec<usize> {
+        self.inner.going(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>())
     }
 
     fn renew_piece(&mut self, effort: u64, now_us: u64) -> PyResult<bool> {

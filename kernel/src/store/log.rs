@@ -346,6 +346,11 @@ impl Log {
         self.retention.survey_job(&self.records.archive)
     }
 
+    /// The places of those of some topics that have records in what goes; of all of them before it is surveyed.
+    pub fn going(&mut self, topics: &[&str]) -> Vec<usize> {
+        self.retention.going(&mut self.records, topics)
+    }
+
     /// Writes some more of what the log would lose with the range anew, for about `effort`; true if that was all.
     pub fn renew_piece(&mut self, effort: u64, now: Timestamp) -> Result<bool> {
         self.retention.renew_piece(&mut self.records, effort, now)

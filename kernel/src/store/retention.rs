@@ -210,6 +210,19 @@ impl Retention {
         self.run.as_ref().is_none_or(|run| checkpointed >= run.range.end_position)
     }
 
+    /// The places of those of some topics that have records in the range, once it is surveyed: a queue that reads none
+    /// of them needs nothing of it and loses nothing. All of them before that.
+    pub(super) fn going(&self, records: &mut Records, topics: &[&str]) -> Vec<usize> {
+        let Records { archive, derived, .. } = records;
+        archive.effort = archive.effort.wrapping_add(wide(topics.len()));
+        let survey = self.run.as_ref().and_then(|run| run.survey.as_ref());
+        let is_going = |topic: &&str| {
+            let known = derived.dictionary.find(topic.as_bytes());
+            survey.is_none_or(|survey| known.is_some_and(|topic| survey.present.contains(topic)))
+        };
+        topics.iter().enumerate().filter(|(_, topic)| is_going(topic)).map(|(place, _)| place).collect()
+    }
+
     /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any
     /// queue may read on from before the range, where it must not find a hole.
     pub(super) fn visit(&mut self, cursors: Vec<RetentionCursor>) {

@@ -21,6 +21,7 @@ from holdfast.cli import (
     group_command,
     log_command,
     losses_command,
+    pipeline_command,
     queue_command,
     reload_command,
     retained_command,
@@ -81,5 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)
+    pipeline_command.add_to(commands)
     user_command.add_to(commands)
     return parser

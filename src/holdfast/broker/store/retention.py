@@ -51,8 +51,10 @@ NOTHING: Final = 2**64 - 1
 """From here on messages are kept for a session that has expired and is still to be cleared away."""
 EVERYTHING: Final = 2**64 - 1
 """Messages that a queue without a limit keeps."""
-PAGE: Final = 100
-"""Queues in one piece: each costs some 10 us to read and ask."""
+PAGE: Final = 500
+"""Queues that are read in one piece: each costs some 2 us, with its topics."""
+ASKED: Final = 100
+"""Those of them that are asked in one piece: each costs some 10 us to parse and ask."""
 GATHERED_BYTES_MAXIMUM: Final = 4_194_304
 """Bytes that a run has written anew and that are not durable: more would take the room of what
 clients publish."""
@@ -207,9 +209,11 @@ class Retention:
             after = 0
             while rows := view.queues(after, PAGE, shared=shared):
                 after = rows[-1].party
-                asked = yield from self._behind(queues, rows)
-                yield from self._visit(queues, asked)
-                yield None
+                concerned = self._concerned(rows)
+                for first in range(0, max(len(concerned), 1), ASKED):
+                    asked = yield from self._behind(queues, concerned[first : first + ASKED])
+                    yield from self._visit(queues, asked)
+                    yield None
         while not self._log.find_piece(PIECE_EFFORT):
             yield None
         return (yield from self._carry(queues))
@@ -294,6 +298,18 @@ class Retention:
         end = self._log.end_position()
         self._commits.wake()
         yield lambda: self._log.durable_position() >= end
+
+    def _concerned(self, rows: list[QueueRow]) -> list[QueueRow]:
+        """Those for which there may be something in what goes. The commands of a fleet's devices
+        have a topic each, of which few were published to; the others need not be asked."""
+        read = [row.topics for row in rows]
+        topics = [topic for some in read if some is not None for topic in some]
+        going = {topics[place] for place in self._log.going(topics)}
+        return [
+            row
+            for row, some in zip(rows, read, strict=True)
+            if some is None or not going.isdisjoint(some)
+        ]
 
     def _behind(self, queues: KeptQueues, rows: list[QueueRow]) -> Pieces[list[_Asked]]:
         """The cursors of those that have not seen all of what goes."""

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.pipeline.source.batch import BatchReader
 from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.following import FollowingReader, FromCursorReader
 from holdfast.pipeline.source.options import OptionError, parse_options
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.pipeline.source.table import TableReader, parse_table_options, table_schema
@@ -36,7 +37,8 @@ class HoldfastSource(DataSource):
         options = parse_options(self.options)
         if options.offsets_per_trigger is not None:
             raise OptionError("maxOffsetsPerTrigger", "is for streams; this is a batch")
-        return BatchReader(options, schema)
+        kind = BatchReader if options.cursor is None else FromCursorReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For `spark.readStream`."""
@@ -47,4 +49,5 @@ class HoldfastSource(DataSource):
             raise OptionError("endingOffsets", "is for batches; a stream has no end")
         if options.ending_time_us is not None:
             raise OptionError("endingTimestamp", "is for batches; a stream has no end")
-        return StreamReader(options, schema)
+        kind = StreamReader if options.cursor is None else FollowingReader
+        return kind(options, schema)
