@@ -7,7 +7,11 @@ that was made by SQL.
 import json
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+)
 from pyspark.sql.types import StructField, StructType
 
 from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
@@ -29,7 +33,8 @@ table. What it keeps is the schema, so that they are kept with the first column.
 
 
 class HoldfastSource(DataSource):
-    """`spark.read.format("holdfast")` and `spark.readStream.format("holdfast")`."""
+    """`format("holdfast")` of `spark.read`, `spark.readStream`, `df.write` and
+    `df.writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,6 +78,20 @@ class HoldfastSource(DataSource):
         options.refuse_unless("stream", "this is a stream, which has no end")
         kind = StreamReader if options.cursor is None else FollowingReader
         return kind(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        from holdfast.pipeline.writer.writers import batch_writer  # It stands on this folder.
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`."""
+        from holdfast.pipeline.writer.writers import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
     def _options(self, schema: StructType) -> Options:
         """Those of the query; where it has none, those with which its table was made."""
