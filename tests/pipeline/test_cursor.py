@@ -320,3 +320,20 @@ def test_what_a_checkpoint_has_committed_is_of_its_newest_commit(tmp_path: Path)
     assert committed_offset(NAME, tmp_path / "absent") is None
     with pytest.raises(ValueError, match="on a disk of this host"):
         committed_offset(NAME, Path("hdfs://cluster/checkpoint"))
+
+
+def test_a_broker_that_goes_away_leaves_a_query_with_its_cursor_running(running: Running) -> None:
+    running.publish("a")
+    query = running.start(stays=True)
+    try:
+        eventually(partial(running.has_taken, "a"), "the first batch")
+        holder = running.ask()["holder"]
+        running.broker.kill()
+        start(running.broker, running.http_port)
+        running.publish("b")
+        eventually(partial(running.has_taken, "b"), "the second batch")
+        assert query.isActive
+        assert running.ask()["holder"] == holder
+    finally:
+        query.stop()
+    assert running.taken == ["a", "b"]

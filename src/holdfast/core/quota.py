@@ -4,7 +4,7 @@ Owns: the value, and the one decision which queue has which. Never: counts, cuts
 who do are handed a value of these.
 
 A queue with a name is limited by age and bytes, every other by number, and a client's own by age
-besides. Of a cursor only what it has not released counts.
+besides.
 """
 
 from dataclasses import dataclass

@@ -40,6 +40,7 @@ HOLDER: Final = "holder"
 """Members of an offset in a checkpoint: which cursor it is the place of, and by what name this
 checkpoint's query holds that. A query that starts again from its checkpoint is the same holder."""
 NOT_FOUND: Final = 404
+STARTING: Final = 503
 
 
 class CursorError(Exception):
@@ -94,6 +95,8 @@ class Cursor:
             else:
                 found = client.post(path, body)
         except BrokerRefusedError as refused:
+            if refused.status == STARTING:
+                raise BrokerAbsentError(f"the broker at {self.broker} starts or ends") from refused
             raise CursorError(self._refusal(refused)) from refused
         return Place(found["epoch"], found["place"], tuple(found["selection"]))
 

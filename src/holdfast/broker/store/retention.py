@@ -348,7 +348,7 @@ class Retention:
         quota = quota_of(self._config, fields["kind"], named=named)
         if named:
             queue = parse_queue(behind.row.value.encode())
-            # Of a cursor only what it has not released counts.
+            # What a cursor has released need not be weighed.
             begin = behind.mark if queue.kind == "cursor" else queue.created_at_offset
             span = QueueSpan(queue.party, queue.reads, begin)
             keep_from = yield from self._kept.offset(inquiry, span, quota, now_us)

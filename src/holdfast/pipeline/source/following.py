@@ -31,6 +31,7 @@ from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.ranges import LogRange, ending, plan_ranges, starting
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.reading.criteria import Criteria
+from holdfast.reading.log import ReadableLog
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +58,12 @@ class FollowingReader(StreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins: at the cursor's place, which is where the
         options say if there is none yet."""
-        first = self.options.starting_offset
-        if first is None and self.options.starting_time_us is None:
-            first = "latest"
-        if first is None:
-            opened = open_log(replace(self.options, cursor=None), self.patience_s)
-            first = starting(self.options, opened.extent(), opened, default="latest")
+        asked = self.options.starting_offset
+        first = "latest" if asked is None else asked
+        opened = self._log_without_cursor()
+        extent = opened.extent()
+        if self.options.starting_time_us is not None:
+            first = starting(self.options, extent, opened, default="latest")
         place = self._cursor.make(self.options.criteria.filters, first)
         self._holder = self._holder or new_holder()
         self._hold(self._holder, f"a query on {socket.gethostname()}")
@@ -70,18 +71,21 @@ class FollowingReader(StreamReader):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is durable now is all that this query will read. There may be no cursor yet."""
-        self._target = open_log(replace(self.options, cursor=None), self.patience_s).extent().end
+        self._target = self._log_without_cursor().extent().end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch, read by who holds the cursor."""
         self._take(start)
         end = super().latestOffset(start, limit)
-        return end if end == start else self._marked(end)
+        # While the broker is away there may be no holder yet, and there is no end.
+        return self._marked(end) if end != start and self._holder else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[HeldRange]:  # type: ignore[override]
         """The ranges of one micro-batch."""
         if not self._holder:
-            # The first after a restart: Spark repeats a batch without asking for its end.
+            # The first after a restart: Spark repeats a batch without asking for its end. The
+            # broker is waited for.
+            self._log_without_cursor().extent()
             self._take(start)
         return [HeldRange(part, self._holder) for part in super().partitions(start, end)]
 
@@ -111,7 +115,11 @@ class FollowingReader(StreamReader):
             self._holder = at[HOLDER]
         elif not self._holder:
             # The checkpoint is of a query without this cursor: from here on it has it.
-            self._cursor.make(self.options.criteria.filters, int(at["o"]))
+            try:
+                self._cursor.make(self.options.criteria.filters, int(at["o"]))
+            except BrokerAbsentError as problem:
+                log.warning("cursor not made: %s", problem)
+                return
             self._holder = new_holder()
         self._hold(self._holder)
 
@@ -123,6 +131,9 @@ class FollowingReader(StreamReader):
             log.warning("cursor not held: %s", problem)
             return
         check_selection(self.options, place)
+
+    def _log_without_cursor(self) -> ReadableLog:
+        return open_log(replace(self.options, cursor=None), self.patience_s)
 
     def _marked(self, offset: dict[str, Any]) -> dict[str, Any]:
         return {**offset, CURSOR: self._cursor.name, HOLDER: self._holder}
