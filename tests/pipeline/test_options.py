@@ -4,8 +4,10 @@ import pickle
 
 import pytest
 
+from holdfast.pipeline.source.data_source import HoldfastSource
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.table import TableReader
 
 PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 
@@ -150,6 +152,16 @@ def test_what_cannot_be_here_is_refused_with_what_to_use(
 def test_options_that_spark_adds_to_a_table_are_its_own() -> None:
     of_table = {"owner": "me", "provider": "holdfast", "path": "/x", "option.broker": "h:1"}
     assert parse_options({**PLAIN, **of_table}) == parse_options(PLAIN)
+
+
+def test_a_table_about_the_broker_is_made_by_sql_too() -> None:
+    of_spark = {"owner": "me", "provider": "holdfast"}
+    schema = HoldfastSource({**of_spark, "dataDir": "/d", "table": "topics"}).schema()
+    assert schema.names == ["topic", "messages"]
+    # Spark has no options for a query of a table, only its schema.
+    assert isinstance(HoldfastSource({}).reader(schema), TableReader)
+    with pytest.raises(OptionError, match="a table is of one moment"):
+        HoldfastSource({}).streamReader(schema)
 
 
 def test_options_of_one_use_are_refused_by_the_other() -> None:

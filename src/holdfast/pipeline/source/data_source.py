@@ -5,6 +5,7 @@ that was made by SQL.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -19,7 +20,6 @@ from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.following import FollowingReader, FromCursorReader
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import (
-    Options,
     is_of_a_table,
     options_of_user,
     parse_options,
@@ -43,27 +43,21 @@ class HoldfastSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options ask for."""
-        table = parse_table_options(options_of_user(self.options))
+        given = options_of_user(self.options)
+        table = parse_table_options(given)
         if table is not None:
-            return table_schema(table)
-        schema = read_schema(parse_options(self.options).columns)
-        if not is_of_a_table(self.options):
-            return schema
-        given = {name.lower(): value for name, value in options_of_user(self.options).items()}
-        if "password" in given:
-            raise OptionError(
-                "password", "would be kept with the table; use CREATE TEMPORARY VIEW instead"
-            )
-        first, *others = schema.fields
-        kept: dict[str, Any] = {OF_TABLE: json.dumps(given)}
-        return StructType([StructField(first.name, first.dataType, metadata=kept), *others])
+            schema = table_schema(table)
+        else:
+            schema = read_schema(parse_options(given).columns)
+        return _with_options(schema, given) if is_of_a_table(self.options) else schema
 
     def reader(self, schema: StructType) -> BatchReader | TableReader:
         """For `spark.read`."""
-        table = parse_table_options(options_of_user(self.options))
+        given = self._given(schema)
+        table = parse_table_options(given)
         if table is not None:
             return TableReader(table, schema)
-        options = self._options(schema)
+        options = parse_options(given)
         options.refuse_unless("batch", "this is a batch")
         if options.cursor is not None:
             return FromCursorReader(options, schema)
@@ -72,9 +66,10 @@ class HoldfastSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For `spark.readStream`."""
-        if parse_table_options(options_of_user(self.options)) is not None:
+        given = self._given(schema)
+        if parse_table_options(given) is not None:
             raise OptionError("table", "is for batches; a table is of one moment")
-        options = self._options(schema)
+        options = parse_options(given)
         options.refuse_unless("stream", "this is a stream, which has no end")
         kind = StreamReader if options.cursor is None else FollowingReader
         return kind(options, schema)
@@ -93,7 +88,19 @@ class HoldfastSource(DataSource):
 
         return stream_writer(self.options, schema, overwrite)
 
-    def _options(self, schema: StructType) -> Options:
-        """Those of the query; where it has none, those with which its table was made."""
+    def _given(self, schema: StructType) -> dict[str, str]:
+        """The query's options; where it has none, those with which its table was made."""
         of_table: dict[str, str] = json.loads(schema.fields[0].metadata.get(OF_TABLE, "{}"))
-        return parse_options({**of_table, **self.options})
+        return {**of_table, **options_of_user(self.options)}
+
+
+def _with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
+    """The schema of a table that is made by SQL, with its options."""
+    lower = {name.lower(): value for name, value in given.items()}
+    if "password" in lower:
+        raise OptionError(
+            "password", "would be kept with the table; use CREATE TEMPORARY VIEW instead"
+        )
+    first, *others = schema.fields
+    kept: dict[str, Any] = {OF_TABLE: json.dumps(lower)}
+    return StructType([StructField(first.name, first.dataType, metadata=kept), *others])
