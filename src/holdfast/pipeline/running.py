@@ -8,11 +8,15 @@ there (`jobs.bronze`, `jobs.stepping`).
 """
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,8 +33,15 @@ from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.session import local_session
 from holdfast.pipeline.source.log import open_log
-from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.offsets import CheckpointError, DataLossError
+from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
+ERROR = re.compile(r"\w(Error|Exception): ")
+SOURCE_ERRORS = (
+    *(UnreadableLogError, RecordsGoneError),
+    *(OptionError, CheckpointError, DataLossError),
+)
 IDLE_S = 0.2
 """How long a run with nothing to do waits for the query."""
 
@@ -200,10 +211,21 @@ def _raise_its_error(query: StreamingQuery) -> None:
         raise RunError(last_line(str(problem)))
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever the log, Spark or a table has against it becomes one sentence, in `RunError`."""
+    try:
+        yield
+    except SOURCE_ERRORS as problem:
+        raise RunError(str(problem)) from problem
+    except (PySparkException, Py4JError, DeltaError) as problem:
+        raise RunError(last_line(str(problem))) from problem
+
+
 def last_line(text: str) -> str:
     """What a Python error says, out of all that Spark puts around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error: " in line and not line.startswith("File ")]
+    errors = [line for line in lines if ERROR.search(line) and not line.startswith("at ")]
     return (errors or lines or ["the query has ended with an error"])[-1]
 
 
