@@ -3,12 +3,13 @@
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
 use crate::moment;
+use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::delivery::keys::Hold;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
-use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
+use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
 use holdfast_kernel::mqtt::{exchange, reason_code};
 use pyo3::prelude::*;
@@ -258,9 +259,8 @@ impl Deliveries {
         self.inner.awaits_commit()
     }
 
-    fn refuse(&mut self, connection: u32, packet_identifier: u16, too_large: bool) {
-        let kind = if too_large { NoticeKind::TooLarge } else { NoticeKind::Retention };
-        self.inner.refuse(Connection(connection), packet_identifier, kind);
+    fn refuse(&mut self, connection: u32, packet_identifier: u16, kind: &NoticeKind) {
+        self.inner.refuse(Connection(connection), packet_identifier, kind.0);
     }
 
     fn answered(&mut self) -> Vec<(u32, u32)> {
@@ -288,8 +288,8 @@ impl Deliveries {
         self.inner.queues().into_iter().map(|(party, queue, connection)| (party.0, queue.0, connection.0)).collect()
     }
 
-    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
-        self.inner.take_notices().iter().map(notice).collect()
+    fn notices(&mut self) -> Vec<Told> {
+        self.inner.take_notices().iter().map(told).collect()
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -309,21 +309,6 @@ impl Deliveries {
         let receiver = self.inner.receiver_on(Connection(connection));
         receiver.ok_or_else(|| to_python(Error::Invalid(format!("connection {connection} has no receiver"))))
     }
-}
-
-/// A notice as Python sees it.
-pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
-    let reason = match notice.kind {
-        NoticeKind::Expired => "expired",
-        NoticeKind::Overflow => "overflow",
-        NoticeKind::SlowReader => "slow_reader",
-        NoticeKind::TooLarge => "too_large",
-        NoticeKind::Retention => "retention",
-        NoticeKind::Refused => "refused",
-        NoticeKind::Denied => "denied",
-        NoticeKind::SessionEnded => "session_ended",
-    };
-    (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)
 }
 
 #[pyfunction]

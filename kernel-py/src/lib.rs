@@ -7,6 +7,7 @@ mod flow;
 mod log_reader;
 mod moment;
 mod mqtt;
+mod notice;
 mod ranges;
 mod route;
 mod rows;
@@ -29,6 +30,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log_reader::register(module)?;
     committer::register(module)?;
     delivery::register(module)?;
+    notice::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     testing::register(module)?;

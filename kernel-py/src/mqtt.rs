@@ -3,13 +3,13 @@
 mod packet;
 pub mod properties;
 
-use crate::delivery::notice;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
+use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::peer::Acceptance;
 use holdfast_kernel::mqtt::publishing::Publishing;
@@ -270,9 +270,9 @@ impl Outboxes {
         self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(to_python)
     }
 
-    fn refused(&mut self) -> Vec<(u32, u16, bool)> {
+    fn refused(&mut self) -> Vec<(u32, u16, NoticeKind)> {
         let refused = self.inner.refused().into_iter();
-        refused.map(|(connection, identifier, kind)| (connection.0, identifier, kind == NoticeKind::TooLarge)).collect()
+        refused.map(|(connection, identifier, kind)| (connection.0, identifier, NoticeKind(kind))).collect()
     }
 
     fn take<'py>(&mut self, py: Python<'py>) -> Vec<(u32, Bound<'py, PyBytes>)> {
@@ -285,8 +285,8 @@ impl Outboxes {
         self.inner.waiting_bytes(Connection(connection))
     }
 
-    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
-        self.inner.notices().iter().map(notice).collect()
+    fn notices(&mut self) -> Vec<Told> {
+        self.inner.notices().iter().map(told).collect()
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

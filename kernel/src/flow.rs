@@ -431,8 +431,6 @@ pub struct Notice {
 pub enum NoticeKind {
     /// Message Expiry Interval has passed.
     Expired,
-    /// The queue was at its limit.
-    Overflow,
     /// QoS 0, and the connection's outbox was full.
     SlowReader,
     /// Larger than what its receiver takes.

@@ -184,3 +184,7 @@ pub const CARRY_CACHE_BYTES: usize = 4_194_304;
 
 /// Damaged places that are remembered and reported; further ones are counted.
 pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;
+
+/// Memory of one compiled regular expression over topic names: some thousand characters of it. A text of a few
+/// characters can ask for gigabytes.
+pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;

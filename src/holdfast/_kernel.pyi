@@ -13,7 +13,7 @@ Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
 GROUP_CONNECTION: Final[int]
@@ -114,6 +114,28 @@ class Outgoing:
     def __len__(self) -> int: ...
 
 # --- mqtt: decode -----------------------------------------------------------------------------------------------------
+
+@final
+class NoticeKind:
+    """Why messages will not be delivered."""
+
+    EXPIRED: ClassVar[NoticeKind]
+    """Their Message Expiry Interval has passed."""
+    SLOW_READER: ClassVar[NoticeKind]
+    """They were of QoS 0, or their queue ends with its connection, and the receiver takes too slowly."""
+    TOO_LARGE: ClassVar[NoticeKind]
+    """They are larger than what their receiver takes."""
+    RETENTION: ClassVar[NoticeKind]
+    """Retention took them before the queue read them."""
+    REFUSED: ClassVar[NoticeKind]
+    """Their receiver did not take them."""
+    DENIED: ClassVar[NoticeKind]
+    """They were in flight, and the queue may not have them any more."""
+    SESSION_ENDED: ClassVar[NoticeKind]
+    """They were handed over at QoS 2 to a member whose session has ended [MQTT-4.8.2-5]."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Packet:
@@ -249,16 +271,16 @@ class Outboxes:
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
-    def refused(self) -> list[tuple[int, int, bool]]:
-        """(connection, packet identifier, too large) of QoS 1 and 2 messages that were not sent since the last call: too
-        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
+    def refused(self) -> list[tuple[int, int, NoticeKind]]:
+        """(connection, packet identifier, why) of QoS 1 and 2 messages that were not sent since the last call: too large
+        for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection, or one per piece in their
         order."""
     def waiting_bytes(self, connection: int) -> int: ...
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What was dropped at QoS 0 since the last call: (party, reason, first offset, end offset, count); the offsets
-        are 0. Reasons: "slow_reader", "too_large", "expired", "retention"."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What was dropped at QoS 0 since the last call: (party, kind, first offset, end offset, count); the offsets are
+        0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
         dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
@@ -517,6 +539,26 @@ class Committer:
         """Commits what is left, ends the thread, waits for it."""
 
 @final
+class Criteria:
+    """What a reader wants. All of it has to be met; what is not given is met by anything."""
+
+    def __new__(
+        cls,
+        filters: Sequence[bytes],
+        *,
+        spans: Sequence[tuple[bytes, int, int, int]] | None = None,
+        pattern: str | None = None,
+        names: set[bytes] | None = None,
+        prefix: bytes | None = None,
+        qos: Sequence[int] | None = None,
+        retain: bool | None = None,
+        keys: set[bytes] | None = None,
+    ) -> Criteria:
+        """One of the filters or spans has to match; a span is a filter, the offsets from and up to which it holds, and
+        the party whose messages it leaves out (0: nobody's). `pattern` is a regular expression over whole topic names;
+        ValueError says what is wrong with it."""
+
+@final
 class LogReader:
     """Reads a log directory without touching it, beside a running broker too. Returns nothing that is not durable."""
 
@@ -538,18 +580,30 @@ class LogReader:
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(
-        self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+        self,
+        criteria: Criteria,
+        columns: Sequence[str],
+        *,
+        from_offset: int,
+        to_offset: int,
+        rows_maximum: int,
+        bytes_maximum: int,
     ) -> tuple[dict[str, Any], int]:
-        """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
+        """The matching messages as the columns that were asked for, and the offset up to which was read. A column is a
+        list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
         offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
         expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).
         Arrow types: topic utf8; key, value binary; shard, qos int32; offset, entry, publisher int64; times timestamp[us];
         retain bool; properties map of utf8 to utf8 (payload_format_indicator, content_type, response_topic,
-        correlation_data in hexadecimal, and the publisher's own)."""
-    def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
-        """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
-    def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
+        correlation_data in hexadecimal, and the publisher's own); headers a list of the same in the same buffers, with
+        values as they came."""
+    def reach(
+        self, criteria: Criteria, *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+    ) -> tuple[int, int]:
+        """The smallest offset such that the range from `from_offset` has so many messages of the topics, or about so
+        many bytes of them, or ends at `to_offset`; and how many messages it has."""
+    def split(self, criteria: Criteria, *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
         """At most `parts` ranges of about equal stored bytes that cover the range."""
     def verify(self) -> list[dict[str, Any]]:
         """Reads every checksum; returns what is damaged (file, first_position, end_position, reason)."""
@@ -680,7 +734,7 @@ class Deliveries:
     def progressed(self, position: int) -> None:
         """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
         PUBCOMP) goes out then."""
-    def refuse(self, connection: int, packet_identifier: int, too_large: bool) -> None:
+    def refuse(self, connection: int, packet_identifier: int, kind: NoticeKind) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""
     def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
@@ -718,8 +772,8 @@ class Deliveries:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all sessions' queues."""
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What will not be delivered: (party, reason, first offset, end offset, count)."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What will not be delivered: (party, kind, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
 
 @final

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import RecordsGoneError
 from holdfast.reading.remote import RemoteLog
 from tests.interop.seen import Seen
@@ -19,6 +20,7 @@ from tests.process import HOST
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 SELECTION = ["zebra/fx/+/reads"]
+ASKED = Criteria(filters=tuple(SELECTION))
 
 
 @pytest.fixture(scope="module")
@@ -120,17 +122,17 @@ def test_what_a_cursor_keeps_is_read_from_before_the_log_begins(tmp_path: Path) 
     begin, end = log.extent().begin, log.extent().end
     assert begin > 3
     with pytest.raises(RecordsGoneError):
-        log.read(SELECTION, 0, end)
+        log.read(ASKED, 0, end)
     with pytest.raises(RecordsGoneError):
-        log.read(["other"], 0, end)
+        log.read(Criteria(filters=("other",)), 0, end)
     kept = RemoteLog(f"{HOST}:{broker.http_port}", cursor="bronze")
-    assert kept.read(SELECTION, 0, end).batch.column("offset").to_pylist() == [0, 1, 2]
-    assert kept.end_after_rows(SELECTION, 0, end, 2) == 2
-    assert kept.split(SELECTION, 0, end, 1) == [(0, end)]
+    assert kept.read(ASKED, 0, end).batch.column("offset").to_pylist() == [0, 1, 2]
+    assert kept.reach(ASKED, 0, end, rows=2).end == 2
+    assert kept.split(ASKED, 0, end, 1) == [(0, end)]
     post(broker, "bronze", "release", holder="q", offset=2)
     with pytest.raises(RecordsGoneError):
-        kept.read(SELECTION, 0, end)
-    assert kept.read(SELECTION, 2, end).batch.num_rows == 1
+        kept.read(ASKED, 0, end)
+    assert kept.read(ASKED, 2, end).batch.num_rows == 1
     assert broker.stop() == 0, broker.log()
 
 

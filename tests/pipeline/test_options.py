@@ -12,7 +12,7 @@ PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 def test_defaults() -> None:
     options = parse_options(PLAIN)
     assert options.broker == "127.0.0.1:8080"
-    assert options.filters == ("zebra/fx/+/reads",)
+    assert options.criteria.filters == ("zebra/fx/+/reads",)
     assert options.starting_offset is None
     assert options.fail_on_data_loss
     assert options.columns[0] == "topic"
@@ -33,12 +33,21 @@ def test_credentials_go_together_and_are_not_shown() -> None:
         parse_options({"dataDir": "/d", "subscribe": "a", "user": "u", "password": "p"})
 
 
+def test_a_cursor_has_a_name_and_a_broker() -> None:
+    assert parse_options({**PLAIN, "cursor": "bronze.v2"}).cursor == "bronze.v2"
+    with pytest.raises(OptionError, match="kept by a running broker"):
+        parse_options({"dataDir": "/d", "subscribe": "a", "cursor": "bronze"})
+    for wrong in ("", "a/b", "tbmq.msg.all", "-x"):
+        with pytest.raises(OptionError, match="its name has 1 to 100 letters"):
+            parse_options({**PLAIN, "cursor": wrong})
+
+
 def test_names_in_any_case_and_several_filters() -> None:
     options = parse_options(
         {"DATADIR": "/data", "Subscribe": "a/b , c/#", "failondataloss": "FALSE"}
     )
     assert options.data_dir == "/data"
-    assert options.filters == ("a/b", "c/#")
+    assert options.criteria.filters == ("a/b", "c/#")
     assert not options.fail_on_data_loss
 
 

@@ -1,7 +1,6 @@
 """What a query reads: ranges, checkpoints and losses, without Spark or a log."""
 
 import warnings
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +16,8 @@ from holdfast.pipeline.source.offsets import (
 )
 from holdfast.pipeline.source.options import Options, parse_options
 from holdfast.pipeline.source.ranges import SMALL_RANGE, LogRange, plan_ranges
-from holdfast.reading.log import Chunk, Extent
+from holdfast.reading.criteria import Criteria
+from holdfast.reading.log import Chunk, Extent, Reach
 
 
 class PlannedLog:
@@ -32,16 +32,16 @@ class PlannedLog:
     def offset_at(self, time_us: int) -> int:
         raise NotImplementedError
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
+    def reach(self, criteria: Criteria, begin: int | None, end: int | None, **limits: Any) -> Reach:
         raise NotImplementedError
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
         edges = [begin + (end - begin) * part // parts for part in range(parts + 1)]
         return [(low, high) for low, high in pairwise(edges) if low < high]
 
-    def read(self, filters: Sequence[str], begin: int, end: int, **options: Any) -> Chunk:
+    def read(self, criteria: Criteria, begin: int, end: int, **options: Any) -> Chunk:
         raise NotImplementedError
 
 

@@ -82,8 +82,10 @@ class CursorCommands:
         return self.find(name)
 
     async def hold(self, name: str, holder: str, held_as: str) -> CursorSeen:
-        """This holder has it, and others are refused until its hold has ended."""
+        """This holder has it, and others are refused until its hold has ended. Without a word how
+        it calls itself it is called what it was called before."""
         before = self.find(name)
+        held_as = held_as or (before.held_as if before.holder == holder else holder)
         if not self._cursors.hold(name, holder, held_as, self._now_us()):
             raise self._held(before)
         if before.holder != holder:
@@ -91,8 +93,8 @@ class CursorCommands:
         return self.find(name)
 
     async def release(self, name: str, holder: str, offset: int, *, let_go: bool) -> CursorSeen:
-        """What is below an offset needs to be kept no more, as its holder says; `let_go`: who holds
-        it no more either."""
+        """What is below an offset needs to be kept no more, as its holder says, or who was it last;
+        `let_go`: it is its holder no more either."""
         async with self._fork_or_release:
             held = self.find(name)
             if held.holder not in ("", holder):
@@ -103,9 +105,8 @@ class CursorCommands:
             self._cursors.release(name, offset, now_us)
             if let_go:
                 self._cursors.let_go(name, now_us)
-            else:
-                # Its hold may have ended while it was busy, and nobody else has taken it.
-                self._cursors.hold(name, holder, held.held_as or holder, now_us)
+            elif held.holder:
+                self._cursors.hold(name, holder, held.held_as, now_us)
         return self.find(name)
 
     async def move(self, name: str, place: Begin) -> CursorSeen:

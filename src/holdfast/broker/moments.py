@@ -30,12 +30,14 @@ Columns = dict[str, Any]
 """Rows as the kernel hands them out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """Which moment it is."""
 
     offset: int
     """Everything below it had been stored."""
+    begin_offset: int
+    """The oldest message that the log had."""
     at_us: int
     position: int
     control_number: int
@@ -76,8 +78,16 @@ class Moments:
         self._deliveries.begin_instant()
         number = self._log.next_control_number()
         self._records.hold_before(number)
-        end, position = self._log.end_offset(), self._log.end_position()
-        wanted.set_result(Moment(end, now_us, position, number, self._attached()))
+        wanted.set_result(
+            Moment(
+                offset=self._log.end_offset(),
+                begin_offset=self._log.begin_offset(),
+                at_us=now_us,
+                position=self._log.end_position(),
+                control_number=number,
+                attached=self._attached(),
+            )
+        )
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Moment]:

@@ -165,7 +165,7 @@ class Turn:
             kernel.deliveries.feed(scans)
         allot_ns = ticks_ns()
         kernel.deliveries.allot(outgoing, now_us)
-        stages.losses.note(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         self._remember(now_us)
         encode_ns = ticks_ns()
@@ -224,13 +224,13 @@ class Turn:
             kernel.inbox.answered(connection, count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
-        for connection, packet_identifier, too_large in kernel.outboxes.refused():
-            kernel.deliveries.refuse(connection, packet_identifier, too_large)
+        for connection, packet_identifier, kind in kernel.outboxes.refused():
+            kernel.deliveries.refuse(connection, packet_identifier, kind)
         for connection, reason_code in kernel.deliveries.refused():
             stages.closing.refused(connection, reason_code, now_us)
         for connection in kernel.deliveries.at_fault():
             stages.closing.contradicted(connection, now_us)
-        stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)

@@ -4,8 +4,8 @@ Owns: where the broker is, credentials, the time that an answer may take, and on
 Never: knows what is asked, or asks a person.
 
 Invariants:
-1. A connection that is kept may have gone stale. A GET that met one is asked again, once; nothing
-   else is ever sent twice.
+1. A connection that is kept may have gone stale. What only reads and met one is asked again, once;
+   nothing else is ever sent twice.
 2. Certificates of `https` are checked against the host's authorities, or those of SSL_CERT_FILE.
 """
 
@@ -93,14 +93,16 @@ class HttpClient:
         self._headers.pop("Connection", None)
         return self
 
-    def request(self, method: str, target: str, body: bytes | None = None) -> Answer:
+    def request(
+        self, method: str, target: str, body: bytes | None = None, *, only_reads: bool = False
+    ) -> Answer:
         """Asks, and waits for the answer, whatever it is. Raises `OSError` where nobody gives
-        one."""
+        one. `only_reads` says that it changes nothing, as a GET."""
         reused = self._connection.sock is not None
         try:
             return self._exchange(method, target, body)
         except ConnectionError:
-            if not reused or method != "GET":
+            if not reused or not (only_reads or method == "GET"):
                 raise
             return self._exchange(method, target, body)
 

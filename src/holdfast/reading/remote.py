@@ -10,6 +10,7 @@ Invariants:
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -18,11 +19,13 @@ from urllib.parse import urlencode
 import pyarrow as pa
 
 from holdfast.client.http import HttpClient
+from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
     Chunk,
     Extent,
+    Reach,
     RecordsGoneError,
     UnreadableLogError,
 )
@@ -47,7 +50,8 @@ class RemoteLog:
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
-        answer = self._document("/v1/log", [])
+        query = [] if self._cursor is None else [("cursor", self._cursor)]
+        answer = self._document("/v1/log", query)
         shard = answer["shards"][0]
         return Extent(answer["epoch"], shard["begin"], shard["end"])
 
@@ -55,22 +59,35 @@ class RemoteLog:
         """The first offset appended at or after a time."""
         return int(self._document("/v1/log/offset", [("time", time_us)])["offset"])
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
-        """The end of a range with so many matching messages, `end` at most."""
-        query = [*self._range(filters, begin, end), ("rows", rows)]
-        return int(self._document("/v1/log/end", query)["end"])
+    def reach(
+        self,
+        criteria: Criteria,
+        begin: int | None,
+        end: int | None,
+        *,
+        rows: int | None = None,
+        size_bytes: int | None = None,
+    ) -> Reach:
+        """The end of a range with so many matching messages, or about so many bytes of them, `end`
+        at most: without it, the durable end. Without a beginning, the log's."""
+        more = {"rows": rows, "size_bytes": size_bytes, "cursor": self._cursor}
+        asked = _asked(criteria, begin, end, **more)
+        answer = json.loads(self._answer("POST", "/v1/log/end", asked))
+        extent = Extent(answer["epoch"], answer["log_begin"], answer["log_end"])
+        return Reach(extent, answer["end"], answer["rows"], answer["next_at_us"])
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
-        """Ranges of about equal bytes that cover the range."""
-        query = [*self._range(filters, begin, end), ("parts", parts)]
-        parts_found = self._document("/v1/log/plan", query)["parts"]
+        """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
+        no more than so many rows."""
+        asked = _asked(criteria, begin, end, parts=parts, rows=rows, cursor=self._cursor)
+        parts_found = json.loads(self._answer("POST", "/v1/log/plan", asked))["parts"]
         return [(part["from"], part["to"]) for part in parts_found]
 
     def read(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -79,25 +96,26 @@ class RemoteLog:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        query = self._range(filters, begin, end)
-        query += [("max_rows", rows_maximum), ("max_bytes", bytes_maximum)]
-        if columns is not None:
-            query.append(("columns", ",".join(columns)))
-        reader = pa.ipc.open_stream(self._answer("/v1/log/records", query))
+        names = None if columns is None else list(columns)
+        limits: dict[str, Any] = {
+            "max_rows": rows_maximum,
+            "max_bytes": bytes_maximum,
+            "columns": names,
+            "cursor": self._cursor,
+        }
+        content = self._answer("POST", "/v1/log/records", _asked(criteria, begin, end, **limits))
+        reader = pa.ipc.open_stream(content)
         next_offset = int(reader.schema.metadata[b"next_offset"])
         return Chunk(reader.read_next_batch().replace_schema_metadata(), next_offset)
 
-    def _range(self, filters: Sequence[str], begin: int, end: int) -> list[tuple[str, Any]]:
-        cursor = [] if self._cursor is None else [("cursor", self._cursor)]
-        return [*(("filter", each) for each in filters), ("from", begin), ("to", end), *cursor]
-
     def _document(self, path: str, query: list[tuple[str, Any]]) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self._answer(path, query))
+        document: dict[str, Any] = json.loads(self._answer("GET", f"{path}?{urlencode(query)}"))
         return document
 
-    def _answer(self, path: str, query: list[tuple[str, Any]]) -> bytes:
+    def _answer(self, method: str, target: str, body: dict[str, Any] | None = None) -> bytes:
+        content = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._client.request("GET", f"{path}?{urlencode(query)}")
+            answer = self._client.request(method, target, content, only_reads=True)
         except OSError as problem:
             raise UnreadableLogError(
                 f"the broker at {self.address} does not answer: {problem}"
@@ -105,6 +123,34 @@ class RemoteLog:
         if answer.status == HTTPStatus.OK:
             return answer.content
         raise _refusal(self.address, answer.status, answer.content)
+
+
+def _asked(criteria: Criteria, begin: int | None, end: int | None, **more: Any) -> dict[str, Any]:
+    """The body of a request: what is not asked for is left out."""
+    keys = criteria.keys
+    body = {
+        "filter": list(criteria.filters) or None,
+        "spans": [_span(span) for span in criteria.spans] or None,
+        "pattern": criteria.pattern,
+        "topics": None if criteria.topics is None else list(criteria.topics),
+        "prefix": criteria.prefix or None,
+        "qos": None if criteria.qos is None else list(criteria.qos),
+        "retain": criteria.retain,
+        "keys": None if keys is None else [b64encode(key).decode() for key in keys],
+        "from": begin,
+        "to": end,
+        **more,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "filter": span.topic_filter,
+        "from": span.from_offset,
+        "until": span.until_offset,
+        "without_publisher": span.without_publisher,
+    }
 
 
 def _refusal(address: str, status: int, body: bytes) -> Exception:

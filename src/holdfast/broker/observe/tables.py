@@ -89,7 +89,7 @@ class Tables:
         return MomentTaken(
             moment=name,
             offset=moment.offset,
-            begin_offset=self._broker.log.begin_offset(),
+            begin_offset=moment.begin_offset,
             at_us=moment.at_us,
             epoch=self._broker.log.epoch(),
             tables=taken,

@@ -4,6 +4,7 @@
     options       what one `load()` asked for, as a value
     columns       the columns and their types
     batch, stream the two readers
+    following     the same two by a cursor, which the broker keeps
     ranges        from options and an extent to what each task reads, and the reading of it
     offsets       the offset in checkpoints
     log           the opened log, one per process

@@ -15,14 +15,18 @@ from holdfast.reading.remote import RemoteLog
 
 @lru_cache(maxsize=4)
 def _opened(
-    broker: str | None, user: str | None, password: str | None, data_dir: str | None
+    broker: str | None,
+    user: str | None,
+    password: str | None,
+    data_dir: str | None,
+    cursor: str | None,
 ) -> ReadableLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
     if broker is not None:
-        return RemoteLog(broker, user, password)
+        return RemoteLog(broker, user, password, cursor=cursor)
     return LogDirectory(str(Path(str(data_dir)) / LOG_DIRECTORY))
 
 
 def open_log(options: Options) -> ReadableLog:
     """The log that the options name; the same object for the same log in one process."""
-    return _opened(options.broker, options.user, options.password, options.data_dir)
+    return _opened(options.broker, options.user, options.password, options.data_dir, options.cursor)

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.core.moment import parse_moment_us
+from holdfast.core.queue_names import CURSOR_NAME_RULE, is_cursor_name
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, READ_COLUMNS
+from holdfast.reading.criteria import Criteria
 
 Boundary = Literal["earliest", "latest"] | int
 
@@ -25,6 +27,7 @@ KNOWN = (
     "password",
     "dataDir",
     "subscribe",
+    "cursor",
     "startingOffsets",
     "startingTimestamp",
     "endingOffsets",
@@ -56,7 +59,8 @@ class Options:
     user: str | None
     password: str | None = field(repr=False)
     data_dir: str | None
-    filters: tuple[str, ...]
+    criteria: Criteria
+    cursor: str | None
     starting_offset: Boundary | None
     starting_time_us: int | None
     ending_offset: Boundary | None
@@ -87,7 +91,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         user=options.get("user"),
         password=options.get("password"),
         data_dir=data_dir,
-        filters=_filters(options.get("subscribe")),
+        criteria=Criteria(filters=_filters(options.get("subscribe"))),
+        cursor=_cursor(options),
         starting_offset=_boundary("startingOffsets", options.get("startingOffsets")),
         starting_time_us=_time_us("startingTimestamp", options.get("startingTimestamp")),
         ending_offset=_boundary("endingOffsets", options.get("endingOffsets")),
@@ -131,6 +136,17 @@ def _filters(text: str | None) -> tuple[str, ...]:
         if not is_valid_topic_filter(each.encode()):
             raise OptionError("subscribe", f"has {each!r}, which is not a valid MQTT topic filter")
     return filters
+
+
+def _cursor(options: Mapping[str, str]) -> str | None:
+    name = options.get("cursor")
+    if name is None:
+        return None
+    if "broker" not in options:
+        raise OptionError("cursor", "is kept by a running broker: it goes with 'broker'")
+    if not is_cursor_name(name):
+        raise OptionError("cursor", f"cannot be {name!r}: its name has {CURSOR_NAME_RULE}")
+    return name
 
 
 def _boundary(option: str, text: str | None) -> Boundary | None:

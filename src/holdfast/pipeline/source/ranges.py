@@ -60,7 +60,7 @@ class RangeReader:
         columns = [READ_COLUMNS[name][0] for name in target.names]
         begin = partition.begin
         try:
-            for batch in batches(log, self.options.filters, begin, partition.end, columns=columns):
+            for batch in batches(log, self.options.criteria, begin, partition.end, columns=columns):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
         except RecordsGoneError as gone:
             # Taken between planning and reading. What was read before it has been delivered.
@@ -80,7 +80,7 @@ def plan_ranges(
     if begin >= end:
         return []
     parts = options.partitions or (1 if end - begin <= SMALL_RANGE else CORES)
-    ranges = log.split(options.filters, begin, end, parts) if parts > 1 else [(begin, end)]
+    ranges = log.split(options.criteria, begin, end, parts) if parts > 1 else [(begin, end)]
     return [LogRange(extent.epoch, first, to) for first, to in ranges]
 
 
@@ -88,7 +88,7 @@ def tell_loss(options: Options, begin: int, available_from: int) -> None:
     """Raises or warns, as `failOnDataLoss` says."""
     text = (
         f"holdfast data source: offsets {begin} to {available_from - 1} have been removed by "
-        f"retention (read: {', '.join(options.filters)}); the log begins at offset {available_from}"
+        f"retention (read: {options.criteria}); the log begins at offset {available_from}"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. To go on without them set failOnDataLoss to false")

@@ -56,7 +56,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         if isinstance(limit, ReadMaxRows):
             # Loss is told when partitions are planned; here only what is there can be counted.
             first = max(begin, extent.begin)
-            end = log.end_after_rows(self.options.filters, first, max(first, end), limit.max_rows)
+            reach = log.reach(self.options.criteria, first, max(first, end), rows=limit.max_rows)
+            end = reach.end
         elif not isinstance(limit, ReadAllAvailable):
             raise TypeError(f"holdfast data source: read limit {limit} is not supported")
         return format_offset(extent.epoch, max(begin, end))

@@ -82,7 +82,7 @@ class Hold(Struct, forbid_unknown_fields=True, kw_only=True):
         str,
         Meta(
             max_length=CURSOR_HOLDER_CHARACTERS_MAXIMUM,
-            description="How it calls itself, for people.",
+            description="How it calls itself, for people; empty: as before.",
         ),
     ] = ""
 
@@ -246,8 +246,7 @@ class CursorsView:
     async def hold(self, asked: Asked) -> CursorPlace:
         """Somebody holds it."""
         name, body = asked.path["name"], asked.body
-        held_as = body.held_as or body.holder
-        return await self._done(self._commands.hold(name, body.holder, held_as))
+        return await self._done(self._commands.hold(name, body.holder, body.held_as))
 
     async def release(self, asked: Asked) -> CursorPlace:
         """Its holder has come so far."""

@@ -30,6 +30,7 @@ from holdfast.broker.observe.device_filters import TooManyFiltersError
 from holdfast.broker.observe.named_queues import NamedQueues, ShownQueue, Shows
 from holdfast.broker.observe.queue_views import QueueView
 from holdfast.broker.state.broker import Broker
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 
 PAGE_BYTES_MAXIMUM: Final = 1 << 20
@@ -252,7 +253,7 @@ def _rows(
     if begin >= end:
         return [], end
     chunk = reader.read_left(
-        filters,
+        Criteria(filters=tuple(filters)),
         begin,
         end,
         columns=COLUMNS,
