@@ -131,6 +131,22 @@ def test_what_is_in_flight_to_who_has_gone_is_at_rest(
     publisher.close()
 
 
+def test_a_cursor_is_where_it_was_released(broker: BrokerProcess, tables: RemoteTables) -> None:
+    publisher = Device(broker.port, "publisher", clean_start=True).connect()
+    publisher.publish_all("prod/1", [b"%d" % n for n in range(9)])
+    running = HttpClient.on(broker.data_directory)
+    for name in ("bronze", "silver"):
+        running.put(f"/v1/cursors/{name}", {"selection": ["prod/#"], "place": 2})
+    running.post("/v1/cursors/bronze/hold", {"holder": "a-query", "held_as": "the query"})
+    running.post("/v1/cursors/bronze/release", {"holder": "a-query", "offset": 7})
+    _, found = rows(tables, "cursors", "queues")
+    told = {row["name"]: (row["filters"], row["place"], row["holder"]) for row in found["cursors"]}
+    assert told["bronze"] == (["prod/#"], 7, "a-query")
+    assert told["silver"] == (["prod/#"], 2, None)
+    assert {row["queue"] for row in found["queues"]} == {"cursor/bronze", "cursor/silver"}
+    publisher.close()
+
+
 def test_a_reader_sees_messages_and_no_sessions(broker: BrokerProcess) -> None:
     running = HttpClient.on(broker.data_directory)
     running.post("/v1/users", {"name": "spark", "password": "open sesame", "reader": True})

@@ -3,7 +3,6 @@ counted, not timed."""
 
 import asyncio
 import resource
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from holdfast.broker.server import Server
 from holdfast.broker.state.broker import look_at
 from holdfast.broker.store.tables import Table, party_key
 from holdfast.core.config import Config
-from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.core.subscription import Subscription
 from holdfast.core.table_names import TABLES
-from holdfast.kernel import Log
 from holdfast.reading.tables import SCHEMAS, rows_of
-from tests.builders.still import NOW_US, StillWorld
+from tests.builders.still import NOW_US, FiledWorld, StillWorld
 from tests.equipment.checkers import check_steps_of_the_loop_are_short
 from tests.equipment.history import History
 from tests.simulation.effort import Effort
@@ -37,17 +34,6 @@ EFFORT_MAXIMUM = 2 * PIECE_EFFORT
 MEMORY_BYTES_MAXIMUM = 96 << 20
 """What taking all of it may add to the process: most of it is what Arrow and SQLite begin with."""
 NAMES = tuple(name for name in TABLES if name != "messages")
-
-
-class FiledWorld(StillWorld):
-    """Its files are where a broker has them, so that a thread can read them beside the loop."""
-
-    def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
-        (config.data_dir / LOG_DIRECTORY).mkdir(exist_ok=True)
-        return super().open_log(replace(config, data_dir=config.data_dir / LOG_DIRECTORY))
-
-    def view_path(self, config: Config) -> str:
-        return str(config.data_dir / VIEW_FILE)
 
 
 def _reads() -> Subscription:

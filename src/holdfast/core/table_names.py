@@ -13,6 +13,7 @@ TABLES: Final = (
     "deliveries",
     "acknowledgements",
     "losses",
+    "cursors",
 )
 FOR_READERS: Final = frozenset({"messages", "topics", "retained"})
 """Those that whoever may read the log may read; the others are for administrators."""

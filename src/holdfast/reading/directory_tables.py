@@ -21,7 +21,7 @@ from holdfast.reading.log import UnreadableLogError
 from holdfast.reading.recorded import ROWS_AT_ONCE, RecordedMoment, Rows
 from holdfast.reading.tables import SCHEMAS
 
-RUNNING_ONLY: Final = ("retained", "deliveries", "acknowledgements")
+RUNNING_ONLY: Final = ("retained", "deliveries", "acknowledgements", "cursors")
 """What a directory does not tell."""
 
 

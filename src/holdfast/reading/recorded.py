@@ -91,6 +91,14 @@ class RecordedMoment:
                 if record["kind"] == "group"
             ]
 
+    def cursors(self) -> dict[int, Row]:
+        """Rows of `cursors`, by party, with the places where they began."""
+        found = self._database.execute("SELECT key, value FROM queues WHERE shared")
+        records = ((party, json.loads(value)) for party, value in found)
+        return {
+            party: _cursor_row(record) for party, record in records if record["kind"] == "cursor"
+        }
+
     def losses(self) -> Rows:
         """Rows of `losses`."""
         for rows in self._parts("SELECT key, value FROM losses ORDER BY key"):
@@ -150,13 +158,32 @@ def _name_of(record: Row) -> str:
     return str(record["owner"] if parts is None else parts.share_name)
 
 
+def _filters_of(record: Row) -> list[str]:
+    return [
+        item["topic_filter"]
+        for item in record["reads"]
+        if item.get("until_offset", IN_FORCE) == IN_FORCE
+    ]
+
+
+def _cursor_row(record: Row) -> Row:
+    return {
+        "name": record["owner"],
+        "queue": _queue_of(record),
+        "filters": _filters_of(record),
+        "place": record["created_at_offset"],
+        "holder": record.get("holder"),
+        "held_as": record.get("held_as"),
+        "made_by": record.get("made_by"),
+    }
+
+
 def _queue_row(record: Row) -> Row:
-    in_force = (item for item in record["reads"] if item.get("until_offset", IN_FORCE) == IN_FORCE)
     return {
         "queue": _queue_of(record),
         "name": _name_of(record),
         "kind": record["kind"],
-        "filters": [item["topic_filter"] for item in in_force],
+        "filters": _filters_of(record),
         "created_at_offset": record["created_at_offset"],
         "queue_name": record.get("queue_name"),
         "ends_at": record.get("ends_at_us"),

@@ -15,6 +15,7 @@ import pyarrow as pa
 from holdfast.reading.columns import TIMESTAMP
 
 TEXT, COUNT, FLAG, NUMBER = pa.string(), pa.int64(), pa.bool_(), pa.int32()
+FILTERS = pa.list_(pa.field("element", TEXT, nullable=False))
 
 
 def _schema(required: dict[str, pa.DataType], optional: dict[str, pa.DataType]) -> pa.Schema:
@@ -62,7 +63,7 @@ SCHEMAS: Final = {
             "queue": TEXT,
             "name": TEXT,
             "kind": TEXT,
-            "filters": pa.list_(pa.field("element", TEXT, nullable=False)),
+            "filters": FILTERS,
             "created_at_offset": COUNT,
         },
         {"queue_name": TEXT, "ends_at": TIMESTAMP, "end_offset": COUNT},
@@ -97,6 +98,10 @@ SCHEMAS: Final = {
             "at": TIMESTAMP,
         },
         {"redriven_at": TIMESTAMP},
+    ),
+    "cursors": _schema(
+        {"name": TEXT, "queue": TEXT, "filters": FILTERS, "place": COUNT},
+        {"holder": TEXT, "held_as": TEXT, "made_by": TEXT},
     ),
 }
 """Every table but `messages`, which is read as the log is."""

@@ -322,6 +322,28 @@ def test_one_can_wait_for_what_was_put_so_far_and_not_for_what_comes_after_it() 
     assert not serving.records.has_all_before(serving.log.durable_position())
 
 
+def test_a_view_that_is_held_stands_before_a_record_until_it_may_go_on() -> None:
+    async def run() -> None:
+        serving = Serving()
+        serving.put(0, 3)
+        serving.records.hold_before(serving.log.next_control_number())
+        serving.put(3, 5)
+        serving.commit()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(serving.records.comes_to(4))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            serving.worker.work()
+        serving.records.refresh()
+        assert serving.view.session_count() == 3
+        assert not serving.worker.given
+        serving.records.go_on()
+        serving.worker.work()
+        assert serving.view.session_count() == 5
+
+    asyncio.run(run())
+
+
 def test_a_stop_leaves_a_view_that_has_everything(tmp_path: Path) -> None:
     log, path = FakeLog(), str(tmp_path / "view.sqlite")
     records = ControlRecords(log, View(path))

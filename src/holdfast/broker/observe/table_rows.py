@@ -44,6 +44,7 @@ class TableRows:
         self._parties = self._queues = self._names = pa.array([], pa.null())
         self._present: list[pa.Array] = []
         """Parties with a receiver."""
+        self._cursors = recorded.cursors() if "cursors" in names else {}
 
     def write_recorded(self) -> None:
         """What is on record, with those sessions that are on none."""
@@ -74,9 +75,10 @@ class TableRows:
         found = _columns(pa, at_rest, IN_FLIGHT)
         away = pc.invert(pc.is_in(found["party"], value_set=present))
         self._deliveries(found, away, "at rest")
+        ranges = _columns(pa, acknowledged, ACKNOWLEDGED)
+        self._move_cursors(ranges)
         if "acknowledgements" not in self._files:
             return
-        ranges = _columns(pa, acknowledged, ACKNOWLEDGED)
         known = pc.index_in(ranges["party"], value_set=self._parties)
         wanted = pc.and_(pc.is_valid(known), pc.less(ranges["begin"], ranges["end"]))
         known = known.filter(wanted)
@@ -113,9 +115,24 @@ class TableRows:
     def close(self) -> list["TableFile"]:
         """Ends the files; returns them."""
         self._recorded.close()
+        if self._cursors:
+            self._put("cursors", list(self._cursors.values()))
         for file in self._files.values():
             file.close()
         return list(self._files.values())
+
+    def _move_cursors(self, ranges: dict[str, "pa.Array"]) -> None:
+        """A cursor is where its first range ends."""
+        if not self._cursors:
+            return
+        pa, pc = self._pa, self._pc
+        wanted = pc.and_(
+            pc.is_in(ranges["party"], value_set=pa.array(list(self._cursors), pa.uint32())),
+            pc.equal(ranges["begin"], pa.scalar(0, pa.uint64())),
+        )
+        places = (ranges[name].filter(wanted).to_pylist() for name in ("party", "end"))
+        for party, place in zip(*places, strict=True):
+            self._cursors[party]["place"] = place
 
     def _learn_parties(self) -> None:
         pa = self._pa

@@ -31,7 +31,7 @@ MOMENT_KEPT_US: Final = 600 * SECOND_US
 """A query that reads slowly asks for its tables one after the other."""
 NAME_BYTES: Final = 8
 """Of the name of a moment, which no other broker has given out either."""
-IN_MEMORY: Final = frozenset({"deliveries", "acknowledgements"})
+IN_MEMORY: Final = frozenset({"deliveries", "acknowledgements", "cursors"})
 ON_RECORD: Final = frozenset({"sessions", "subscriptions", "groups", "queues", "losses"})
 
 

@@ -38,6 +38,7 @@ Name = Literal[
     "deliveries",
     "acknowledgements",
     "losses",
+    "cursors",
 ]
 TABLE: Final = text("table", "The name of one of its tables.")
 MOMENT: Final = text("moment", "`moment` of the answer that took it.")
