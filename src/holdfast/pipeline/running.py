@@ -33,8 +33,9 @@ from holdfast.pipeline.load.table import Shape
 from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.session import local_session
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.offsets import CheckpointError, DataLossError
-from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.pipeline.source.options import parse_options
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
 ERROR = re.compile(r"\w(Error|Exception): ")
