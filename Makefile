@@ -76,7 +76,7 @@ clean: ## Remove everything that was built or produced here
 # --- Using ---------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## From a fleet's messages through a killed broker to a Spark table and a picture
+demo: setup ## From a fleet through a killed broker to tables that agree, and a report on them
 	$(BIN)/python demo/demo.py
 
 .PHONY: run

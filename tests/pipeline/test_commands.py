@@ -1,7 +1,9 @@
 """`holdfast pipeline` as a user types it: from no file at all to a report."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -9,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from holdfast.cli import main
+from holdfast.cli.pipeline_frame import frame
+from holdfast.pipeline.configuration import Configuration
+from holdfast.pipeline.jobs.stepping import Step
+from holdfast.pipeline.running import Pipeline, Progress, last_line
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
@@ -99,6 +106,38 @@ def _is_whole(said: Any, data: dict[str, Any]) -> None:
     drawn = [given["aria-label"] for tag, given in page.seen if tag == "svg"]
     assert len(drawn) == 3
     assert all(row["rule"] in html for row in data["rejected"])
+
+
+def test_a_run_is_shown_as_it_goes(tmp_path: Path) -> None:
+    pipeline = Pipeline(Configuration(folder=tmp_path))
+    progress = Progress(batches=2, rows=1_200, lag=34, versions={"bronze": 1_199})
+    progress.took(Step("silver", -1, 999, 1_000, {"tag_reads": 980, "rejected": 20}))
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(frame(pipeline, progress))
+    shown = console.export_text()
+    assert "1,200 messages in 2 batches and 1 steps, 34 to go" in shown
+    assert re.search(r"tag_reads +│ bronze +│ +980 │ +999 ", shown)
+
+
+def test_a_broker_that_is_not_there_is_told_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[log]\ndata_dir = "nowhere"\n')
+    assert main(["pipeline", "backfill", "--rebuild", "silver", "--config", str(file)]) == 1
+    refused = capsys.readouterr().err
+    assert "no readable log in" in refused
+    assert len(refused.splitlines()) == 1
+
+
+def test_the_last_line_of_what_spark_says() -> None:
+    said = """[STREAM_FAILED] Query [id = 1] terminated
+  File "worker.py", line 7, in read
+holdfast.pipeline.source.offsets.DataLossError: offsets 1 to 2 are gone
+\tat org.apache.spark.Some.call(Some.scala:1)
+"""
+    assert last_line(said).endswith("DataLossError: offsets 1 to 2 are gone")
+    assert last_line("No space left on device") == "No space left on device"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ of these commands runs, since the others shall not wait for Spark.
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.pipeline.running import Pipeline
 
 FILE = "pipeline.toml"
+Action = Callable[[argparse.Namespace], int]
 
 
 def add_to(commands: Subparsers) -> None:
@@ -52,7 +54,7 @@ def add_to(commands: Subparsers) -> None:
     _action(actions, "maintain", maintain, "compact tables and remove what nobody names any more")
 
 
-def _action(actions: Subparsers, name: str, run_it: object, about: str) -> argparse.ArgumentParser:
+def _action(actions: Subparsers, name: str, run_it: Action, about: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
     )
@@ -63,13 +65,25 @@ def _action(actions: Subparsers, name: str, run_it: object, about: str) -> argpa
         default=Path(FILE),
         help=f"the pipeline's configuration (default: {FILE}; without it, all defaults)",
     )
-    parser.set_defaults(run=run_it)
+    parser.set_defaults(run=_told(run_it))
     return parser
+
+
+def _told(run_it: Action) -> Action:
+    """The action, with whatever stops it in one sentence."""
+
+    def run_and_tell(options: argparse.Namespace) -> int:
+        _needs_pipeline()
+        from holdfast.pipeline.running import told
+
+        with told():
+            return run_it(options)
+
+    return run_and_tell
 
 
 def initialise(options: argparse.Namespace) -> int:
     """Write the file; an existing one stays."""
-    _needs_pipeline()
     from holdfast.pipeline.configuration import written_file
 
     try:
@@ -220,7 +234,6 @@ class PipelineAbsentError(OperatingError):
 
 
 def _pipeline(options: argparse.Namespace) -> "Pipeline":
-    _needs_pipeline()
     from holdfast.pipeline.configuration import read_configuration
     from holdfast.pipeline.running import Pipeline
 

@@ -17,14 +17,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.core.errors import OperatingError
-from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE
+from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE, log_of
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.stepping import STEP_ROWS, Upserted, catch_up, made_again
 from holdfast.pipeline.load.files import write_files
 from holdfast.pipeline.load.table import Shape, StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
-from holdfast.pipeline.source.log import open_log
-from holdfast.pipeline.source.options import parse_options
 
 STAGED = ".staged"
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "cursor")
@@ -56,7 +54,7 @@ def replace_range(
     """Reads offsets from `begin` to before `end` again, and puts them in the place of what bronze
     and silver have of them; each table in one commit."""
     bronze = warehouse.table(BRONZE)
-    available = open_log(parse_options(source)).extent().begin
+    available = log_of(source).extent().begin
     if begin < available:
         raise BackfillError(
             f"the log begins at offset {available}, so that {begin} cannot be read again; silver"

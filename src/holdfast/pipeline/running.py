@@ -8,17 +8,22 @@ there (`jobs.bronze`, `jobs.stepping`).
 """
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.pipeline.configuration import Configuration
-from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, start_query
+from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
+from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, start_query
 from holdfast.pipeline.jobs.gold import Answers, gold_jobs
 from holdfast.pipeline.jobs.job import Job, in_order
 from holdfast.pipeline.jobs.silver import silver_job
@@ -28,9 +33,16 @@ from holdfast.pipeline.load.table import Shape
 from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.session import local_session
-from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.offsets import CheckpointError, DataLossError
 from holdfast.pipeline.source.options import parse_options
+from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
+ERROR = re.compile(r"\w(Error|Exception): ")
+SOURCE_ERRORS = (
+    *(UnreadableLogError, RecordsGoneError),
+    *(OptionError, CheckpointError, CursorError, DataLossError),
+)
 IDLE_S = 0.2
 """How long a run with nothing to do waits for the query."""
 
@@ -95,7 +107,7 @@ class Pipeline:
     def opened(self) -> Warehouse:
         """The tables, for the log as it is now."""
         source = self.configuration.source()
-        extent = open_log(parse_options(source)).extent()
+        extent = log_of(source).extent()
         return Warehouse.opened(
             self.configuration.directory, Origin(extent.epoch, source["subscribe"])
         )
@@ -123,7 +135,7 @@ class Pipeline:
         tables."""
         warehouse, progress = self.opened(), Progress()
         serving = self.serving()
-        with warehouse.writing(*self.shapes()):
+        with warehouse.writing(*self.shapes()), self._releasing(spark, warehouse):
             if serving is not None:
                 self.follow(warehouse, serving)
             query = start_query(
@@ -147,6 +159,14 @@ class Pipeline:
                 query.stop()
             _raise_its_error(query)
         return progress
+
+    def _releasing(self, spark: SparkSession, warehouse: Warehouse) -> AbstractContextManager[None]:
+        """Where a cursor keeps messages for bronze, they are released once they are in it."""
+        options = parse_options(self.configuration.source())
+        if options.cursor is None or options.broker is None:
+            return nullcontext()
+        cursor = Cursor(options.cursor, options.broker, options.user, options.password)
+        return released_after_commit(spark, cursor, warehouse.checkpoint(BRONZE))
 
     def serving(self) -> ServingCopy | None:
         """The copy of the answers, if there shall be one."""
@@ -182,7 +202,7 @@ class Pipeline:
         return busy
 
     def _measured(self, warehouse: Warehouse, progress: Progress) -> Progress:
-        end = open_log(parse_options(self.configuration.source())).extent().end
+        end = log_of(self.configuration.source()).extent().end
         progress.versions[BRONZE] = warehouse.table(BRONZE).version()
         progress.lag = max(0, end - 1 - progress.versions[BRONZE])
         return progress
@@ -200,10 +220,21 @@ def _raise_its_error(query: StreamingQuery) -> None:
         raise RunError(last_line(str(problem)))
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever the log, Spark or a table has against it becomes one sentence, in `RunError`."""
+    try:
+        yield
+    except SOURCE_ERRORS as problem:
+        raise RunError(str(problem)) from problem
+    except (PySparkException, Py4JError, DeltaError) as problem:
+        raise RunError(last_line(str(problem))) from problem
+
+
 def last_line(text: str) -> str:
     """What a Python error says, out of all that Spark puts around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error: " in line and not line.startswith("File ")]
+    errors = [line for line in lines if ERROR.search(line) and not line.startswith("at ")]
     return (errors or lines or ["the query has ended with an error"])[-1]
 
 

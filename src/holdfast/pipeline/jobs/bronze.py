@@ -21,12 +21,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, StructField, StructType
 
+from holdfast.pipeline.cursor import CURSOR
 from holdfast.pipeline.load.files import write_files
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.options import parse_options
+from holdfast.reading.log import ReadableLog
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,11 @@ SHAPE = Shape(StructType([*RECORDS, StructField("day", DateType())]), partition=
 
 Continued = Callable[[int], None]
 """Told the rows of a micro-batch when they are in the table."""
+
+
+def log_of(source: Mapping[str, str]) -> ReadableLog:
+    """The log itself: a cursor of it is made when the query first starts, and this asks before."""
+    return open_log(parse_options({key: source[key] for key in source if key != CURSOR}))
 
 
 def append_records(table: StoredTable, batch: DataFrame) -> int:
@@ -89,7 +96,7 @@ def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int
     if reached is None or reached <= begin:
         return
     parsed = parse_options(options)
-    opened = open_log(parsed)
+    opened = log_of(options)
     low = max(begin, opened.extent().begin)
     if (
         low >= reached

@@ -56,12 +56,16 @@ def write_files(frame: DataFrame, table: Path, partition: str | None) -> Written
     finally:
         if before is not None:
             spark.conf.set(MICROSECONDS[0], before)
-    found = [_described(path, table) for path in sorted(folder.rglob("*.parquet"))]
-    return WrittenFiles(
-        folder,
-        tuple(action for action, rows in found if rows),
-        sum(rows for _, rows in found),
-    )
+    actions, total = [], 0
+    for path in sorted(folder.rglob("*.parquet")):
+        action, rows = _described(path, table)
+        if rows:
+            actions.append(action)
+            total += rows
+        else:
+            # Spark says its schema in a file even where it has no row.
+            path.unlink()
+    return WrittenFiles(folder, tuple(actions), total)
 
 
 def _described(path: Path, table: Path) -> tuple[AddAction, int]:
