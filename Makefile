@@ -197,3 +197,4 @@ docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.settings_page --write
 	$(BIN)/python -m tests.tidy.metrics_page --write
 	$(BIN)/python -m tests.tidy.libraries_page --write
+	$(BIN)/python -m tests.tidy.kafka_page --write

@@ -95,8 +95,9 @@ def encode_rows(
     whether it has one, offsets, data. qos, retain: a byte for each. event_time, expiry: a byte for each that says whether
     it is there, and the microseconds (64 bit) or seconds (32 bit). properties: how many pairs come before those of each
     (32 bit), offsets and data of names, offsets and data of values; a name of a property of MQTT 5 that travels with a
-    message is that property, any other a user property; where `properties_are_texts`, correlation_data is in hexadecimal. `publish` is a table as in `Routes.grant`. ValueError names the
-    first message that may not be published, by its number and topic, with the reason."""
+    message is that property, any other a user property; where `properties_are_texts`, correlation_data is in hexadecimal.
+    `publish` is a table as in `Routes.grant`. ValueError names the first message that may not be published, by its number
+    and topic, with the reason."""
 
 @final
 class Scans:

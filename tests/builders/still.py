@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.world import Files, FolderFiles
 from holdfast.core.config import Config
 from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Log, decode_packets
@@ -91,6 +92,9 @@ class StillWorld:
 
     def workers(self, count: int) -> InlineWorkers:
         return InlineWorkers()
+
+    def staged(self, config: Config) -> Files:
+        return FolderFiles(config.data_dir / "staged", is_synced=False)
 
 
 class FiledWorld(StillWorld):

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.options import parse_options
 
 PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 
@@ -53,11 +54,24 @@ def test_names_in_any_case_and_several_filters() -> None:
 
 @pytest.mark.parametrize(
     ("text", "boundary"),
-    [("earliest", "earliest"), ("latest", "latest"), ("17", 17), ('{"0": 17}', 17)],
+    [
+        ("earliest", "earliest"),
+        ("-2", "earliest"),
+        ('{"0": -2}', "earliest"),
+        ("latest", "latest"),
+        ("-1", "latest"),
+        ('{"0": -1}', "latest"),
+        ("17", 17),
+        ('{"0": 17}', 17),
+    ],
 )
 def test_offsets(text: str, boundary: object) -> None:
-    options = parse_options({**PLAIN, "startingOffsets": text, "endingOffsets": text})
-    assert options.starting_offset == options.ending_offset == boundary
+    assert parse_options({**PLAIN, "startingOffsets": text}).starting_offset == boundary
+    if boundary == "earliest":
+        with pytest.raises(OptionError, match="nothing is before it"):
+            parse_options({**PLAIN, "endingOffsets": text})
+    else:
+        assert parse_options({**PLAIN, "endingOffsets": text}).ending_offset == boundary
 
 
 @pytest.mark.parametrize(
@@ -66,11 +80,89 @@ def test_offsets(text: str, boundary: object) -> None:
 )
 def test_timestamps(text: str, time_us: int) -> None:
     assert parse_options({**PLAIN, "startingTimestamp": text}).starting_time_us == time_us
+    assert parse_options({**PLAIN, "endingTimestamp": text}).ending_time_us == time_us
+
+
+def test_timestamps_of_the_shard() -> None:
+    options = parse_options(
+        {
+            **PLAIN,
+            "startingOffsetsByTimestamp": '{"0": 5}',
+            "endingOffsetsByTimestamp": '{"0": 7}',
+            "startingOffsetsByTimestampStrategy": "error",
+        }
+    )
+    assert (options.starting_time_us, options.ending_time_us) == (5_000, 7_000)
+    assert options.starting_strategy == "error"
+
+
+def test_what_a_micro_batch_takes() -> None:
+    options = parse_options(
+        {
+            **PLAIN,
+            "maxOffsetsPerTrigger": "10",
+            "maxBytesPerTrigger": "2m",
+            "minOffsetsPerTrigger": "5",
+            "maxTriggerDelay": "30s",
+            "maxRecordsPerPartition": "7",
+        }
+    )
+    assert (options.offsets_per_trigger, options.bytes_per_trigger) == (10, 2 << 20)
+    assert (options.offsets_to_wait_for, options.trigger_delay_s) == (5, 30.0)
+    assert options.records_per_partition == 7
+
+
+def test_how_long_a_broker_is_waited_for() -> None:
+    assert parse_options(PLAIN).timeout_s is None
+    assert parse_options({**PLAIN, "brokerTimeout": "5m"}).timeout_s == 300.0
+    assert parse_options({**PLAIN, "brokerTimeout": "forever"}).timeout_s == float("inf")
+
+
+def test_ten_thousand_topics_and_a_pattern() -> None:
+    names = [f"plant/{number}/reads" for number in range(10_000)]
+    assert parse_options({**PLAIN, "subscribe": ",".join(names)}).criteria.filters == tuple(names)
+    by_pattern = parse_options({"broker": "h:1", "subscribePattern": "plant/[0-9]+/reads"})
+    assert by_pattern.criteria.pattern == "plant/[0-9]+/reads"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "instead"),
+    [
+        ("assign", '{"t":[0]}', "'subscribe'"),
+        ("kafka.bootstrap.servers", "h:9092", "'broker'"),
+        ("kafka.group.id", "g", "'cursor'"),
+        ("groupIdPrefix", "g", "'cursor'"),
+        ("kafka.security.protocol", "SSL", "https://"),
+        ("kafka.fetch.min.bytes", "1", "leave it out"),
+        ("fetchOffset.numRetries", "3", "'brokerTimeout'"),
+        ("subscribe", "$share/group/a/+", "subscribe to 'a/\\+'"),
+        ("subscribe", "tbmq.msg.all", "'queue'"),
+        ("startingOffsets", '{"topic": {"0": 5}}', '"0": number'),
+    ],
+)
+def test_what_cannot_be_here_is_refused_with_what_to_use(
+    option: str, value: str, instead: str
+) -> None:
+    with pytest.raises(OptionError, match=instead):
+        parse_options({**PLAIN, option: value})
+
+
+def test_options_that_spark_adds_to_a_table_are_its_own() -> None:
+    of_table = {"owner": "me", "provider": "holdfast", "path": "/x", "option.broker": "h:1"}
+    assert parse_options({**PLAIN, **of_table}) == parse_options(PLAIN)
+
+
+def test_options_of_one_use_are_refused_by_the_other() -> None:
+    options = parse_options({**PLAIN, "endingOffsets": "5"})
+    options.refuse_unless("batch", "this is a batch")
+    with pytest.raises(OptionError, match="endingOffsets' is for batches; this is a stream"):
+        options.refuse_unless("stream", "this is a stream")
 
 
 def test_columns() -> None:
     assert parse_options({**PLAIN, "columns": "offset, value"}).columns == ("offset", "value")
-    assert "properties" not in parse_options({**PLAIN, "includeHeaders": "false"}).columns
+    assert parse_options({**PLAIN, "includeHeaders": "true"}).columns[-1] == "headers"
+    assert "headers" not in parse_options(PLAIN).columns
 
 
 @pytest.mark.parametrize(
@@ -85,7 +177,7 @@ def test_columns() -> None:
         ("subscribe", "a/#/b"),
         ("subscribe", "a,,b"),
         ("startingOffsets", "soon"),
-        ("startingOffsets", "-1"),
+        ("startingOffsets", "-3"),
         ("startingOffsets", "true"),
         ("startingOffsets", '{"1": 5}'),
         ("startingOffsets", '{"0": 5, "1": 6}'),
@@ -98,6 +190,12 @@ def test_columns() -> None:
         ("columns", "offset,colour"),
         ("columns", "offset,offset"),
         ("includeHeaders", "2"),
+        ("subscribePattern", "a("),
+        ("brokerTimeout", "soon"),
+        ("maxBytesPerTrigger", "0"),
+        ("maxTriggerDelay", "1s"),
+        ("startingOffsetsByTimestamp", "soon"),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
     ],
 )
 def test_a_wrong_option_is_named(option: str, value: str) -> None:
@@ -114,7 +212,11 @@ def test_a_wrong_option_is_named(option: str, value: str) -> None:
         {"broker": "h:1"},
         {**PLAIN, "startingOffsets": "5", "startingTimestamp": "5"},
         {**PLAIN, "endingOffsets": "5", "endingTimestamp": "5"},
-        {**PLAIN, "columns": "properties", "includeHeaders": "false"},
+        {**PLAIN, "columns": "headers", "includeHeaders": "false"},
+        {**PLAIN, "subscribePattern": "a"},
+        {**PLAIN, "startingOffsetsByTimestamp": '{"0": 5}', "startingTimestamp": "5"},
+        {**PLAIN, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+        {"dataDir": "/d", "queue": "tbmq.msg.all"},
     ],
 )
 def test_contradictions_are_refused(given: dict[str, str]) -> None:

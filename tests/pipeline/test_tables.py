@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.source import HoldfastSource
-from holdfast.pipeline.source.options import OptionError
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
 from holdfast.reading.directory_tables import RUNNING_ONLY
 from holdfast.reading.tables import SCHEMAS

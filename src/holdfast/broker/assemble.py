@@ -8,6 +8,7 @@ import asyncio
 import logging
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
@@ -86,6 +87,7 @@ def assemble(config: Config, world: World) -> Server:
         packs=Packs(config, kernel, sessions, delivery.losses),
         queue_names=delivery.queue_names,
         entrance=entrance,
+        batches=Batches(ground, records, delivery.parties, promises),
         system_topics=system_topics,
         wills=wills,
         losses=delivery.losses,
@@ -100,6 +102,7 @@ def assemble(config: Config, world: World) -> Server:
     )
     sessions.recover(world.now_us())
     delivery.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
+    stages.batches.recover()
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)

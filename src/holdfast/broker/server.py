@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.commands import Commands
 from holdfast.broker.counts import Counts
 from holdfast.broker.cursor_commands import CursorCommands
@@ -93,6 +94,11 @@ class Server:
             await self._records.caught_up()
 
         return Users(stages.access, self._world.now_us), wait
+
+    @property
+    def batches(self) -> Batches:
+        """What writers stage and commit."""
+        return self._stages.batches
 
     def durable_offset(self) -> int:
         """Everything below is durable and may be read."""
@@ -206,6 +212,7 @@ class Server:
         self._pack_timer.stop()
         self._sweep.close()
         self._stages.access.close()
+        self._stages.batches.close()
         for connection in self._stages.connections.all():
             connection.transport.abort()
 
@@ -215,6 +222,7 @@ class Server:
     def _rest(self, now_us: int) -> None:
         stages = self._stages
         stages.access.close()
+        stages.batches.close()
         stages.chores.close()
         self._sweep.close()
         self._turn.stages_in_order(now_us)

@@ -75,6 +75,7 @@ class Sweep:
             ("redrives", stages.redrives.sweep),
             ("cursors", stages.cursors.sweep),
             ("losses", self._losses),
+            ("batches", stages.batches.sweep),
             ("records", self._advance),
             ("store", self._store),
             ("commit", self._commit),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
@@ -74,6 +75,7 @@ class Stages:
     packs: Packs
     queue_names: QueueNames
     entrance: Entrance
+    batches: Batches
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
@@ -139,15 +141,7 @@ class Turn:
         self._go_on(now_us)
         decode_ns = ticks_ns()
         control_packets = kernel.inbox.decode(arrivals, now_us)
-        self.publishes += arrivals.publishes
-        self.acknowledgements += arrivals.acknowledgements
-        stages.entrance.enter(arrivals)
-        kernel.routes.route(arrivals)
-        kernel.log.append(arrivals, self._store_all, now_us)
-        stages.entrance.appended(arrivals)
-        kernel.inbox.forget(arrivals)
-        kernel.outboxes.pass_through(arrivals)
-        kernel.deliveries.admit(arrivals, kernel.log.end_position())
+        self._store(arrivals, now_us)
         stages.wills.appended(stages.sessions.will_appended, now_us)
         control_ns = ticks_ns()
         if control_packets:
@@ -159,6 +153,7 @@ class Turn:
         durable_position = kernel.log.durable_position()
         kernel.deliveries.settle(durable_offset, durable_position, outgoing)
         stages.entrance.durable(durable_position)
+        stages.batches.durable(durable_position)
         scans = kernel.deliveries.hungry(durable_offset)
         if scans:
             kernel.log.scan(scans)
@@ -188,6 +183,21 @@ class Turn:
             exceptions_ns, piece_ns, ended_ns,
         )
         # fmt: on
+
+    def _store(self, arrivals: Arrivals, now_us: int) -> None:
+        """What has come is routed and stored, and what nobody publishes from outside with it."""
+        kernel, stages = self._stages.kernel, self._stages
+        self.publishes += arrivals.publishes
+        self.acknowledgements += arrivals.acknowledgements
+        stages.entrance.enter(arrivals)
+        stages.batches.enter(arrivals)
+        kernel.routes.route(arrivals)
+        kernel.log.append(arrivals, self._store_all, now_us)
+        stages.entrance.appended(arrivals)
+        stages.batches.appended(arrivals, now_us)
+        kernel.inbox.forget(arrivals)
+        kernel.outboxes.pass_through(arrivals)
+        kernel.deliveries.admit(arrivals, kernel.log.end_position())
 
     def _go_on(self, now_us: int) -> None:
         """Goes on with what has waited for the disk, for a password, or for its turn."""
@@ -241,12 +251,13 @@ class Turn:
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
         promised = stages.admission.waits() or stages.promises.waits()
-        handed_in = stages.entrance.waits_for_the_disk()
+        handed_in = stages.entrance.waits_for_the_disk() or stages.batches.waits_for_the_disk()
         if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
         arrived = kernel.inbox.ready() or kernel.deliveries.waiting()
-        if arrived or stages.entrance.waiting() or stages.chores.is_busy():
+        handed_in = stages.entrance.waiting() or stages.batches.waiting()
+        if arrived or handed_in or stages.chores.is_busy():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()
         if next_at_us is not None:

@@ -27,8 +27,6 @@ from holdfast.core.layout import CONTROL_SOCKET
 TIMEOUT_S = 60
 """An answer takes milliseconds; a broker that recovers, or whose disk stalls, many seconds."""
 
-_JSON = {"Content-Type": "application/json"}
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -94,17 +92,24 @@ class HttpClient:
         return self
 
     def request(
-        self, method: str, target: str, body: bytes | None = None, *, only_reads: bool = False
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        *,
+        kind: str = "application/json",
+        only_reads: bool = False,
     ) -> Answer:
         """Asks, and waits for the answer, whatever it is. Raises `OSError` where nobody gives
-        one. `only_reads` says that it changes nothing, as a GET."""
+        one. `kind` is the media type of the body; `only_reads` says that it changes nothing, as a
+        GET."""
         reused = self._connection.sock is not None
         try:
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
         except ConnectionError:
             if not reused or not (only_reads or method == "GET"):
                 raise
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The document at `path`. Raises `BrokerAbsentError` or `BrokerRefusedError`, as all of
@@ -133,8 +138,8 @@ class HttpClient:
             raise BrokerAbsentError(f"the broker {self.where} does not answer: {reason}") from error
         return _document(answer)
 
-    def _exchange(self, method: str, target: str, body: bytes | None) -> Answer:
-        headers = self._headers if body is None else {**self._headers, **_JSON}
+    def _exchange(self, method: str, target: str, body: bytes | None, kind: str) -> Answer:
+        headers = self._headers if body is None else {**self._headers, "Content-Type": kind}
         is_kept = False
         try:
             self._connection.request(method, target, body, headers)

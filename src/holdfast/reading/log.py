@@ -37,6 +37,14 @@ class UnreadableLogError(Exception):
     none."""
 
 
+class BrokerAwayError(UnreadableLogError):
+    """The broker does not answer, or only that it is not ready: it may be back in a moment."""
+
+
+class LogChangedError(UnreadableLogError):
+    """The broker has another log than before: its offsets mean other messages."""
+
+
 class RecordsGoneError(Exception):
     """Retention has taken the first part of what was asked for: offsets `begin` up to
     `available_from`."""

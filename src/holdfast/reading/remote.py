@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
+    BrokerAwayError,
     Chunk,
     Extent,
     Reach,
@@ -58,6 +59,19 @@ class RemoteLog:
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
         return int(self._document("/v1/log/offset", [("time", time_us)])["offset"])
+
+    def queue(self, queue_name: str) -> Criteria:
+        """What a named queue shows."""
+        answer = self._document(f"/v1/queues/{quote(queue_name, safe='')}/criteria", [])
+        topics = answer["topics"]
+        return Criteria(
+            spans=tuple(
+                Span(each["filter"], each["from"], each["until"], each["without_publisher"])
+                for each in answer["spans"]
+            ),
+            topics=None if topics is None else tuple(topics),
+            qos=None if answer["qos"] is None else tuple(answer["qos"]),
+        )
 
     def reach(
         self,
@@ -117,7 +131,7 @@ class RemoteLog:
         try:
             answer = self._client.request(method, target, content, only_reads=True)
         except OSError as problem:
-            raise UnreadableLogError(
+            raise BrokerAwayError(
                 f"the broker at {self.address} does not answer: {problem}"
             ) from problem
         if answer.status == HTTPStatus.OK:
@@ -153,6 +167,10 @@ def _span(span: Span) -> dict[str, Any]:
     }
 
 
+_AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+"""Said by a broker that starts, and by a proxy before one that is away."""
+
+
 def _refusal(address: str, status: int, body: bytes) -> Exception:
     try:
         answer = json.loads(body)
@@ -160,6 +178,10 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
+    if status in _AWAY:
+        return BrokerAwayError(
+            f"the broker at {address} is not ready: {answer.get('detail')} ({status})"
+        )
     if status == HTTPStatus.UNAUTHORIZED:
         return UnreadableLogError(
             f"the broker at {address} answers only a user who may read the log, or an"

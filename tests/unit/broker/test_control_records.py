@@ -306,6 +306,22 @@ def test_one_can_wait_until_the_view_has_what_is_durable() -> None:
     asyncio.run(run())
 
 
+def test_one_can_wait_for_what_was_put_so_far_and_not_for_what_comes_after_it() -> None:
+    serving = Serving()
+    serving.put(0, HANDED_RECORDS_MAXIMUM + 1)
+    number = serving.records.last_ahead(Table.SESSIONS)
+    serving.put(HANDED_RECORDS_MAXIMUM + 1, 5 * HANDED_RECORDS_MAXIMUM)
+    serving.commit()
+    written = 0
+    while not serving.records.has_all_up_to(number):
+        serving.worker.work()
+        written += 1
+    assert written == 2
+    assert number <= serving.view.applied() < serving.records.last_ahead(Table.SESSIONS)
+    assert serving.records.last_ahead(Table.QUEUES) == 0
+    assert not serving.records.has_all_before(serving.log.durable_position())
+
+
 def test_a_view_that_is_held_stands_before_a_record_until_it_may_go_on() -> None:
     async def run() -> None:
         serving = Serving()

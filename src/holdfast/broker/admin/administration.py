@@ -15,6 +15,7 @@ from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.http import server as http
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
+from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.tables import TablesView
 from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
@@ -77,6 +78,7 @@ class Administration:
             self.places,
             lambda: self.reload.settings,
             server.users(),
+            Staging(server.batches, server.credentials),
         )
         operations.append(reloading.operation(self.reload.run))
         operations.append(

@@ -136,6 +136,18 @@ class ControlRecords:
         self._hand_over()
         return self._workers is None or self._written_until >= position
 
+    def last_ahead(self, table: Table) -> int:
+        """The number of the last record of a table that was put and that the view does not have
+        yet; 0 if it has all of them."""
+        ahead = (known.number for (of, _), known in self._ahead.items() if of == table)
+        return max(ahead, default=0)
+
+    def has_all_up_to(self, number: int) -> bool:
+        """True once the view has all up to this number, which is durable; it may be behind with
+        what came after it."""
+        is_whole = self.has_all_before(self._log.durable_position())
+        return is_whole or self._applied >= number
+
     async def caught_up(self) -> None:
         """Returns when the view has all that is durable now."""
         durable = self._log.durable_position()

@@ -27,7 +27,7 @@ from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
-from holdfast.broker.store.tables import parse_queue, parse_queue_fields
+from holdfast.broker.store.tables import Table, parse_queue, parse_queue_fields, parse_value
 from holdfast.broker.store.view import QueueRow
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
@@ -196,14 +196,15 @@ class Retention:
 
     def _forget(self, queues: KeptQueues) -> Pieces[Outcome]:
         """All steps of one run."""
+        # A queue that the view does not know yet would not be asked. Whoever comes later needs
+        # nothing of this, and what is written anew below the view has: it may be behind with that.
+        known = self._records.last_ahead(Table.QUEUES)
         survey = self._log.survey_job()
         assert survey is not None, "a run has begun"
         yield from self._beside.run(survey)
         self._log.finish(survey)
         yield from self._renew()
-        # A queue that the view does not know yet would not be asked.
-        known = self._log.durable_position()
-        yield lambda: self._records.has_all_before(known)
+        yield lambda: self._records.has_all_up_to(known)
         view = self._records.refresh()
         for shared in (True, False):
             after = 0
@@ -326,9 +327,18 @@ class Retention:
         now_us, asked, inquiry = self._now_us(), list[_Asked](), Inquiry(self._log)
         ended = self._records.refresh().ended([each.row.party for each in found], now_us)
         for each in found:
-            has_ended = each.row.party in ended
+            has_ended = each.row.party in ended and self._has_ended(each, now_us)
             asked.append((yield from self._ask(inquiry, each, has_ended, now_us)))
         return asked
+
+    def _has_ended(self, behind: _Behind, now_us: int) -> bool:
+        """True if its session has expired, by what was put last: the view may not know yet that its
+        client was there in time."""
+        value = self._records.get(Table.SESSIONS, behind.fields["owner"].encode())
+        session = parse_value(value) if value else {}
+        expires_at_us = session.get("expires_at_us")
+        is_its_own = session.get("party") == behind.row.party
+        return not is_its_own or (expires_at_us is not None and expires_at_us <= now_us)
 
     def _ask(
         self, inquiry: Inquiry, behind: _Behind, has_ended: bool, now_us: int

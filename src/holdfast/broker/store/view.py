@@ -93,6 +93,11 @@ CREATE TABLE wills (
 CREATE TABLE redrives (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE producers (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    forget_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.forget_at_us')) VIRTUAL
+) WITHOUT ROWID;
+CREATE INDEX producers_by_time ON producers (forget_at_us);
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -105,6 +110,7 @@ _NAMES = {
     Table.WILLS: "wills",
     Table.REDRIVES: "redrives",
     Table.QUEUES: "queues",
+    Table.PRODUCERS: "producers",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
@@ -314,6 +320,18 @@ class View:
         query = "SELECT key, value FROM wills WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
         rows = self._database.execute(query, (after, _WILLS_OF_CONNECTED, limit)).fetchall()
         return [(key, value.encode()) for key, value in rows]
+
+    def producers_pending(self) -> list[tuple[bytes, bytes]]:
+        """Key and value of the producers with a batch that is not in the log whole."""
+        rows = self._database.execute(
+            "SELECT key, value FROM producers WHERE forget_at_us IS NULL ORDER BY key"
+        )
+        return [(key, value.encode()) for key, value in rows]
+
+    def producers_unused(self, now_us: int, limit: int) -> list[bytes]:
+        """Producers (their keys) that are to be forgotten by now."""
+        query = "SELECT key FROM producers WHERE forget_at_us <= ? ORDER BY forget_at_us LIMIT ?"
+        return [key for (key,) in self._database.execute(query, (now_us, limit))]
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""

@@ -93,7 +93,7 @@ def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int
     low = max(begin, opened.extent().begin)
     if (
         low >= reached
-        or not opened.read(parsed.filters, low, reached, rows_maximum=1).batch.num_rows
+        or not opened.read(parsed.criteria, low, reached, rows_maximum=1).batch.num_rows
     ):
         return
     log.warning(

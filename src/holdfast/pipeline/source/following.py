@@ -61,7 +61,7 @@ class FollowingReader(StreamReader):
         if first is None and self.options.starting_time_us is None:
             first = "latest"
         if first is None:
-            opened = open_log(replace(self.options, cursor=None))
+            opened = open_log(replace(self.options, cursor=None), self.patience_s)
             first = starting(self.options, opened.extent(), opened, default="latest")
         place = self._cursor.make(self.options.criteria.filters, first)
         self._holder = self._holder or new_holder()
@@ -70,7 +70,7 @@ class FollowingReader(StreamReader):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is durable now is all that this query will read. There may be no cursor yet."""
-        self._target = open_log(replace(self.options, cursor=None)).extent().end
+        self._target = open_log(replace(self.options, cursor=None), self.patience_s).extent().end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch, read by who holds the cursor."""

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.core.table_names import TABLES
-from holdfast.pipeline.source.options import OptionError
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.reading.directory_tables import DirectoryTables
 from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS

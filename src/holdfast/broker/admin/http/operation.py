@@ -64,6 +64,7 @@ class Audience(Enum):
 
     EVERYBODY = "everybody"
     READERS = "who may read the log"
+    PUBLISHERS = "whoever has a credential, as far as its rules allow"
     ADMINISTRATORS = "administrators"
 
 
@@ -114,6 +115,8 @@ class Operation:
     """What it answers itself; what any operation may answer is added to the document."""
     parameters: tuple[Parameter, ...] = ()
     body: type[Struct] | None = None
+    takes: str | None = None
+    """The type of a body that is no JSON, which the operation reads itself."""
     audience: Audience = Audience.ADMINISTRATORS
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

@@ -117,11 +117,13 @@ class Protection:
         role = None
         if given is not None:
             role = await credentials.identify(*given, request.remote or "unknown")
-        for_readers = audience is Audience.READERS
-        if role is not None and (role.administrator or (for_readers and role.reader)):
+        for_readers, for_all = audience is Audience.READERS, audience is Audience.PUBLISHERS
+        is_let_in = for_all or (for_readers and role is not None and role.reader)
+        if role is not None and (role.administrator or is_let_in):
             request[ROLE] = role
             return
         who = "a reader's or an administrator's" if for_readers else "an administrator's"
+        who = "a" if for_all else who
         detail = f"{who} user name and password are needed (HTTP Basic)"
         raise ProblemError(401, "unauthorized", detail)
 

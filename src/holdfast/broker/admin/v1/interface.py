@@ -16,6 +16,7 @@ from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.queues import Queues
 from holdfast.broker.admin.v1.reading import LogReaders, Reading
 from holdfast.broker.admin.v1.sessions import SessionsView
+from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
 from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
@@ -42,6 +43,7 @@ def operations(
     listeners: Listeners,
     settings: Callable[[], Effective],
     users: tuple[Users, WaitDurable],
+    staging: Staging,
 ) -> list[Operation]:
     """All operations on this broker."""
     data_dir = broker.config().data_dir
@@ -61,5 +63,6 @@ def operations(
         *UsersView(*users).operations(),
         *RulesView(*users).operations(),
         *publishing.operations(),
+        *staging.operations(),
         *Reading(readers, broker.retention, broker.cursors.of).operations(),
     ]
