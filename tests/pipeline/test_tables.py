@@ -1,6 +1,9 @@
 """SQL over messages and their delivery state: the page's queries, on a broker as users have one."""
 
+import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +129,26 @@ def test_a_directory_has_what_is_on_record(spark: SparkSession, broker: BrokerPr
     options = {"dataDir": str(broker.data_directory), "table": "deliveries"}
     with pytest.raises(Exception, match="known to a running broker only: give 'broker'"):
         spark.read.format("holdfast").options(**options).load().collect()
+
+
+def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: Path) -> None:
+    device = Device(broker.port, "keeps", SessionExpiryInterval=3600).connect()
+    device.subscribe("a/#")
+    device.publish("a", b"1")
+    device.disconnect()
+    query = "SELECT s.client, q.filters, s.state FROM sessions s JOIN queues q ON q.name = s.client"
+    told = said(tmp_path, query, "--broker", ADDRESS, "--json")
+    assert json.loads(told.stdout) == {"client": "keeps", "filters": ["a/#"], "state": "at rest"}
+    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", ADDRESS)
+    assert wrong.returncode == 2
+    last = wrong.stderr.splitlines()[-1]
+    assert last.startswith("holdfast: the query cannot be run: ")
+    assert "nowhere" in last
+
+
+def said(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "holdfast", "pipeline", "sql", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_the_page_has_every_column() -> None:

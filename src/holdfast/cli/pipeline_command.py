@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast import system
+from holdfast.cli.asking import print_rows
 from holdfast.cli.options import Subparsers
 from holdfast.core.errors import ConfigurationError, OperatingError
 
@@ -52,6 +53,12 @@ def add_to(commands: Subparsers) -> None:
     status_parser = _action(actions, "status", status, "show how far each table is")
     status_parser.add_argument("--json", action="store_true", help="print JSON")
     _action(actions, "maintain", maintain, "compact tables and remove what nobody names any more")
+    sql_parser = _action(actions, "sql", sql, "ask a broker by SQL what it has and who has it")
+    add = sql_parser.add_argument
+    add("query", metavar="QUERY", help="over the tables of docs/pipeline/sql.md; -: standard input")
+    add("--broker", metavar="HOST:PORT", help="this one, not that of the configuration")
+    add("--limit", metavar="COUNT", type=int, default=1_000, help="rows at most (default: 1000)")
+    add("--json", action="store_true", help="print JSON")
 
 
 def _action(actions: Subparsers, name: str, run_it: Action, about: str) -> argparse.ArgumentParser:
@@ -240,6 +247,29 @@ def _pipeline(options: argparse.Namespace) -> "Pipeline":
     if not options.config.exists() and options.config != Path(FILE):
         raise ConfigurationError(f"there is no configuration {options.config}")
     return Pipeline(read_configuration(options.config))
+
+
+def sql(options: argparse.Namespace) -> int:
+    """Run one query over the tables about a broker, all of one moment."""
+    pipeline = _pipeline(options)
+    from holdfast.pipeline.query import find
+
+    query = sys.stdin.read() if options.query == "-" else options.query
+    named = options.broker is not None
+    source = {"broker": options.broker} if named else pipeline.configuration.source()
+    with pipeline.session() as spark:
+        found = find(spark, query, source, options.limit)
+    rows = (dict(zip(found.columns, map(_told, row), strict=True)) for row in found.rows)
+    return print_rows(rows, found.columns, options)
+
+
+def _told(value: Any) -> Any:
+    """A value of a row as JSON has it."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, list):
+        return [_told(each) for each in value]
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _needs_pipeline() -> None:
