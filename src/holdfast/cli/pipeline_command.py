@@ -72,11 +72,11 @@ def _action(actions: Subparsers, name: str, run_it: Action, about: str) -> argpa
         default=Path(FILE),
         help=f"the pipeline's configuration (default: {FILE}; without it, all defaults)",
     )
-    parser.set_defaults(run=_told(run_it))
+    parser.set_defaults(run=_in_one_sentence(run_it))
     return parser
 
 
-def _told(run_it: Action) -> Action:
+def _in_one_sentence(run_it: Action) -> Action:
     """The action, with whatever stops it in one sentence."""
 
     def run_and_tell(options: argparse.Namespace) -> int:
@@ -259,16 +259,16 @@ def sql(options: argparse.Namespace) -> int:
     source = {"broker": options.broker} if named else pipeline.configuration.source()
     with pipeline.session() as spark:
         found = find(spark, query, source, options.limit)
-    rows = (dict(zip(found.columns, map(_told, row), strict=True)) for row in found.rows)
+    rows = (dict(zip(found.columns, map(_in_json, row), strict=True)) for row in found.rows)
     return print_rows(rows, found.columns, options)
 
 
-def _told(value: Any) -> Any:
+def _in_json(value: Any) -> Any:
     """A value of a row as JSON has it."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode(errors="backslashreplace")
     if isinstance(value, list):
-        return [_told(each) for each in value]
+        return [_in_json(each) for each in value]
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
