@@ -78,7 +78,7 @@ clean: ## Remove everything that was built or produced here
 # --- Using ---------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## From a fleet's messages through a killed broker to a Spark table and a picture
+demo: setup ## From a fleet through a killed broker to tables that agree, and a report on them
 	$(BIN)/python demo/demo.py
 
 .PHONY: run
@@ -209,3 +209,4 @@ docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.settings_page --write
 	$(BIN)/python -m tests.tidy.metrics_page --write
 	$(BIN)/python -m tests.tidy.libraries_page --write
+	$(BIN)/python -m tests.tidy.kafka_page --write

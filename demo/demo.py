@@ -16,7 +16,7 @@ from broker import BrokerProcess
 from fleet import Fleet
 from picture import Curve, Span, draw
 from subscriber import Subscriber
-from table import Pipeline, Reads
+from table import Reads, Tables
 from verdict import Arrived, compare
 
 from holdfast.reading.remote import RemoteLog
@@ -76,7 +76,7 @@ def main() -> int:
     OUTPUT.mkdir()
     broker = BrokerProcess(OUTPUT / "data", OUTPUT / "broker.log")
     fleet = Fleet(READERS, SEED)
-    pipeline = Pipeline(broker.http_address, OUTPUT)
+    pipeline = Tables(broker.http_address, OUTPUT)
     try:
         outcome = play(broker, fleet, pipeline, Progress())
     finally:
@@ -93,7 +93,7 @@ class Stage:
 
     broker: BrokerProcess
     fleet: Fleet
-    pipeline: Pipeline
+    pipeline: Tables
     progress: Progress
     steady: Subscriber
     absent: Subscriber
@@ -111,7 +111,7 @@ class Times:
     ended: float
 
 
-def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Progress) -> Outcome:
+def play(broker: BrokerProcess, fleet: Fleet, pipeline: Tables, progress: Progress) -> Outcome:
     """The story, in its order."""
     opening = threading.Thread(target=pipeline.open)
     opening.start()
@@ -129,6 +129,7 @@ def play(broker: BrokerProcess, fleet: Fleet, pipeline: Pipeline, progress: Prog
     progress.say(f"{fleet.ledger.acknowledged.total()} of {fleet.ledger.sent.total()} acknowledged")
     outcome = examine(stage, first, times)
     draw_picture(stage, times)
+    stage.pipeline.report(OUTPUT / "report.html")
     steady.leave()
     absent.leave()
     return outcome
@@ -244,6 +245,7 @@ def format_report(outcome: Outcome) -> str:
     ]
     lines += [f"  rejected    {number:5}  not: {rule}" for rule, number in reads.rejected.items()]
     lines.append(f"picture       {OUTPUT / 'reads.png'}")
+    lines.append(f"report        {OUTPUT / 'report.html'}")
     lines.append("THE COUNTS AGREE" if outcome.agrees() else "THE COUNTS DO NOT AGREE")
     return "\n".join(lines)
 

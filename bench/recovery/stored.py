@@ -86,7 +86,7 @@ def _introduce(inbox: Inbox, arrivals: Arrivals, read_buffer: bytearray) -> None
         receive_maximum=65_535,
         maximum_packet_size_bytes=LIMITS["remaining_length_maximum"],
         topic_alias_maximum=0,
-        received=b"",
+        unreleased=b"",
     )
     inbox.release(1)
 

@@ -2,12 +2,14 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
+use crate::moment;
+use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::delivery::keys::Hold;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
-use holdfast_kernel::flow::{Notice, NoticeKind, Terms};
+use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
 use holdfast_kernel::mqtt::{exchange, reason_code};
 use pyo3::prelude::*;
@@ -59,15 +61,20 @@ impl Deliveries {
         Ok(queue.0)
     }
 
-    fn detach<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    fn detach<'py>(&mut self, py: Python<'py>, connection: u32, unreleased: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let receiver = self.receiver(connection)?;
-        let state = self.inner.detach(receiver, identifiers(received)).map_err(to_python)?;
+        let state = self.inner.detach(receiver, identifiers(unreleased)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
-    fn party_state<'py>(&mut self, py: Python<'py>, connection: u32, received: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    fn party_state<'py>(
+        &mut self,
+        py: Python<'py>,
+        connection: u32,
+        unreleased: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let receiver = self.receiver(connection)?;
-        let state = self.inner.state(receiver, identifiers(received)).map_err(to_python)?;
+        let state = self.inner.state(receiver, identifiers(unreleased)).map_err(to_python)?;
         Ok(encoded(py, &state))
     }
 
@@ -135,6 +142,15 @@ impl Deliveries {
             Some((hold.slot.0, connection, hold.in_flight, hold.moving, hold.since.0, hold.first.0))
         };
         Ok((waiting, holds.into_iter().filter_map(row).collect()))
+    }
+
+    fn begin_instant(&mut self) {
+        self.inner.begin_instant();
+    }
+
+    fn instant_piece<'py>(&mut self, py: Python<'py>, effort: usize) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let (rows, is_all) = self.inner.instant_piece(effort);
+        Ok((moment::in_flight(py, &rows)?, is_all))
     }
 
     fn backlog(&mut self, queue: u32) -> PyResult<(u64, usize)> {
@@ -243,9 +259,8 @@ impl Deliveries {
         self.inner.awaits_commit()
     }
 
-    fn refuse(&mut self, connection: u32, packet_identifier: u16, too_large: bool) {
-        let kind = if too_large { NoticeKind::TooLarge } else { NoticeKind::Retention };
-        self.inner.refuse(Connection(connection), packet_identifier, kind);
+    fn refuse(&mut self, connection: u32, packet_identifier: u16, kind: &NoticeKind) {
+        self.inner.refuse(Connection(connection), packet_identifier, kind.0);
     }
 
     fn answered(&mut self) -> Vec<(u32, u32)> {
@@ -273,8 +288,8 @@ impl Deliveries {
         self.inner.queues().into_iter().map(|(party, queue, connection)| (party.0, queue.0, connection.0)).collect()
     }
 
-    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
-        self.inner.take_notices().iter().map(notice).collect()
+    fn notices(&mut self) -> Vec<Told> {
+        self.inner.take_notices().iter().map(told).collect()
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -296,25 +311,10 @@ impl Deliveries {
     }
 }
 
-/// A notice as Python sees it.
-pub fn notice(notice: &Notice) -> (u32, &'static str, u64, u64, u64) {
-    let reason = match notice.kind {
-        NoticeKind::Expired => "expired",
-        NoticeKind::Overflow => "overflow",
-        NoticeKind::SlowReader => "slow_reader",
-        NoticeKind::TooLarge => "too_large",
-        NoticeKind::Retention => "retention",
-        NoticeKind::Refused => "refused",
-        NoticeKind::Denied => "denied",
-        NoticeKind::SessionEnded => "session_ended",
-    };
-    (notice.party.0, reason, notice.first.0, notice.end.0, notice.count)
-}
-
 #[pyfunction]
-fn received<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+fn unreleased<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let state = decode(state, 0)?;
-    let bytes: Vec<u8> = state.received.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
+    let bytes: Vec<u8> = state.unreleased.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
 }
 
@@ -359,7 +359,7 @@ fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyD
     dict.set_item("mark", state.mark.0)?;
     dict.set_item("acknowledged", state.acknowledged.iter().collect::<Vec<_>>())?;
     dict.set_item("in_flight", flights)?;
-    dict.set_item("received", state.received.iter().copied().collect::<Vec<u16>>())?;
+    dict.set_item("unreleased", state.unreleased.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("owed", state.owed.iter().map(|owed| owed.offset.0).collect::<Vec<_>>())?;
     let filters = state.owed_filters.iter();
     let filters = filters.map(|(filter, owed)| (PyBytes::new(py, filter), owed.from.0, owed.until.0));
@@ -387,7 +387,7 @@ fn identifiers(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
 /// Adds the classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deliveries>()?;
-    module.add_function(wrap_pyfunction!(received, module)?)?;
+    module.add_function(wrap_pyfunction!(unreleased, module)?)?;
     module.add_function(wrap_pyfunction!(new_state, module)?)?;
     module.add_function(wrap_pyfunction!(state_mark, module)?)?;
     module.add_function(wrap_pyfunction!(state_skip, module)?)?;

@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::mqtt::properties::travelling;
+use crate::rows::Rows;
 use holdfast_kernel::flow::submission::{Outcome, Submission};
 use holdfast_kernel::flow::{self, Subscription};
 use holdfast_kernel::ids::{KeySlot, Offset, Party};
@@ -70,8 +71,26 @@ impl Arrivals {
         outcomes.collect()
     }
 
-    fn received(&self) -> ([u64; 3], u64) {
-        (self.inner.received.publishes, self.inner.received.payload_bytes)
+    #[pyo3(signature = (rows, *, party, key_slot, messages_maximum, bytes_maximum))]
+    fn put_rows(
+        &mut self,
+        rows: &Rows,
+        party: u32,
+        key_slot: u16,
+        messages_maximum: usize,
+        bytes_maximum: usize,
+    ) -> PyResult<usize> {
+        let publisher = (Party(party), KeySlot(key_slot));
+        self.inner.put_rows(&rows.inner, publisher, messages_maximum, bytes_maximum).map_err(to_python)
+    }
+
+    fn rows_taken(&self) -> (usize, Option<u64>) {
+        let (count, durable_at) = self.inner.rows_taken();
+        (count, durable_at.map(|position| position.0))
+    }
+
+    fn totals(&self) -> ([u64; 3], u64) {
+        (self.inner.totals.publishes, self.inner.totals.payload_bytes)
     }
 }
 

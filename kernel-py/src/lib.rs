@@ -5,9 +5,12 @@ mod delivery;
 mod error;
 mod flow;
 mod log_reader;
+mod moment;
 mod mqtt;
+mod notice;
 mod ranges;
 mod route;
+mod rows;
 mod selection;
 mod store;
 #[cfg(feature = "testing")]
@@ -22,10 +25,12 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     flow::register(module)?;
     mqtt::register(module)?;
     route::register(module)?;
+    rows::register(module)?;
     store::register(module)?;
     log_reader::register(module)?;
     committer::register(module)?;
     delivery::register(module)?;
+    notice::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     testing::register(module)?;

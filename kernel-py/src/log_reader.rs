@@ -3,15 +3,57 @@
 use crate::error::to_python;
 use crate::store::damage_dict;
 use holdfast_kernel::disk::os::OsDisk;
-use holdfast_kernel::ids::{Offset, Timestamp};
-use holdfast_kernel::store::{self, Bits, Bytes, Columns, Limits, SegmentKind};
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{self, Bits, Bytes, ColumnSet, Columns, Filter, Limits, Pattern, Properties, SegmentKind};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The file whose lock the writer holds.
 const LOCK_FILE: &str = "lock";
+
+/// What a reader wants.
+#[pyclass(module = "holdfast._kernel", frozen)]
+pub struct Criteria {
+    inner: store::Criteria,
+}
+
+/// A topic filter with the offsets from and up to which it holds, and whose messages it leaves out.
+type Span = (Vec<u8>, u64, u64, u32);
+
+#[pymethods]
+impl Criteria {
+    #[new]
+    #[pyo3(signature = (
+        filters, *, spans = None, pattern = None, names = None, prefix = None, qos = None, retain = None, keys = None
+    ))]
+    #[allow(clippy::too_many_arguments)] // All but two are keywords on the Python side.
+    fn new(
+        filters: Vec<Vec<u8>>,
+        spans: Option<Vec<Span>>,
+        pattern: Option<&str>,
+        names: Option<HashSet<Vec<u8>>>,
+        prefix: Option<Vec<u8>>,
+        qos: Option<Vec<u8>>,
+        retain: Option<bool>,
+        keys: Option<HashSet<Vec<u8>>>,
+    ) -> PyResult<Criteria> {
+        let always = filters.iter().map(|filter| Filter::always(filter));
+        let span = |(topic_filter, from, until, without)| Filter {
+            topic_filter,
+            from: Offset(from),
+            until: Offset(until),
+            without: Party(without),
+        };
+        let filters = always.chain(spans.unwrap_or_default().into_iter().map(span)).collect();
+        let pattern = pattern.map(Pattern::new).transpose().map_err(to_python)?;
+        let prefix = prefix.unwrap_or_default();
+        Ok(Criteria { inner: store::Criteria { filters, pattern, names, prefix, qos, retain, keys } })
+    }
+}
 
 /// A reader of a log directory.
 #[pyclass(module = "holdfast._kernel")]
@@ -88,11 +130,13 @@ impl LogReader {
         Ok(offset.0)
     }
 
-    #[pyo3(signature = (filters, *, from_offset, to_offset, rows_maximum, bytes_maximum))]
+    #[pyo3(signature = (criteria, columns, *, from_offset, to_offset, rows_maximum, bytes_maximum))]
+    #[allow(clippy::too_many_arguments)] // All but two are keywords on the Python side.
     fn read<'py>(
         &mut self,
         py: Python<'py>,
-        filters: Vec<Vec<u8>>,
+        criteria: &Criteria,
+        columns: Vec<String>,
         from_offset: u64,
         to_offset: u64,
         rows_maximum: usize,
@@ -100,35 +144,39 @@ impl LogReader {
     ) -> PyResult<(Bound<'py, PyDict>, u64)> {
         let (from, to) = (Offset(from_offset), Offset(to_offset));
         let limits = Limits { from, to, rows: rows_maximum, bytes: bytes_maximum };
-        let (columns, reached) = py.detach(|| self.inner.read(&filters, &limits)).map_err(to_python)?;
+        let wanted = ColumnSet::of(&columns).ok_or_else(|| PyValueError::new_err("there is no such column"))?;
+        let criteria = &criteria.inner;
+        let (columns, reached) = py.detach(|| self.inner.read(criteria, wanted, &limits)).map_err(to_python)?;
         Ok((columns_dict(py, &columns)?, reached.0))
     }
 
-    #[pyo3(signature = (filters, *, from_offset, to_offset, rows))]
-    fn end_after_rows(
+    #[pyo3(signature = (criteria, *, from_offset, to_offset, rows_maximum, bytes_maximum))]
+    fn reach(
         &mut self,
         py: Python<'_>,
-        filters: Vec<Vec<u8>>,
+        criteria: &Criteria,
         from_offset: u64,
         to_offset: u64,
-        rows: u64,
-    ) -> PyResult<u64> {
+        rows_maximum: usize,
+        bytes_maximum: u64,
+    ) -> PyResult<(u64, u64)> {
         let (from, to) = (Offset(from_offset), Offset(to_offset));
-        let end = py.detach(|| self.inner.end_after_rows(&filters, from, to, rows)).map_err(to_python)?;
-        Ok(end.0)
+        let limits = Limits { from, to, rows: rows_maximum, bytes: bytes_maximum };
+        let reach = py.detach(|| self.inner.reach(&criteria.inner, &limits)).map_err(to_python)?;
+        Ok((reach.end.0, reach.rows))
     }
 
-    #[pyo3(signature = (filters, *, from_offset, to_offset, parts))]
+    #[pyo3(signature = (criteria, *, from_offset, to_offset, parts))]
     fn split(
         &mut self,
         py: Python<'_>,
-        filters: Vec<Vec<u8>>,
+        criteria: &Criteria,
         from_offset: u64,
         to_offset: u64,
         parts: usize,
     ) -> PyResult<Vec<(u64, u64)>> {
         let (from, to) = (Offset(from_offset), Offset(to_offset));
-        let ranges = py.detach(|| self.inner.split(&filters, from, to, parts)).map_err(to_python)?;
+        let ranges = py.detach(|| self.inner.split(&criteria.inner, from, to, parts)).map_err(to_python)?;
         Ok(ranges.into_iter().map(|(first, end)| (first.0, end.0)).collect())
     }
 
@@ -144,28 +192,37 @@ fn columns_dict<'py>(py: Python<'py>, columns: &Columns) -> PyResult<Bound<'py, 
     let texts = |validity: Option<Bound<'py, PyBytes>>, texts: &Bytes| {
         vec![validity, bytes(&texts.offsets), bytes(&texts.data)]
     };
+    let lists = |lists: &Properties| {
+        let (keys, values) = (&lists.keys, &lists.values);
+        let buffers = [&lists.offsets, &keys.offsets, &keys.data, &values.offsets, &values.data];
+        buffers.into_iter().map(|data| bytes(data)).collect()
+    };
     let dict = PyDict::new(py);
-    let put = |name: &str, buffers: Vec<Option<Bound<'py, PyBytes>>>| dict.set_item(name, buffers);
-    put("topic", texts(None, &columns.topic))?;
-    put("key", texts(bits(&columns.has_key), &columns.key))?;
-    put("value", texts(None, &columns.value))?;
-    put("shard", vec![None, bytes(&columns.shard)])?;
-    put("offset", vec![None, bytes(&columns.offset)])?;
-    put("entry", vec![None, bytes(&columns.entry)])?;
-    put("timestamp", vec![None, bytes(&columns.timestamp)])?;
-    put("event_time", vec![bits(&columns.has_event_time), bytes(&columns.event_time)])?;
-    put("qos", vec![None, bytes(&columns.qos)])?;
-    put("retain", vec![None, bits(&columns.retain)])?;
-    put("publisher", vec![bits(&columns.has_publisher), bytes(&columns.publisher)])?;
-    put("expires_at", vec![bits(&columns.has_expires_at), bytes(&columns.expires_at)])?;
-    let (keys, values) = (&columns.property_keys, &columns.property_values);
-    let offsets = [&columns.property_offsets, &keys.offsets, &keys.data, &values.offsets, &values.data];
-    put("properties", offsets.into_iter().map(|data| bytes(data)).collect())?;
+    for name in columns.wanted().names() {
+        let buffers = match name {
+            "topic" => texts(None, &columns.topic),
+            "key" => texts(bits(&columns.has_key), &columns.key),
+            "value" => texts(None, &columns.value),
+            "shard" => vec![None, bytes(&columns.shard)],
+            "offset" => vec![None, bytes(&columns.offset)],
+            "entry" => vec![None, bytes(&columns.entry)],
+            "timestamp" => vec![None, bytes(&columns.timestamp)],
+            "event_time" => vec![bits(&columns.has_event_time), bytes(&columns.event_time)],
+            "qos" => vec![None, bytes(&columns.qos)],
+            "retain" => vec![None, bits(&columns.retain)],
+            "publisher" => vec![bits(&columns.has_publisher), bytes(&columns.publisher)],
+            "expires_at" => vec![bits(&columns.has_expires_at), bytes(&columns.expires_at)],
+            "properties" => lists(&columns.properties),
+            _ => lists(&columns.headers),
+        };
+        dict.set_item(name, buffers)?;
+    }
     dict.set_item("rows", columns.rows)?;
     Ok(dict)
 }
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Criteria>()?;
     module.add_class::<LogReader>()
 }

@@ -3,16 +3,16 @@
 mod packet;
 pub mod properties;
 
-use crate::delivery::notice;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
+use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
-use holdfast_kernel::flow::{NoticeKind, Terms};
+use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
+use holdfast_kernel::mqtt::peer::Acceptance;
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::{inbox, outbox, Version};
 use holdfast_kernel::wire::rate::Rate;
@@ -48,7 +48,7 @@ fn limits_by_name(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         REMAINING_LENGTH_MAXIMUM FIELD_BYTES_MAXIMUM CONNECT_BYTES_MAXIMUM USER_PROPERTIES_MAXIMUM
         FILTERS_PER_PACKET_MAXIMUM
         TOPIC_LEVELS_MAXIMUM ROUTE_CACHE_TOPICS_MAXIMUM ROUTE_CACHE_TOPIC_BYTES_MAXIMUM ROUTE_CACHE_TARGETS_MAXIMUM
-        ROUTE_CHANGES_MAXIMUM TABLE_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
+        ROUTE_CHANGES_MAXIMUM GRANT_RULES_MAXIMUM GRANT_MEMORY_TOPICS_MAXIMUM ALIASES_SENT_MAXIMUM
         ALIAS_TOPIC_BYTES_MAXIMUM KEYS_WAITING_MAXIMUM QUEUE_ENTRIES_MAXIMUM TURN_CONNECTION_BYTES_MAXIMUM
         TURN_BYTES_MAXIMUM SUBMISSIONS_MAXIMUM
         CONNECTIONS_MAXIMUM OUTBOX_SPARE_BYTES_MAXIMUM OUTBOX_BYTES_MAXIMUM OWED_PAGE_MAXIMUM
@@ -112,7 +112,7 @@ impl Inbox {
     }
 
     #[pyo3(signature = (connection, *, party, protocol_version, keep_alive_s, receive_maximum,
-                        maximum_packet_size_bytes, topic_alias_maximum, received, key_slot = 0))]
+                        maximum_packet_size_bytes, topic_alias_maximum, unreleased, key_slot = 0))]
     #[allow(clippy::too_many_arguments, reason = "they are the limits of one connection, by keyword in Python")]
     fn accept(
         &mut self,
@@ -123,12 +123,12 @@ impl Inbox {
         receive_maximum: u16,
         maximum_packet_size_bytes: u32,
         topic_alias_maximum: u16,
-        received: &[u8],
+        unreleased: &[u8],
         key_slot: u16,
     ) -> PyResult<()> {
         let version = version(protocol_version)?;
-        let received = packet_identifiers(received)?;
-        let publishing = Publishing::new(version, receive_maximum, topic_alias_maximum, received);
+        let unreleased = packet_identifiers(unreleased)?;
+        let publishing = Publishing::new(version, receive_maximum, topic_alias_maximum, unreleased);
         let (party, key_slot) = (Party(party), KeySlot(key_slot));
         let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, publishing };
         self.inner.accept(Connection(connection), acceptance).map_err(invalid)
@@ -178,9 +178,9 @@ impl Inbox {
         self.inner.release(Connection(connection));
     }
 
-    fn received(&mut self, connection: u32) -> PyResult<Cow<'static, [u8]>> {
-        let received = self.inner.received(Connection(connection)).map_err(invalid)?;
-        Ok(received.into_iter().flat_map(u16::to_le_bytes).collect())
+    fn unreleased(&mut self, connection: u32) -> PyResult<Cow<'static, [u8]>> {
+        let unreleased = self.inner.unreleased(Connection(connection)).map_err(invalid)?;
+        Ok(unreleased.into_iter().flat_map(u16::to_le_bytes).collect())
     }
 
     fn ready(&self) -> bool {
@@ -270,9 +270,9 @@ impl Outboxes {
         self.inner.encode(&mut outgoing.inner, &mut log.inner, Timestamp(now_us)).map_err(to_python)
     }
 
-    fn refused(&mut self) -> Vec<(u32, u16, bool)> {
+    fn refused(&mut self) -> Vec<(u32, u16, NoticeKind)> {
         let refused = self.inner.refused().into_iter();
-        refused.map(|(connection, identifier, kind)| (connection.0, identifier, kind == NoticeKind::TooLarge)).collect()
+        refused.map(|(connection, identifier, kind)| (connection.0, identifier, NoticeKind(kind))).collect()
     }
 
     fn take<'py>(&mut self, py: Python<'py>) -> Vec<(u32, Bound<'py, PyBytes>)> {
@@ -285,8 +285,8 @@ impl Outboxes {
         self.inner.waiting_bytes(Connection(connection))
     }
 
-    fn notices(&mut self) -> Vec<(u32, &'static str, u64, u64, u64)> {
-        self.inner.notices().iter().map(notice).collect()
+    fn notices(&mut self) -> Vec<Told> {
+        self.inner.notices().iter().map(told).collect()
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Progress, Scans};
+use crate::moment;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::disk::Disk;
@@ -9,7 +10,9 @@ use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{self, Damage, Durability, Options, Recovery, RetentionCursor, Wanted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -129,6 +132,30 @@ impl Log {
         self.inner.delivery_state(Party(party)).map(|state| PyBytes::new(py, &state))
     }
 
+    fn begin_instant(&mut self) {
+        self.inner.begin_instant();
+    }
+
+    #[allow(clippy::type_complexity, reason = "two tables and a place, described on the Python side")]
+    fn states_piece<'py>(
+        &mut self,
+        py: Python<'py>,
+        after: Option<u32>,
+        effort: u64,
+    ) -> PyResult<((Bound<'py, PyDict>, Bound<'py, PyDict>), Option<u32>)> {
+        let (states, reached) = self.inner.states_piece(after.map(Party), effort);
+        Ok((moment::states(py, &states)?, reached.map(|party| party.0)))
+    }
+
+    fn retained_piece<'py>(&mut self, py: Python<'py>, effort: u64) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let (rows, is_all) = self.inner.retained_piece(effort);
+        Ok((moment::retained(py, &rows)?, is_all))
+    }
+
+    fn note_effort(&mut self, effort: u64) {
+        self.inner.note_effort(effort);
+    }
+
     fn marks(&self, parties: Vec<u32>) -> Vec<Option<u64>> {
         let parties: Vec<Party> = parties.into_iter().map(Party).collect();
         self.inner.marks(&parties).into_iter().map(|mark| mark.map(|mark| mark.0)).collect()
@@ -167,6 +194,10 @@ impl Log {
         self.inner.retained_count()
     }
 
+    fn published(&mut self, party: u32, from_offset: u64) -> PyResult<u64> {
+        self.inner.published(Party(party), Offset(from_offset)).map_err(to_python)
+    }
+
     #[pyo3(signature = (*, maximum_age_us, maximum_bytes, now_us))]
     fn begin_retention(&mut self, maximum_age_us: u64, maximum_bytes: u64, now_us: u64) -> PyResult<bool> {
         self.inner.begin_retention(maximum_age_us, maximum_bytes, Timestamp(now_us)).map_err(to_python)
@@ -186,6 +217,10 @@ impl Log {
 
     fn survey_job(&self) -> Option<Job> {
         self.inner.survey_job().map(Job::new)
+    }
+
+    fn going(&mut self, topics: Vec<PyBackedStr>) -> Vec<usize> {
+        self.inner.going(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>())
     }
 
     fn renew_piece(&mut self, effort: u64, now_us: u64) -> PyResult<bool> {
@@ -265,6 +300,10 @@ impl Log {
             dict.set_item(name, value)?;
         }
         Ok(dict)
+    }
+
+    fn remembered(&self) -> HashMap<&'static str, u64> {
+        self.inner.remembered().into_iter().collect()
     }
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
@@ -378,6 +417,20 @@ impl SimulatedDisk {
 
     fn files(&self) -> PyResult<Vec<String>> {
         self.inner.list().map_err(to_python)
+    }
+
+    fn write(&self, file: &str, data: &[u8]) -> PyResult<()> {
+        let write = || {
+            let written = self.inner.create(file, 0)?;
+            written.write_at(0, data)?;
+            written.sync()?;
+            self.inner.sync_directory()
+        };
+        write().map_err(to_python)
+    }
+
+    fn remove(&self, file: &str) -> PyResult<()> {
+        self.inner.remove(file).map_err(to_python)
     }
 
     fn read<'py>(&self, py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyBytes>> {

@@ -12,9 +12,9 @@ use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Time
 use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
+use holdfast_kernel::mqtt::peer::Acceptance;
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::Version;
 use holdfast_kernel::route::{Routes, Subscription};
 use holdfast_kernel::store::{Durability, Log, Options};

@@ -4,7 +4,7 @@
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::flow::{Arrivals, Fate, Messages, Publish, Scan, Span, Subscription};
 use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Durability, Limits, Log, LogReader, Options};
+use holdfast_kernel::store::{ColumnSet, Criteria, Durability, Limits, Log, LogReader, Options};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +35,7 @@ fn turn() -> Arrivals {
             payload,
             expiry_interval_s: None,
             fate: Fate::Accepted,
+            row: None,
             targets: None,
             stored: None,
         });
@@ -137,7 +138,7 @@ fn main() {
         let (mut from, end) = (Offset(0), reader.end_offset());
         while from < end {
             let limits = Limits { from, to: end, rows: 65_536, bytes: 16 << 20 };
-            let (columns, reached) = reader.read(&["#"], &limits).unwrap();
+            let (columns, reached) = reader.read(&Criteria::any_of(&["#"]), ColumnSet::ALL, &limits).unwrap();
             black_box(columns.rows);
             from = reached;
         }

@@ -50,6 +50,7 @@ fn batch(topics: &[String], run: usize) -> Arrivals {
                 payload: Span::default(),
                 expiry_interval_s: None,
                 fate: Fate::Accepted,
+                row: None,
                 targets: None,
                 stored: None,
             });

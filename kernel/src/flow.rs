@@ -7,13 +7,15 @@
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
 pub mod exchange;
+pub mod moment;
+pub mod rows;
 pub mod state;
 pub mod submission;
 
 use crate::error::Result;
 use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use crate::selection::Key;
-use crate::topic::table::Table;
+use crate::topic::grant::Grant;
 use std::sync::Arc;
 
 /// A range of bytes in an [`Arrivals`] arena.
@@ -37,21 +39,23 @@ pub struct Arrivals {
     /// Connections that ask whether anybody is there, to be answered.
     pub pings: Vec<Connection>,
     /// What peers have sent in all turns.
-    pub received: Received,
-    /// So many of `publishes`, the last ones, were handed in.
+    pub totals: Totals,
+    /// So many of `publishes`, the last ones but for `rows`, were handed in.
     pub submissions: usize,
+    /// So many of `publishes`, the last ones, are rows of a batch.
+    pub rows: usize,
 }
 
 /// Messages that peers have published, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct Totals {
     /// At QoS 0, 1 and 2.
     pub publishes: [u64; 3],
     /// Bytes of what they say.
     pub payload_bytes: u64,
 }
 
-impl Received {
+impl Totals {
     /// One message more.
     #[inline]
     pub fn note(&mut self, qos: u8, payload_bytes: usize) {
@@ -77,6 +81,7 @@ impl Arrivals {
         self.acknowledgements.clear();
         self.pings.clear();
         self.submissions = 0;
+        self.rows = 0;
     }
 }
 
@@ -107,10 +112,21 @@ pub struct Publish {
     pub expiry_interval_s: Option<u32>,
     /// What becomes of it. Set by decode, and by append where the log refuses.
     pub fate: Fate,
+    /// What it has besides as a row of a batch; `None` of all others.
+    pub row: Option<RowParts>,
     /// Filled by route: the attached queues that get it. `None` where nobody does.
     pub targets: Option<Arc<[Target]>>,
     /// Filled by append, for messages that are stored.
     pub stored: Option<Stored>,
+}
+
+/// What a row of a batch has besides. Rows are stored whatever their QoS, and none without the one before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowParts {
+    /// Its key, if it has one.
+    pub key: Option<Span>,
+    /// When it happened, if its publisher said so.
+    pub event_time: Option<Timestamp>,
 }
 
 /// What becomes of a message that is published.
@@ -276,7 +292,7 @@ pub struct Scan {
     /// The queue's subscriptions, past ones included while their range is not yet read.
     pub subscriptions: Arc<[Subscription]>,
     /// What the queue may get of that; `None` for everything.
-    pub receive: Option<Table>,
+    pub receive: Option<Grant>,
     /// What the keys of its records are taken from; `None` for the slots that they carry.
     pub key: Option<Key>,
     /// The first offset to look at.
@@ -415,8 +431,6 @@ pub struct Notice {
 pub enum NoticeKind {
     /// Message Expiry Interval has passed.
     Expired,
-    /// The queue was at its limit.
-    Overflow,
     /// QoS 0, and the connection's outbox was full.
     SlowReader,
     /// Larger than what its receiver takes.

@@ -34,10 +34,10 @@ pub const ROUTE_CACHE_TARGETS_MAXIMUM: usize = 1_048_576;
 /// costs about as much as one look-up.
 pub const ROUTE_CHANGES_MAXIMUM: usize = 64;
 
-/// Rules of one table: a topic that is not remembered goes through all of them.
-pub const TABLE_RULES_MAXIMUM: usize = 1_024;
+/// Rules of one grant: a topic that is not remembered goes through all of them.
+pub const GRANT_RULES_MAXIMUM: usize = 1_024;
 
-/// Answers of tables that are remembered, one per table and topic: for each of 20 000 publishers a few topics. Some 32
+/// Answers of grants that are remembered, one per grant and topic: for each of 20 000 publishers a few topics. Some 32
 /// bytes and the topic name each.
 pub const GRANT_MEMORY_TOPICS_MAXIMUM: usize = 131_072;
 
@@ -184,3 +184,7 @@ pub const CARRY_CACHE_BYTES: usize = 4_194_304;
 
 /// Damaged places that are remembered and reported; further ones are counted.
 pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;
+
+/// Memory of one compiled regular expression over topic names: some thousand characters of it. A text of a few
+/// characters can ask for gigabytes.
+pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;

@@ -1,6 +1,6 @@
 //! Topic names and filters: the one place that says whether a filter matches a name (MQTT 5 section 4.7).
 
-pub mod table;
+pub mod grant;
 
 /// True if `filter` matches the topic name `name`, level by level: `+` one level, `#` the rest, parent included.
 /// A filter that starts with a wildcard does not match names that start with `$` [MQTT-4.7.2-1].

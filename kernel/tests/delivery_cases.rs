@@ -341,7 +341,7 @@ proptest! {
         let mut open = BTreeMap::new();
         for turn in 0..200_000_u64 {
             let flight = Flight { offset: Offset(turn), qos: 1, phase: Phase::Sent, source: Source::Queue };
-            let identifier = window.send(flight).unwrap();
+            let identifier = window.send(flight, Timestamp(0)).unwrap();
             prop_assert_ne!(identifier, 0);
             prop_assert!(open.insert(identifier, turn).is_none(), "identifier {} was still in flight", identifier);
             if !kept.contains(&turn) {

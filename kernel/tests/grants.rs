@@ -1,4 +1,4 @@
-//! Tables hold for every message: published, routed, read from the log, or retained.
+//! Grants hold for every message: published, routed, read from the log, or retained.
 
 #![allow(
     missing_docs,
@@ -67,9 +67,9 @@ fn subscribe(routes: &mut Routes, queue: u32, connection: Connection, filter: &s
 }
 
 proptest! {
-    /// Tables change while topics are remembered: each answer is what the tables of that moment say.
+    /// Grants change while topics are remembered: each answer is what the grants of that moment say.
     #[test]
-    fn what_is_routed_is_what_the_tables_allow(
+    fn what_is_routed_is_what_the_grants_allow(
         changes in proptest::collection::vec((0..3_u32, rules(), rules()), 1..20),
     ) {
         let mut routes = Routes::new(3);
@@ -78,30 +78,30 @@ proptest! {
             subscribe(&mut routes, queue, Connection(queue), "+");
             subscribe(&mut routes, queue, Connection(queue), "b/x");
         }
-        let mut tables: Vec<(Rules, Rules)> = vec![(None, None); 3];
+        let mut grants: Vec<(Rules, Rules)> = vec![(None, None); 3];
         for (connection, publish, receive) in changes {
             routes.grant(Connection(connection), publish.as_deref(), receive.as_deref()).unwrap();
-            tables[connection as usize] = (publish, receive);
+            grants[connection as usize] = (publish, receive);
             let mut arrivals = from_everybody();
             routes.route(&mut arrivals);
             for (number, publish) in arrivals.publishes.iter().enumerate() {
                 let topic = TOPICS[number % TOPICS.len()];
-                let may = allows(&tables[publish.connection.0 as usize].0, topic);
+                let may = allows(&grants[publish.connection.0 as usize].0, topic);
                 prop_assert_eq!(publish.fate == Fate::Accepted, may, "{}", topic);
                 prop_assert_eq!(publish.fate == Fate::Denied, !may);
                 let targets = publish.targets.iter().flat_map(|targets| targets.iter());
                 let reached: Vec<u32> = targets.map(|target| target.queue.0).collect();
-                let wanted = |queue: &u32| allows(&tables[*queue as usize].1, topic) && topic != "b/y";
+                let wanted = |queue: &u32| allows(&grants[*queue as usize].1, topic) && topic != "b/y";
                 let expected: Vec<u32> = (0..3).filter(|queue| may && wanted(queue)).collect();
                 prop_assert_eq!(reached, expected, "{}", topic);
             }
         }
     }
 
-    /// What a queue reads from the log is what its subscriptions match and its table allows, in one scan or in many,
-    /// also where the table changes on the way.
+    /// What a queue reads from the log is what its subscriptions match and its grant allows, in one scan or in many,
+    /// also where the grant changes on the way.
     #[test]
-    fn what_is_read_is_what_the_table_allows(
+    fn what_is_read_is_what_the_grant_allows(
         topics in proptest::collection::vec(0..TOPICS.len(), 1..200),
         first in rules(),
         second in rules(),
@@ -118,7 +118,7 @@ proptest! {
         prop_assert!(late.iter().all(|offset| allowed(&second, offset)));
         let sent = [early, late].concat();
         prop_assert!(sent.is_sorted_by(|one, other| one < other), "in order, and each once: {:?}", sent);
-        // What the first table denied may have been passed before there was the second.
+        // What the first grant denied may have been passed before there was the second.
         let both = |offset: &u64| allowed(&first, offset) && allowed(&second, offset);
         let wanted = |offset: &u64| topics[*offset as usize] != 5 && both(offset);
         let missing = (0..topics.len() as u64).filter(|offset| wanted(offset) && !sent.contains(offset));
@@ -261,7 +261,7 @@ fn a_denied_message_is_answered_and_goes_no_further() {
 }
 
 #[test]
-fn only_what_a_changed_table_concerns_is_looked_up_again() {
+fn only_what_a_changed_grant_concerns_is_looked_up_again() {
     let mut routes = Routes::new(0);
     subscribe(&mut routes, 1, HERE, "a/b");
     subscribe(&mut routes, 2, Connection(2), "z");
@@ -275,7 +275,7 @@ fn only_what_a_changed_table_concerns_is_looked_up_again() {
     assert!(Arc::ptr_eq(&other, &targets(&mut routes, "z")));
     let ours = targets(&mut routes, "a/b");
     routes.grant(HERE, EVERYTHING, rules).unwrap();
-    assert!(Arc::ptr_eq(&ours, &targets(&mut routes, "a/b")), "the same table again changes nothing");
+    assert!(Arc::ptr_eq(&ours, &targets(&mut routes, "a/b")), "the same grant again changes nothing");
     routes.grant(HERE, EVERYTHING, Some(&[])).unwrap();
     assert!(targets(&mut routes, "a/b").is_empty());
     assert_eq!(routes.grants.counters().topics_withheld, 1);
@@ -288,7 +288,7 @@ fn only_what_a_changed_table_concerns_is_looked_up_again() {
 }
 
 #[test]
-fn a_table_that_is_refused_leaves_the_one_that_held() {
+fn a_grant_that_is_refused_leaves_the_one_that_held() {
     let mut routes = Routes::new(0);
     routes.grant(HERE, Some(&[("a", true)]), EVERYTHING).unwrap();
     assert!(routes.grant(HERE, Some(&[("#", true)]), Some(&[("a#", true)])).is_err());

@@ -133,3 +133,19 @@ fn many_control_records_before_a_message_do_not_make_a_time_dear() {
     }
     assert!(log.effort() - before < 5_000, "{}", log.effort() - before);
 }
+
+#[test]
+fn what_is_remembered_is_told_by_what_it_is() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..40 {
+        log.append(&mut arrivals(&[message("a/b", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+    }
+    let told = |log: &Log, what| log.remembered().into_iter().find(|(name, _)| *name == what).unwrap().1;
+    for what in ["filters", "blocks", "directories", "segment_topics", "postings", "queues", "windows"] {
+        assert_eq!(told(&log, what), 0, "{what}");
+    }
+    assert_eq!(log.count(&[subscription("a/+", 0, u64::MAX)], (Offset(0), Offset(40)), Timestamp(50)), 40);
+    assert!(told(&log, "filters") > 0 && told(&log, "directories") > 0);
+}

@@ -182,9 +182,9 @@ fn append_times_go_on_from_the_newest_record_whatever_the_clock_says() {
 }
 
 /// The packet identifiers of QoS 2 that the log knows as received from the publisher.
-fn received(log: &Log) -> Vec<u16> {
+fn unreleased(log: &Log) -> Vec<u16> {
     let state = log.delivery_state(PUBLISHER).map(|bytes| State::decode(&bytes).unwrap());
-    state.unwrap_or_default().received.into_iter().collect()
+    state.unwrap_or_default().unreleased.into_iter().collect()
 }
 
 #[test]
@@ -194,14 +194,14 @@ fn a_stored_message_is_known_by_its_publishers_identifier_after_a_power_cut() {
         let (mut log, _) = open(&disk, options());
         let exactly_once = |payload: &[u8]| Stored { qos: 2, ..message("a", payload) };
         log.append(&mut arrivals(&[exactly_once(b"1"), exactly_once(b"2")]), &[""; 0], Timestamp(5)).unwrap();
-        assert_eq!(received(&log), [1, 2]);
+        assert_eq!(unreleased(&log), [1, 2]);
         if with_checkpoint {
             log.checkpoint(Timestamp(5)).unwrap();
         }
         log.commit().unwrap();
         disk.crash();
         let (log, recovery) = open(&disk, options());
-        assert_eq!((received(&log), recovery.from_checkpoint), (vec![1, 2], with_checkpoint));
+        assert_eq!((unreleased(&log), recovery.from_checkpoint), (vec![1, 2], with_checkpoint));
     }
 }
 
@@ -247,5 +247,5 @@ fn whoever_was_told_that_an_identifier_is_free_may_use_it_again_after_a_power_cu
     assert_eq!(completions(&mut deliveries, &log), 1);
     disk.crash();
     let (log, _) = open(&disk, options());
-    assert_eq!(received(&log), Vec::<u16>::new(), "a new message under it is no repetition");
+    assert_eq!(unreleased(&log), Vec::<u16>::new(), "a new message under it is no repetition");
 }

@@ -13,7 +13,7 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::ids::{Offset, Timestamp};
-use holdfast_kernel::store::{Limits, Log, LogReader};
+use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader};
 use log_support::{arrivals, message, open, options, TOPICS};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn ten_messages(disk: &FakeDisk) -> Log {
 
 fn offsets(reader: &mut LogReader) -> Vec<u64> {
     let limits = Limits { from: Offset(0), to: Offset(100), rows: 100, bytes: 1 << 20 };
-    let (columns, _) = reader.read(&[b"#"], &limits).unwrap();
+    let (columns, _) = reader.read(&Criteria::any_of(&["#"]), ColumnSet::ALL, &limits).unwrap();
     columns.offset.chunks(8).map(|offset| u64::from_le_bytes(offset.try_into().unwrap())).collect()
 }
 

@@ -11,10 +11,11 @@
 mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
+use holdfast_kernel::disk::Disk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{Columns, Limits, Log, LogReader, RetentionCursor, SegmentKind};
+use holdfast_kernel::store::{ColumnSet, Columns, Criteria, Limits, Log, LogReader, RetentionCursor, SegmentKind};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, retain, scan_all, subscription, Retention, Stored, TOPICS};
 use proptest::prelude::*;
@@ -140,6 +141,7 @@ impl Model {
         assert_eq!(reader.verify().unwrap(), vec![]);
         let begin = reader.begin_offset().0 as usize;
         for filters in [&["#"][..], &["b/+", "z"][..]] {
+            let criteria = Criteria::any_of(filters);
             let matching = |message: &Stored| {
                 filters.iter().any(|filter| topic::matches(filter.as_bytes(), message.topic.as_bytes()))
             };
@@ -150,7 +152,7 @@ impl Model {
             let (mut from, mut seen) = (begin as u64, Vec::new());
             while from < end as u64 {
                 let limits = Limits { from: Offset(from), to: Offset(end as u64), rows: 10, bytes: 1 << 20 };
-                let (columns, reached) = reader.read(filters, &limits).unwrap();
+                let (columns, reached) = reader.read(&criteria, ColumnSet::ALL, &limits).unwrap();
                 assert!(reached.0 > from);
                 from = reached.0;
                 seen.extend(rows(&columns));
@@ -162,9 +164,12 @@ impl Model {
                     self.messages[..*offset as usize].iter().filter(|other| other.topic == message.topic).count();
                 assert_eq!(*entry, before as u64, "entry numbers are dense in their topic");
             }
-            let rows = expected.len() as u64 / 2;
-            let half = reader.end_after_rows(filters, Offset(begin as u64), Offset(end as u64), rows).unwrap();
-            assert_eq!(expected.iter().filter(|(offset, _)| *offset < half.0).count() as u64, rows);
+            let range = Limits { from: Offset(begin as u64), to: Offset(end as u64), rows: 0, bytes: u64::MAX };
+            let half = reader.reach(&criteria, &Limits { rows: expected.len() / 2, ..range }).unwrap();
+            assert_eq!(expected.iter().filter(|(offset, _)| *offset < half.end.0).count() as u64, half.rows);
+            assert_eq!(half.rows, expected.len() as u64 / 2);
+            let whole = reader.reach(&criteria, &Limits { rows: usize::MAX, ..range }).unwrap();
+            assert_eq!((whole.end.0, whole.rows), (end as u64, expected.len() as u64));
         }
     }
 }
@@ -279,10 +284,33 @@ fn a_reader_beside_a_writer_sees_only_what_is_durable() {
     }
     assert_eq!(reader.offset_at(Timestamp(0)).unwrap(), Offset(0));
     reader.refresh(None, true).unwrap();
-    for (first, end) in reader.split(&["#"], Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
+    for (first, end) in reader.split(&Criteria::any_of(&["#"]), Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
         assert!(first.0 < first.1 && end <= 4);
     }
     assert_eq!(reader.topics(None, b"", 10).unwrap(), vec![(b"a".to_vec(), 100)]);
+}
+
+#[test]
+fn a_range_reaches_about_as_many_bytes_as_were_asked_for_and_always_further() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..1_000_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+    }
+    while log.commit().unwrap() {}
+    let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+    reader.refresh(None, false).unwrap();
+    let everything = Criteria::default();
+    let limits = Limits { from: Offset(0), to: Offset(1_000), rows: usize::MAX, bytes: 300_000 };
+    let reach = reader.reach(&everything, &limits).unwrap();
+    assert!((200..450).contains(&reach.end.0), "{reach:?}");
+    assert_eq!(reach.rows, reach.end.0);
+    let mut from = Offset(0);
+    while from < limits.to {
+        let next = reader.reach(&everything, &Limits { from, bytes: 1, ..limits }).unwrap().end;
+        assert!(next > from);
+        from = next;
+    }
 }
 
 #[test]
@@ -352,6 +380,53 @@ fn what_was_carried_goes_when_nobody_needs_it_any_more() {
         retain(400);
     });
     assert!(retain(400) < 20_000, "it has all of it");
+}
+
+/// How many carry segments there are.
+fn carries(disk: &FakeDisk) -> usize {
+    disk.list().unwrap().iter().filter(|name| name.starts_with("carry-")).count()
+}
+
+#[test]
+fn carry_segments_do_not_become_many_however_often_something_is_carried() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut most = 0;
+    for round in 1..=60_u64 {
+        for number in 0..40 {
+            log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        }
+        log.commit().unwrap();
+        // What a queue has not seen yet is carried, and more than small: it has all of it a little later.
+        let waiting = [cursor(log.end_offset().0 - 40, u64::MAX)];
+        assert!(retain(&mut log, u64::MAX, 0, &waiting, 100).unwrap().carried_records > 0);
+        if round % 6 == 0 {
+            retain(&mut log, u64::MAX, 0, &waiting, 100).unwrap();
+            most = most.max(carries(&disk));
+        }
+    }
+    assert!(most <= 2, "{most} carry segments");
+    let mark = log.end_offset().0 - 40;
+    assert_eq!(scan_all(&mut log, FILTER, mark, 7).len(), 40, "what the queue has not seen is there");
+}
+
+#[test]
+fn carry_segments_that_are_needed_are_left_as_they_are() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for number in 0..200_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+        retain(&mut log, u64::MAX, 16_384, &[cursor(0, u64::MAX)], 500).unwrap();
+    }
+    let before = (carries(&disk), log.statistics());
+    for mark in [0, 90] {
+        let thinned = retain(&mut log, u64::MAX, u64::MAX, &[cursor(mark, u64::MAX)], 500).unwrap();
+        assert_eq!(thinned.removed_segments, 0, "less than half of them all is not needed any more");
+    }
+    assert_eq!((carries(&disk), log.statistics()), before);
+    let thinned = retain(&mut log, u64::MAX, u64::MAX, &[cursor(150, u64::MAX)], 500).unwrap();
+    assert_eq!((thinned.removed_segments, carries(&disk)), (before.0 as u64, 1));
 }
 
 /// Fills and removes segments until the log begins behind all that was there.

@@ -520,3 +520,23 @@ fn what_was_given_up_in_a_run_that_did_not_end_is_not_told_again() {
     assert!(told > 0 && told <= most, "told {told} of {most}");
     assert_eq!(log.begin_offset(), Offset(0), "nothing has gone");
 }
+
+#[test]
+fn of_some_topics_those_are_told_that_have_records_in_what_goes() {
+    let mut run = Run::new(1);
+    for number in 0..60 {
+        let topic = TOPICS[if number < 40 { number % 3 } else { 3 }];
+        run.log.append(&mut arrivals(&[message(topic, &[1; 1_000])]), &[""; 0], Timestamp(9)).unwrap();
+        run.log.commit().unwrap();
+    }
+    let asked = ["nobody's", TOPICS[2], TOPICS[3], TOPICS[4], TOPICS[0]];
+    let log = &mut run.log;
+    assert!(log.begin_retention(u64::MAX, 40_000, Timestamp(9)).unwrap());
+    assert_eq!(log.going(&asked), [0, 1, 2, 3, 4], "it is not surveyed yet");
+    let mut survey = log.survey_job().unwrap();
+    while survey.step() {}
+    log.finish(survey).unwrap();
+    let before = log.effort();
+    assert_eq!(log.going(&asked), [1, 4], "the others have none, or later ones");
+    assert_eq!(log.effort() - before, 5);
+}

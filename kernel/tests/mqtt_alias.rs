@@ -113,6 +113,7 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
         payload: Span::default(),
         expiry_interval_s: None,
         fate: Fate::Accepted,
+        row: None,
         targets: Some(Arc::from([target])),
         stored: None,
     };

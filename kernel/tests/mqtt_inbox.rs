@@ -15,12 +15,12 @@ use holdfast_kernel::flow::{Arrivals, Fate, Refusal};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
 use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
 use holdfast_kernel::mqtt::encode::encode;
-use holdfast_kernel::mqtt::inbox::Inbox;
+use holdfast_kernel::mqtt::inbox::{Event, Inbox};
 use holdfast_kernel::mqtt::kind::Kind;
 use holdfast_kernel::mqtt::packet::{Packet, Publish};
+use holdfast_kernel::mqtt::peer::Acceptance;
 use holdfast_kernel::mqtt::property::{Properties, Property, Value};
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::reception::{Acceptance, Event};
 use holdfast_kernel::mqtt::{Role, Version};
 use holdfast_kernel::wire::rate::Rate;
 use mqtt_corpus::{encoded, Recorder};
@@ -41,9 +41,9 @@ impl Desk {
         Desk { inbox, arrivals: Arrivals::default() }
     }
 
-    fn accepted(version: Version, receive_maximum: u16, maximum_packet_size_bytes: u32, received: &[u16]) -> Desk {
+    fn accepted(version: Version, receive_maximum: u16, maximum_packet_size_bytes: u32, unreleased: &[u16]) -> Desk {
         let mut desk = Desk::new();
-        let publishing = Publishing::new(version, receive_maximum, 3, received.iter().copied().collect());
+        let publishing = Publishing::new(version, receive_maximum, 3, unreleased.iter().copied().collect());
         let (party, keep_alive_s) = (Party(9), 10);
         let acceptance =
             Acceptance { party, key_slot: KeySlot(0), version, keep_alive_s, maximum_packet_size_bytes, publishing };
@@ -167,10 +167,10 @@ fn settle_forgets_what_was_released_or_refused() {
     desk.turn(&[publish(2, 1), publish(2, 2), vec![0x62, 2, 0, 7], vec![0x62, 2, 0, 8]].concat());
     assert_eq!(desk.arrivals.acknowledgements.len(), 2, "an unknown one is answered too");
     desk.arrivals.publishes[1].fate = Fate::Refused(Refusal::NoRoom);
-    assert_eq!(desk.inbox.received(HERE), Ok(vec![1, 2, 7]));
+    assert_eq!(desk.inbox.unreleased(HERE), Ok(vec![1, 2, 7]));
     let Desk { inbox, arrivals } = &mut desk;
     inbox.forget(arrivals);
-    assert_eq!(inbox.received(HERE), Ok(vec![1]));
+    assert_eq!(inbox.unreleased(HERE), Ok(vec![1]));
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn arrivals(qos: u8, retain: bool, targets: Vec<Target>) -> Arrivals {
         payload: span(1, 2),
         expiry_interval_s: Some(60),
         fate: Fate::Accepted,
+        row: None,
         targets: Some(Arc::from(targets)),
         stored: None,
     });

@@ -14,10 +14,11 @@ use holdfast_kernel::flow::{self, Arrivals, Departure, Message, Messages, Outgoi
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
+use holdfast_kernel::mqtt::peer::{Acceptance, Peer};
 use holdfast_kernel::mqtt::publish::{Writing, WritingProperties};
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::reception::{Acceptance, Reception};
 use holdfast_kernel::mqtt::Version;
+use holdfast_kernel::wire::reception::Reception;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -142,7 +143,7 @@ fn encode_speed() {
 #[ignore = "it measures; nothing can fail"]
 fn speed() {
     println!("bytes of flow::Publish: {}", std::mem::size_of::<flow::Publish>());
-    println!("bytes of an idle connection's reception: {}", std::mem::size_of::<Reception>());
+    println!("bytes of an idle connection's reception: {}", std::mem::size_of::<Reception<Peer>>());
     for version in [Version::V311, Version::V5] {
         for qos in 0..3 {
             decode_speed(qos, version);

@@ -38,6 +38,7 @@ fn publish(arrivals: &mut Arrivals, topic: &[u8], fate: Fate) {
         payload: Span::default(),
         expiry_interval_s: None,
         fate,
+        row: None,
         targets: None,
         stored: None,
     });

@@ -150,7 +150,7 @@ fn subscribe(routes: &mut Routes, queue: Queue, filter: &str) {
 }
 
 #[test]
-fn no_table_of_a_connection_holds_for_it() {
+fn no_grant_of_a_connection_holds_for_it() {
     let mut routes = Routes::new(0);
     for connection in 0..3 {
         routes.grant(Connection(connection), Some(&[("#", false)]), None::<&[(&str, bool)]>).unwrap();

@@ -13,7 +13,7 @@ Raises, everywhere: `DiskError` (the world's fault, an `OSError`), `DamagedError
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 TRANSIENT_PARTY: Final[int]
 GROUP_CONNECTION: Final[int]
@@ -54,14 +54,50 @@ class Arrivals:
         party: int,
         key_slot: int,
     ) -> None:
-        """Takes in a message that came on no connection, between `Inbox.decode` and `Routes.route`; no table holds for
+        """Takes in a message that came on no connection, between `Inbox.decode` and `Routes.route`; no grant holds for
         it. `properties` are those of MQTT 5 that travel with a message, and `message_expiry_interval`. Raises
         `BusyError` where the turn takes no more (LIMITS["submissions_maximum"]), `ValueError` for what is no message."""
     def outcomes(self) -> list[tuple[bool, int | None]]:
         """After `Log.append`, for each message that was put, in their order: whether it was taken, and if it is stored
         the log position at which it is durable. What was not taken found no room in the log."""
-    def received(self) -> tuple[list[int], int]:
+    def put_rows(
+        self, rows: Rows, *, party: int, key_slot: int, messages_maximum: int, bytes_maximum: int
+    ) -> int:
+        """Takes in the next rows, behind all that is put and before `Routes.route`: so many messages at most, and no more
+        once they come to so many bytes; returns how many. No table holds for them. The slot is that of rows without a
+        key. They are the next ones until `Rows.pass_over`."""
+    def rows_taken(self) -> tuple[int, int | None]:
+        """After `Log.append`: how many of the rows that were put the log has taken, and the log position at which the last
+        of them is durable. The log has them from the first one on: none is taken behind one that found no room."""
+    def totals(self) -> tuple[list[int], int]:
         """Since the start: PUBLISH packets at QoS 0, 1 and 2, and the bytes of their payloads; not what was put."""
+
+@final
+class Rows:
+    """Messages of one publisher that are handed in many at once, as `encode_rows` wrote them; and which comes next."""
+    def __new__(cls, data: bytes) -> Rows: ...
+    def is_done(self) -> bool:
+        """True if none is left."""
+    def pass_over(self, count: int) -> int:
+        """Passes over the next `count`; returns over how many, which are fewer where there are no more. ValueError for what
+        is no row."""
+
+def encode_rows(
+    columns: dict[str, list[bytes]],
+    count: int,
+    *,
+    properties_are_texts: bool,
+    publish: Sequence[tuple[bytes, bool]] | None,
+    message_bytes_maximum: int,
+) -> bytes:
+    """Messages as rows, of `count` messages in columns, without the interpreter's lock. A column is a list of Arrow
+    buffers; numbers are little endian. topic, value: offsets (32 bit), data. May be there: key: a byte for each that says
+    whether it has one, offsets, data. qos, retain: a byte for each. event_time, expiry: a byte for each that says whether
+    it is there, and the microseconds (64 bit) or seconds (32 bit). properties: how many pairs come before those of each
+    (32 bit), offsets and data of names, offsets and data of values; a name of a property of MQTT 5 that travels with a
+    message is that property, any other a user property; where `properties_are_texts`, correlation_data is in hexadecimal.
+    `publish` is a table as in `Routes.grant`. ValueError names the first message that may not be published, by its number
+    and topic, with the reason."""
 
 @final
 class Scans:
@@ -79,6 +115,28 @@ class Outgoing:
     def __len__(self) -> int: ...
 
 # --- mqtt: decode -----------------------------------------------------------------------------------------------------
+
+@final
+class NoticeKind:
+    """Why messages will not be delivered."""
+
+    EXPIRED: ClassVar[NoticeKind]
+    """Their Message Expiry Interval has passed."""
+    SLOW_READER: ClassVar[NoticeKind]
+    """They were of QoS 0, or their queue ends with its connection, and the receiver takes too slowly."""
+    TOO_LARGE: ClassVar[NoticeKind]
+    """They are larger than what their receiver takes."""
+    RETENTION: ClassVar[NoticeKind]
+    """Retention took them before the queue read them."""
+    REFUSED: ClassVar[NoticeKind]
+    """Their receiver did not take them."""
+    DENIED: ClassVar[NoticeKind]
+    """They were in flight, and the queue may not have them any more."""
+    SESSION_ENDED: ClassVar[NoticeKind]
+    """They were handed over at QoS 2 to a member whose session has ended [MQTT-4.8.2-5]."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Packet:
@@ -139,11 +197,11 @@ class Inbox:
         receive_maximum: int,
         maximum_packet_size_bytes: int,
         topic_alias_maximum: int,
-        received: bytes,
+        unreleased: bytes,
         key_slot: int = ...,
     ) -> None:
-        """CONNECT was accepted: from now on its packets are taken within these limits. `received` comes from
-        `received` of the resumed state (packet identifiers of QoS 2 messages not released yet, 16 bit, little endian).
+        """CONNECT was accepted: from now on its packets are taken within these limits. `unreleased` comes from
+        `unreleased` of the resumed state (packet identifiers of QoS 2 messages, 16 bit, little endian).
         `receive_maximum` binds MQTT 5 only: older versions know none. The log keeps `key_slot` with each message: the
         slot of who publishes, the same for all its connections."""
     def close(self, connection: int) -> None:
@@ -164,7 +222,7 @@ class Inbox:
         by what it could have sent meanwhile."""
     def release(self, connection: int) -> None:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
-    def received(self, connection: int) -> bytes:
+    def unreleased(self, connection: int) -> bytes:
         """Packet identifiers (16 bit, little endian) of QoS 2 messages received and not released."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
@@ -214,16 +272,16 @@ class Outboxes:
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
         """Encodes stored messages and acknowledgements; clears `outgoing`."""
-    def refused(self) -> list[tuple[int, int, bool]]:
-        """(connection, packet identifier, too large) of QoS 1 and 2 messages that were not sent since the last call: too
-        large for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
+    def refused(self) -> list[tuple[int, int, NoticeKind]]:
+        """(connection, packet identifier, why) of QoS 1 and 2 messages that were not sent since the last call: too large
+        for their receiver [MQTT-3.1.2-25], or taken by retention. `Deliveries.refuse` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some: one item per connection, or one per piece in their
         order."""
     def waiting_bytes(self, connection: int) -> int: ...
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What was dropped at QoS 0 since the last call: (party, reason, first offset, end offset, count); the offsets
-        are 0. Reasons: "slow_reader", "too_large", "expired", "retention"."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What was dropped at QoS 0 since the last call: (party, kind, first offset, end offset, count); the offsets are
+        0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
         dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
@@ -258,8 +316,8 @@ class Routes:
         receive: Sequence[tuple[bytes, bool]] | None,
     ) -> None:
         """What the connection may publish and be sent from now on: (topic filter, allowed), in order. The first filter
-        that matches the topic decides, and none that matches denies; None allows everything. Equal tables are kept
-        once. ValueError for what is no topic filter, and for more than LIMITS["table_rules_maximum"]; nothing changes
+        that matches the topic decides, and none that matches denies; None allows everything. Equal grants are kept
+        once. ValueError for what is no topic filter, and for more than LIMITS["grant_rules_maximum"]; nothing changes
         then. A denied PUBLISH is not routed and not stored; at QoS 1 and 2 an MQTT 5 publisher is told 0x87, an older
         one is acknowledged as if it had been taken ([MQTT-3.3.5-2] of 3.1.1). A queue of this connection is no target
         of topics that `receive` denies."""
@@ -364,6 +422,21 @@ class Log:
         """The number of the next control record."""
     def marks(self, parties: list[int]) -> list[int | None]:
         """Below which offset each of these durable parties has acknowledged all; None of those without a state."""
+    def begin_instant(self) -> None:
+        """What delivery states and retained messages are at this moment is to be copied, while they change: each before
+        its first change, or when the walk comes to it."""
+    def states_piece(
+        self, after: int | None, effort: int
+    ) -> tuple[tuple[dict[str, Any], dict[str, Any]], int | None]:
+        """Delivery states copied since the last call, with about `effort` more of those behind a party: what they have
+        acknowledged, what is in flight; and up to which party they have been looked at, None if all have. A dict has
+        `rows` and columns, each as the bytes of an Arrow buffer. Acknowledged: party (u32), begin, end (u64), of each
+        party first what lies below its mark. In flight: as `Deliveries.instant_piece`."""
+    def retained_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """Retained messages copied since the last call, with about `effort` more, and true if that was all: rows,
+        name_ends (u32), names, offset (u64), expires_at (u64, 0: never)."""
+    def note_effort(self, effort: int) -> None:
+        """So much was looked at elsewhere: it counts as the log's."""
     def delivery_state(self, party: int) -> bytes | None:
         """The delivery state of a durable party as recovery found it in the log, or as last written."""
     def commit(self) -> bool:
@@ -378,6 +451,8 @@ class Log:
         """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:
         """The first durable offset appended at or after a time, or `durable_offset`."""
+    def published(self, party: int, from_offset: int) -> int:
+        """How many messages of a party there are from an offset on. Looks at every record behind that."""
     def retained(self, topic_filter: bytes, from_offset: int, limit: int) -> tuple[list[int], int]:
         """Offsets of the retained messages that match, from an offset on in their order: `limit` at most, and up to which
         offset that is all (`end_offset` where there are no more). Fewer may come although there are more: what is
@@ -387,14 +462,17 @@ class Log:
         """Begins to remove the oldest sealed segments: those whose last record is older, and those without which the log
         would fit. False if there are none. Each of the following is one step; the log goes on between them."""
     def begin_thinning(self, now_us: int) -> bool:
-        """Begins to write the next carry segment anew, if at least half of what it holds is needed by nobody. False if
-        there is none."""
+        """Begins to write the next carry segments anew as one, if at least half of what they hold is needed by nobody.
+        False if there are none."""
     def abandon_retention(self) -> None:
         """The run is given up; nothing has gone."""
     def whole_from(self) -> int:
         """The offset from which on the log is whole and stays so while the present run lasts."""
     def survey_job(self) -> Job | None:
         """First step, beside the loop: which topics have records there."""
+    def going(self, topics: list[str]) -> list[int]:
+        """The places of those of some topics that have records in what goes; of all of them before it is surveyed. A
+        queue that reads none of them needs nothing of it and loses nothing."""
     def renew_piece(self, effort: int, now_us: int) -> bool:
         """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
         rest. True if that was all; it has to become durable."""
@@ -434,6 +512,9 @@ class Log:
         """Records looked at and topics looked up or compared since it was opened: what a piece of work is measured by."""
     def statistics(self) -> dict[str, int]:
         """segments, bytes, topics, retained, commits, committed_bytes, records_appended, cache_hits, cache_misses."""
+    def remembered(self) -> dict[str, int]:
+        """Bytes of what is remembered to save work: blocks, directories, segment_topics, postings, filters, queues,
+        windows. Each has its maximum."""
     def close(self) -> None:
         """Commits what is left, with a checkpoint."""
 
@@ -459,6 +540,26 @@ class Committer:
         """Commits what is left, ends the thread, waits for it."""
 
 @final
+class Criteria:
+    """What a reader wants. All of it has to be met; what is not given is met by anything."""
+
+    def __new__(
+        cls,
+        filters: Sequence[bytes],
+        *,
+        spans: Sequence[tuple[bytes, int, int, int]] | None = None,
+        pattern: str | None = None,
+        names: set[bytes] | None = None,
+        prefix: bytes | None = None,
+        qos: Sequence[int] | None = None,
+        retain: bool | None = None,
+        keys: set[bytes] | None = None,
+    ) -> Criteria:
+        """One of the filters or spans has to match; a span is a filter, the offsets from and up to which it holds, and
+        the party whose messages it leaves out (0: nobody's). `pattern` is a regular expression over whole topic names;
+        ValueError says what is wrong with it."""
+
+@final
 class LogReader:
     """Reads a log directory without touching it, beside a running broker too. Returns nothing that is not durable."""
 
@@ -480,18 +581,30 @@ class LogReader:
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(
-        self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+        self,
+        criteria: Criteria,
+        columns: Sequence[str],
+        *,
+        from_offset: int,
+        to_offset: int,
+        rows_maximum: int,
+        bytes_maximum: int,
     ) -> tuple[dict[str, Any], int]:
-        """The matching messages as columns, and the offset up to which was read. A column is a list of Arrow buffers in
+        """The matching messages as the columns that were asked for, and the offset up to which was read. A column is a
+        list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
         offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
         expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).
         Arrow types: topic utf8; key, value binary; shard, qos int32; offset, entry, publisher int64; times timestamp[us];
         retain bool; properties map of utf8 to utf8 (payload_format_indicator, content_type, response_topic,
-        correlation_data in hexadecimal, and the publisher's own)."""
-    def end_after_rows(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, rows: int) -> int:
-        """The smallest offset such that the range from `from_offset` has `rows` matching messages, or `to_offset`."""
-    def split(self, filters: Sequence[bytes], *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
+        correlation_data in hexadecimal, and the publisher's own); headers a list of the same in the same buffers, with
+        values as they came."""
+    def reach(
+        self, criteria: Criteria, *, from_offset: int, to_offset: int, rows_maximum: int, bytes_maximum: int
+    ) -> tuple[int, int]:
+        """The smallest offset such that the range from `from_offset` has so many messages of the topics, or about so
+        many bytes of them, or ends at `to_offset`; and how many messages it has."""
+    def split(self, criteria: Criteria, *, from_offset: int, to_offset: int, parts: int) -> list[tuple[int, int]]:
         """At most `parts` ranges of about equal stored bytes that cover the range."""
     def verify(self) -> list[dict[str, Any]]:
         """Reads every checksum; returns what is damaged (file, first_position, end_position, reason)."""
@@ -508,6 +621,9 @@ class SimulatedDisk:
     def set_capacity(self, capacity_bytes: int) -> None: ...
     def flip_bit(self, file: str, position: int) -> None:
         """Damages one bit on the medium."""
+    def write(self, file: str, data: bytes) -> None:
+        """A new file with these bytes, durable on return."""
+    def remove(self, file: str) -> None: ...
     def files(self) -> list[str]:
         """The names of all files."""
     def read(self, file: str) -> bytes:
@@ -540,9 +656,9 @@ class Deliveries:
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
         `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on.
         `sent_before`: what its own queue has below this offset may have been sent at QoS 1, and goes out with DUP."""
-    def detach(self, connection: int, received: bytes) -> bytes:
+    def detach(self, connection: int, unreleased: bytes) -> bytes:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
-        `received` is what `Inbox.received` says."""
+        `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
         self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
     ) -> int:
@@ -568,6 +684,15 @@ class Deliveries:
         """How many messages wait for their key's member or for their key to move; and of the key slots with messages in
         flight those held longest, at most `maximum`: (slot, connection, in flight, waiting until it can move, held since
         this time in microseconds, the first offset since then). A group without keys has none."""
+    def begin_instant(self) -> None:
+        """What is in flight at this moment is to be copied, while it changes: each receiver's before its first change, or
+        when the walk comes to it."""
+    def instant_piece(self, effort: int) -> tuple[dict[str, Any], bool]:
+        """What has been copied since the last call, with about `effort` more of it, and true if that was all; of each
+        receiver first a row with packet identifier 0, whether or not anything is in flight to it. Rows, and
+        columns as bytes: party, connection (u32; its highest number: none), packet_identifier (u16), offset (u64), qos,
+        received (QoS 2: PUBREC came), retained (u8; beside the queue's order), queue (u32: the party of the queue that
+        gave it), attempts (u16) and since (u64, us): on this connection."""
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
@@ -610,7 +735,7 @@ class Deliveries:
     def progressed(self, position: int) -> None:
         """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
         PUBCOMP) goes out then."""
-    def refuse(self, connection: int, packet_identifier: int, too_large: bool) -> None:
+    def refuse(self, connection: int, packet_identifier: int, kind: NoticeKind) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""
     def packs_overdue(self, now_us: int, timeout_us: int) -> list[tuple[int, int, int, int]]:
@@ -644,12 +769,12 @@ class Deliveries:
     def mark(self, queue: int) -> int: ...
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
-    def party_state(self, connection: int, received: bytes) -> bytes:
+    def party_state(self, connection: int, unreleased: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:
         """(party, queue, connection) of all sessions' queues."""
-    def notices(self) -> list[tuple[int, str, int, int, int]]:
-        """What will not be delivered: (party, reason, first offset, end offset, count)."""
+    def notices(self) -> list[tuple[int, NoticeKind, int, int, int]]:
+        """What will not be delivered: (party, kind, first offset, end offset, count)."""
     def counters(self) -> dict[str, int]: ...
 
 @final
@@ -692,7 +817,7 @@ class Selection:
 
 def key_slot(key: bytes) -> int:
     """The slot of a key: its MurmurHash3 (32 bit, x86, seed 0) modulo 65 536."""
-def received(state: bytes) -> bytes:
+def unreleased(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
 def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ...) -> bytes:
     """The delivery state of a party that wants nothing below `mark` and in these ranges."""
@@ -702,7 +827,7 @@ def state_skip(state: bytes, mark: int) -> bytes:
     """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
 def describe_state(state: bytes) -> dict[str, Any]:
     """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
-    group it came from), received, owed."""
+    group it came from), unreleased, owed."""
 
 # --- only where the feature `testing` is built in, as by `make setup`; not in what ships ----------------------------------
 

@@ -27,10 +27,14 @@ def snapshot(**given: Any) -> Snapshot:
     """What a broker counts that has nothing to count, but for what is given."""
     numbers: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
     numbers |= {name: dict.fromkeys(keys, 0) for name, keys in KERNEL.items()}
-    numbers |= {
-        name: {} for name in ("counts", "losses", "accepted", "stuck", "groups_by_strategy")
-    }
+    empty = ("counts", "losses", "accepted", "stuck", "groups_by_strategy", "remembered")
+    numbers |= {name: {} for name in empty}
     numbers |= {name: {} for name in numbers if name.startswith("step")}
-    numbers |= {"busiest": (), "commit_counts": (0,) * (len(BOUNDS_S) + 1), "durability": "fsync"}
+    numbers |= {
+        "busiest": (),
+        "cursors": (),
+        "commit_counts": (0,) * (len(BOUNDS_S) + 1),
+        "durability": "fsync",
+    }
     numbers |= {"publishes_received_by_qos": (0, 0, 0)}
     return Snapshot(**numbers | given)

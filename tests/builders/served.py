@@ -32,7 +32,7 @@ def served(data_dir: Path, durable_offset: int = EVERYTHING_DURABLE) -> Iterator
     async def open_and_wait(ended: asyncio.Event) -> None:
         readers = LogReaders(str(data_dir / LOG_DIRECTORY), lambda: durable_offset)
         health = Health(lambda: True, no_broker)
-        operations = [*health.operations(), *Reading(readers, {}).operations()]
+        operations = [*health.operations(), *Reading(readers, {}, lambda _name: None).operations()]
         protection = Protection("127.0.0.1", metrics_public=False)
         runner = await http.start(
             http.application(operations, protection, Steps(lambda: 0, lambda: 0))

@@ -3,10 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.world import Files, FolderFiles
 from holdfast.core.config import Config
+from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Log, decode_packets
 
 NOW_US = 1_800_000_000_000_000
@@ -89,6 +92,20 @@ class StillWorld:
 
     def workers(self, count: int) -> InlineWorkers:
         return InlineWorkers()
+
+    def staged(self, config: Config) -> Files:
+        return FolderFiles(config.data_dir / "staged", is_synced=False)
+
+
+class FiledWorld(StillWorld):
+    """Its files are where a broker has them, so that a thread can read them beside the loop."""
+
+    def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
+        (config.data_dir / LOG_DIRECTORY).mkdir(exist_ok=True)
+        return super().open_log(replace(config, data_dir=config.data_dir / LOG_DIRECTORY))
+
+    def view_path(self, config: Config) -> str:
+        return str(config.data_dir / VIEW_FILE)
 
 
 class Wire(asyncio.Transport):

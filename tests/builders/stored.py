@@ -80,7 +80,7 @@ def accept(inbox: Inbox, arrivals: Arrivals, read_buffer: bytearray) -> None:
         receive_maximum=65_535,
         maximum_packet_size_bytes=1 << 20,
         topic_alias_maximum=0,
-        received=b"",
+        unreleased=b"",
     )
     inbox.release(CONNECTION)
 

@@ -60,7 +60,7 @@ def through_inbox(data: bytes, version: int) -> list[tuple[str, Any]]:
         receive_maximum=2,
         maximum_packet_size_bytes=200,
         topic_alias_maximum=5,
-        received=b"",
+        unreleased=b"",
     )
     inbox.feed(0, len(data), 0)
     found: list[tuple[str, Any]] = []

@@ -13,6 +13,7 @@ RETENTION = "kernel/tests/log_retention_power.rs"
 STEPS = "kernel/tests/log_retention_steps.rs"
 PROMISES = "tests/unit/broker/test_durability.py"
 CONTROLS = "tests/unit/broker/test_control_records.py"
+CURSORS = "tests/simulation/test_cursors.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,4 +272,32 @@ VIEW = (
     ),
 )
 
-FAULTS = (*RECOVERY, *FILES, *RETAINING, *COMMITS, *ANSWERS, *VIEW)
+PLACES = (
+    Fault(
+        "a cursor moves back when less is released",
+        "src/holdfast/broker/delivery/cursors.py",
+        "        if offset > self._queues.mark(record):\n"
+        "            state = state_skip(self._state(record), offset)\n",
+        "        if offset:\n            state = new_state(offset, [])\n",
+        (f"{CURSORS}::test_releasing_again_or_less_changes_nothing",),
+    ),
+    Fault(
+        "whoever asks has a cursor that another one holds",
+        "src/holdfast/broker/delivery/cursors.py",
+        'held_by in ("", holder) or',
+        "bool(holder) or",
+        (
+            f"{CURSORS}::test_one_reader_holds_a_cursor_and_others_are_told_who_it_is",
+            f"{CURSORS}::test_a_hold_ends_by_itself_and_not_while_its_holder_asks",
+        ),
+    ),
+    Fault(
+        "who holds a cursor is on no record",
+        "src/holdfast/broker/delivery/cursors.py",
+        "            self._put(cursor, replace(record, holder=holder, held_as=held_as), now_us)\n",
+        "            cursor.record = replace(record, holder=holder, held_as=held_as)\n",
+        (f"{CURSORS}::test_a_broker_that_was_cut_off_still_knows_who_holds_a_cursor",),
+    ),
+)
+
+FAULTS = (*RECOVERY, *FILES, *RETAINING, *COMMITS, *ANSWERS, *VIEW, *PLACES)

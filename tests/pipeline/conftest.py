@@ -13,8 +13,9 @@ QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = local_session("holdfast tests", settings=QUICK)
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    tables = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("tables"))}
+    session = local_session("holdfast tests", settings=QUICK | tables)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -4,7 +4,10 @@ import pickle
 
 import pytest
 
-from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.pipeline.source.data_source import HoldfastSource
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.table import TableReader
 
 PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 
@@ -12,7 +15,7 @@ PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 def test_defaults() -> None:
     options = parse_options(PLAIN)
     assert options.broker == "127.0.0.1:8080"
-    assert options.filters == ("zebra/fx/+/reads",)
+    assert options.criteria.filters == ("zebra/fx/+/reads",)
     assert options.starting_offset is None
     assert options.fail_on_data_loss
     assert options.columns[0] == "topic"
@@ -33,22 +36,44 @@ def test_credentials_go_together_and_are_not_shown() -> None:
         parse_options({"dataDir": "/d", "subscribe": "a", "user": "u", "password": "p"})
 
 
+def test_a_cursor_has_a_name_and_a_broker() -> None:
+    assert parse_options({**PLAIN, "cursor": "bronze.v2"}).cursor == "bronze.v2"
+    with pytest.raises(OptionError, match="kept by a running broker"):
+        parse_options({"dataDir": "/d", "subscribe": "a", "cursor": "bronze"})
+    for wrong in ("", "a/b", "tbmq.msg.all", "-x"):
+        with pytest.raises(OptionError, match="its name has 1 to 100 letters"):
+            parse_options({**PLAIN, "cursor": wrong})
+
+
 def test_names_in_any_case_and_several_filters() -> None:
     options = parse_options(
         {"DATADIR": "/data", "Subscribe": "a/b , c/#", "failondataloss": "FALSE"}
     )
     assert options.data_dir == "/data"
-    assert options.filters == ("a/b", "c/#")
+    assert options.criteria.filters == ("a/b", "c/#")
     assert not options.fail_on_data_loss
 
 
 @pytest.mark.parametrize(
     ("text", "boundary"),
-    [("earliest", "earliest"), ("latest", "latest"), ("17", 17), ('{"0": 17}', 17)],
+    [
+        ("earliest", "earliest"),
+        ("-2", "earliest"),
+        ('{"0": -2}', "earliest"),
+        ("latest", "latest"),
+        ("-1", "latest"),
+        ('{"0": -1}', "latest"),
+        ("17", 17),
+        ('{"0": 17}', 17),
+    ],
 )
 def test_offsets(text: str, boundary: object) -> None:
-    options = parse_options({**PLAIN, "startingOffsets": text, "endingOffsets": text})
-    assert options.starting_offset == options.ending_offset == boundary
+    assert parse_options({**PLAIN, "startingOffsets": text}).starting_offset == boundary
+    if boundary == "earliest":
+        with pytest.raises(OptionError, match="nothing is before it"):
+            parse_options({**PLAIN, "endingOffsets": text})
+    else:
+        assert parse_options({**PLAIN, "endingOffsets": text}).ending_offset == boundary
 
 
 @pytest.mark.parametrize(
@@ -57,11 +82,99 @@ def test_offsets(text: str, boundary: object) -> None:
 )
 def test_timestamps(text: str, time_us: int) -> None:
     assert parse_options({**PLAIN, "startingTimestamp": text}).starting_time_us == time_us
+    assert parse_options({**PLAIN, "endingTimestamp": text}).ending_time_us == time_us
+
+
+def test_timestamps_of_the_shard() -> None:
+    options = parse_options(
+        {
+            **PLAIN,
+            "startingOffsetsByTimestamp": '{"0": 5}',
+            "endingOffsetsByTimestamp": '{"0": 7}',
+            "startingOffsetsByTimestampStrategy": "error",
+        }
+    )
+    assert (options.starting_time_us, options.ending_time_us) == (5_000, 7_000)
+    assert options.starting_strategy == "error"
+
+
+def test_what_a_micro_batch_takes() -> None:
+    options = parse_options(
+        {
+            **PLAIN,
+            "maxOffsetsPerTrigger": "10",
+            "maxBytesPerTrigger": "2m",
+            "minOffsetsPerTrigger": "5",
+            "maxTriggerDelay": "30s",
+            "maxRecordsPerPartition": "7",
+        }
+    )
+    assert (options.offsets_per_trigger, options.bytes_per_trigger) == (10, 2 << 20)
+    assert (options.offsets_to_wait_for, options.trigger_delay_s) == (5, 30.0)
+    assert options.records_per_partition == 7
+
+
+def test_how_long_a_broker_is_waited_for() -> None:
+    assert parse_options(PLAIN).timeout_s is None
+    assert parse_options({**PLAIN, "brokerTimeout": "5m"}).timeout_s == 300.0
+    assert parse_options({**PLAIN, "brokerTimeout": "forever"}).timeout_s == float("inf")
+
+
+def test_ten_thousand_topics_and_a_pattern() -> None:
+    names = [f"plant/{number}/reads" for number in range(10_000)]
+    assert parse_options({**PLAIN, "subscribe": ",".join(names)}).criteria.filters == tuple(names)
+    by_pattern = parse_options({"broker": "h:1", "subscribePattern": "plant/[0-9]+/reads"})
+    assert by_pattern.criteria.pattern == "plant/[0-9]+/reads"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "instead"),
+    [
+        ("assign", '{"t":[0]}', "'subscribe'"),
+        ("kafka.bootstrap.servers", "h:9092", "'broker'"),
+        ("kafka.group.id", "g", "'cursor'"),
+        ("groupIdPrefix", "g", "'cursor'"),
+        ("kafka.security.protocol", "SSL", "https://"),
+        ("kafka.fetch.min.bytes", "1", "leave it out"),
+        ("fetchOffset.numRetries", "3", "'brokerTimeout'"),
+        ("subscribe", "$share/group/a/+", "subscribe to 'a/\\+'"),
+        ("subscribe", "tbmq.msg.all", "'queue'"),
+        ("startingOffsets", '{"topic": {"0": 5}}', '"0": number'),
+    ],
+)
+def test_what_cannot_be_here_is_refused_with_what_to_use(
+    option: str, value: str, instead: str
+) -> None:
+    with pytest.raises(OptionError, match=instead):
+        parse_options({**PLAIN, option: value})
+
+
+def test_options_that_spark_adds_to_a_table_are_its_own() -> None:
+    of_table = {"owner": "me", "provider": "holdfast", "path": "/x", "option.broker": "h:1"}
+    assert parse_options({**PLAIN, **of_table}) == parse_options(PLAIN)
+
+
+def test_a_table_about_the_broker_is_made_by_sql_too() -> None:
+    of_spark = {"owner": "me", "provider": "holdfast"}
+    schema = HoldfastSource({**of_spark, "dataDir": "/d", "table": "topics"}).schema()
+    assert schema.names == ["topic", "messages"]
+    # Spark has no options for a query of a table, only its schema.
+    assert isinstance(HoldfastSource({}).reader(schema), TableReader)
+    with pytest.raises(OptionError, match="a table is of one moment"):
+        HoldfastSource({}).streamReader(schema)
+
+
+def test_options_of_one_use_are_refused_by_the_other() -> None:
+    options = parse_options({**PLAIN, "endingOffsets": "5"})
+    options.refuse_unless("batch", "this is a batch")
+    with pytest.raises(OptionError, match="endingOffsets' is for batches; this is a stream"):
+        options.refuse_unless("stream", "this is a stream")
 
 
 def test_columns() -> None:
     assert parse_options({**PLAIN, "columns": "offset, value"}).columns == ("offset", "value")
-    assert "properties" not in parse_options({**PLAIN, "includeHeaders": "false"}).columns
+    assert parse_options({**PLAIN, "includeHeaders": "true"}).columns[-1] == "headers"
+    assert "headers" not in parse_options(PLAIN).columns
 
 
 @pytest.mark.parametrize(
@@ -76,7 +189,7 @@ def test_columns() -> None:
         ("subscribe", "a/#/b"),
         ("subscribe", "a,,b"),
         ("startingOffsets", "soon"),
-        ("startingOffsets", "-1"),
+        ("startingOffsets", "-3"),
         ("startingOffsets", "true"),
         ("startingOffsets", '{"1": 5}'),
         ("startingOffsets", '{"0": 5, "1": 6}'),
@@ -89,6 +202,12 @@ def test_columns() -> None:
         ("columns", "offset,colour"),
         ("columns", "offset,offset"),
         ("includeHeaders", "2"),
+        ("subscribePattern", "a("),
+        ("brokerTimeout", "soon"),
+        ("maxBytesPerTrigger", "0"),
+        ("maxTriggerDelay", "1s"),
+        ("startingOffsetsByTimestamp", "soon"),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
     ],
 )
 def test_a_wrong_option_is_named(option: str, value: str) -> None:
@@ -105,7 +224,11 @@ def test_a_wrong_option_is_named(option: str, value: str) -> None:
         {"broker": "h:1"},
         {**PLAIN, "startingOffsets": "5", "startingTimestamp": "5"},
         {**PLAIN, "endingOffsets": "5", "endingTimestamp": "5"},
-        {**PLAIN, "columns": "properties", "includeHeaders": "false"},
+        {**PLAIN, "columns": "headers", "includeHeaders": "false"},
+        {**PLAIN, "subscribePattern": "a"},
+        {**PLAIN, "startingOffsetsByTimestamp": '{"0": 5}', "startingTimestamp": "5"},
+        {**PLAIN, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+        {"dataDir": "/d", "queue": "tbmq.msg.all"},
     ],
 )
 def test_contradictions_are_refused(given: dict[str, str]) -> None:

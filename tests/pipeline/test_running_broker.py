@@ -3,14 +3,20 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.client.http import HttpClient
+from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.stream import StreamReader
 from tests.interop.device import Device
+from tests.interop.seen import Seen
+from tests.interop.wire import Wire
 from tests.process import HOST, BrokerProcess, free_port
 
 
@@ -122,4 +128,119 @@ def test_a_reader_reads_with_its_password_which_no_plan_shows(
             load(spark, wrong).collect()
         assert "sesame" not in str(refused.value)
     assert "sesame" not in broker.log()
+    assert broker.stop() == 0
+
+
+def test_a_stream_goes_on_after_the_broker_was_killed(
+    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+) -> None:
+    found: list[bytes] = []
+    stream = spark.readStream.format("holdfast").options(
+        broker=f"{HOST}:{http_port}", subscribe="zebra/#", startingOffsets="earliest"
+    )
+    query = (
+        stream.load()
+        .writeStream.foreachBatch(
+            lambda batch, _: found.extend(bytes(row["value"]) for row in batch.collect())
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        payloads = [b"%d" % number for number in range(300)]
+        for part in (payloads[:100], payloads[100:200], payloads[200:]):
+            publish(broker, "seven", part, version=5)
+            broker.kill()
+            threading.Event().wait(1)
+            assert query.isActive
+            start(broker, http_port)
+        query.processAllAvailable()
+        assert sorted(found) == sorted(payloads)
+    finally:
+        query.stop()
+
+
+def test_what_a_query_waits_for_is_in_its_progress(
+    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+) -> None:
+    publish(broker, "seven", [b"one"], version=5)
+    options = parse_options({"broker": f"{HOST}:{http_port}", "subscribe": "#"})
+    reader = StreamReader(options, read_schema(options.columns))
+    begin = {**reader.initialOffset(), "o": 0}
+    end = reader.latestOffset(begin, ReadMaxRows(10))
+    assert (end["o"], reader.reportLatestOffset()["lagMessages"]) == (1, 0)
+    assert "waitingFor" not in reader.reportLatestOffset()
+    broker.kill()
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    assert "does not answer" in reader.reportLatestOffset()["waitingFor"]
+    start(broker, http_port)
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    assert "waitingFor" not in reader.reportLatestOffset()
+
+
+def test_a_connection_that_is_cut_in_a_batch_costs_nothing(
+    spark: SparkSession, broker: BrokerProcess, http_port: int
+) -> None:
+    publish(broker, "seven", [b"x" * 10_000] * 400, version=5)
+    with cutting((HOST, http_port), after_bytes=1 << 20) as (address, cuts):
+        options = {"broker": address, "subscribe": "#", "columns": "offset,value"}
+        rows = spark.read.format("holdfast").options(**options).load()
+        assert sorted(row["offset"] for row in rows.collect()) == list(range(400))
+        assert cuts() == 1
+
+
+@contextlib.contextmanager
+def cutting(
+    target: tuple[str, int], *, after_bytes: int
+) -> Iterator[tuple[str, Callable[[], int]]]:
+    """A proxy that cuts a connection once, when so much of an answer has passed."""
+    cuts: list[int] = []
+    listener = socket.create_server((HOST, 0))
+
+    def serve(client: socket.socket) -> None:
+        with client, socket.create_connection(target) as server:
+            threading.Thread(target=forward, args=[client, server], daemon=True).start()
+            passed = 0
+            while data := server.recv(65_536):
+                passed += len(data)
+                if passed > after_bytes and not cuts:
+                    cuts.append(passed)
+                    return
+                client.sendall(data)
+
+    def forward(client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65_536):
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=serve, args=[client], daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"{HOST}:{listener.getsockname()[1]}", lambda: len(cuts)
+    finally:
+        listener.close()
+
+
+def test_a_named_queue_is_read_as_it_shows_itself(spark: SparkSession, tmp_path: Path) -> None:
+    broker = Seen(tmp_path, application_user_names="app")
+    broker.start()
+    where = {"broker": f"{HOST}:{broker.http_port}"}
+    publish(broker, "before", [b"0"], version=5)
+    with Wire(broker.port) as wire:
+        wire.connect("one", user_name="app")
+        assert wire.subscribe("zebra/fx/a/#") == [1]
+        publish(broker, "a", [b"1", b"2"], version=5)
+        publish(broker, "b", [b"3"], version=5)
+        for name, expected in (("app.one", [b"1", b"2"]), ("all", [b"0", b"1", b"2", b"3"])):
+            shown = spark.read.format("holdfast").options(queue=f"tbmq.msg.{name}", **where).load()
+            assert sorted(bytes(row["value"]) for row in shown.collect()) == expected
+        nobody = spark.read.format("holdfast").options(queue="tbmq.msg.app.no", **where).load()
+        with pytest.raises(Exception, match="no queue has the name"):
+            nobody.count()
     assert broker.stop() == 0

@@ -26,7 +26,7 @@ def accepted_inbox(version: int, read_buffer: bytearray) -> Inbox:
             receive_maximum=65_535,
             maximum_packet_size_bytes=LIMITS["remaining_length_maximum"],
             topic_alias_maximum=65_535,
-            received=b"",
+            unreleased=b"",
         )
     return inbox
 

@@ -50,7 +50,7 @@ class LogMachine(RuleBasedStateMachine):
             receive_maximum=65_535,
             maximum_packet_size_bytes=1 << 16,
             topic_alias_maximum=0,
-            received=b"",
+            unreleased=b"",
         )
         self.inbox.release(CONNECTION)
 

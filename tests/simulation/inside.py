@@ -85,12 +85,12 @@ def _queued(server: Server, session: Session, items: tuple[Subscription, ...]) -
     log = server.stages.kernel.log
     state = log.delivery_state(session.party)
     told = describe_state(state) if state else {"mark": session.created_at_offset}
-    tables = [item.table() for item in items if not item.shared]
+    wanted = [item.wanted() for item in items if not item.shared]
     inquiry = Inquiry(log)
     begin, count, end = told["mark"], 0, log.end_offset()
     for first, after in [*told.get("acknowledged", ()), (end, end)]:
         if first > begin:
-            count += at_once(inquiry.count(tables, session.party, begin, first))
+            count += at_once(inquiry.count(wanted, session.party, begin, first))
         begin = max(begin, after)
     return count
 

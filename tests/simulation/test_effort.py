@@ -119,11 +119,11 @@ def _a_scan_without_pieces(server: Server) -> None:
 
     def count() -> Pieces[int]:
         yield None
-        tables = [
+        queues = [
             {**_table(), "topic_filter": b"fleet/+/%d" % (number % 100)} for number in range(1_000)
         ]
         inquiry = Inquiry(server.stages.kernel.log)
-        return sum(at_once(inquiry.count([table], 1, 0, TOPICS)) for table in tables)
+        return sum(at_once(inquiry.count([wanted], 1, 0, TOPICS)) for wanted in queues)
 
     server.stages.chores.begin(count(), lambda _count: None)
 
@@ -146,7 +146,7 @@ def _table() -> dict[str, object]:
         retain_as_published=False,
         identifier=None,
         from_offset=0,
-    ).table()
+    ).wanted()
 
 
 def test_a_crowd_at_rest_makes_no_step_longer(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_what_is_published_is_counted_by_qos_and_bytes() -> None:
         peer.send(peer.publish("a"), peer.publish("b", 1, 1), peer.publish("c", 1, 2))
         peer.send(peer.publish("d", 2, 3))
         await asyncio.sleep(1)
-        assert table.server.turn.received() == ([1, 2, 1], 4)
+        assert table.server.turn.published() == ([1, 2, 1], 4)
         kernel = table.server._stages.kernel
         assert kernel.outboxes.counters()["payload_bytes_sent"] == 4
 

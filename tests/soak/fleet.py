@@ -16,6 +16,13 @@ from tests.soak.tally import Tally
 
 AT_ONCE = 10
 STAYS_S = 0.2
+GETS_ALL = 0.9
+"""So often one of them stays until it has got all that waited; else it leaves in the middle of it.
+If they only stayed for a while, more would wait for some of them each time they came, and what is
+carried for them would grow for good reason."""
+QUIET_S = 0.05
+AWAY_LONGEST = 0.1
+"""Of this part of those who are away one comes back, so that nobody is away for long."""
 BURST_MESSAGES_MAXIMUM = 10
 PADDING_BYTES_MAXIMUM = 100
 FORGOTTEN_AFTER_S = 2
@@ -29,6 +36,10 @@ class Size:
 
     sessions: int = 1_000
     topics: int = 20_000
+
+    def rounds(self, visits: int) -> float:
+        """How often each of them has come, with so many visits of all."""
+        return visits / self.sessions
 
 
 class Fleet:
@@ -71,7 +82,8 @@ class Fleet:
 
     async def _come(self) -> None:
         while True:
-            client = self._away.pop(self._random.randrange(len(self._away)))
+            longest = max(1, int(AWAY_LONGEST * len(self._away)))
+            client = self._away.pop(self._random.randrange(longest))
             self.visits += 1
             try:
                 with contextlib.suppress(ConnectionFailedError):
@@ -88,6 +100,8 @@ class Fleet:
         for _ in range(random.randint(0, BURST_MESSAGES_MAXIMUM)):
             self._publish(client, random.randrange(self._size.topics))
         await asyncio.sleep(random.uniform(0, STAYS_S))
+        if random.random() < GETS_ALL:
+            await _has_got_all(client)
         if random.random() < 0.5:
             client.disconnect()
 
@@ -103,3 +117,10 @@ class Fleet:
         topic = f"fleet/{number // self._each}/{number % self._each}"
         padding = self._random.randrange(PADDING_BYTES_MAXIMUM)
         client.publish(Message(client.name, topic, 0, 1, padding_bytes=padding))
+
+
+async def _has_got_all(client: Client) -> None:
+    before = -1
+    while client.received_count > before and not client.lost.is_set():
+        before = client.received_count
+        await asyncio.sleep(QUIET_S)

@@ -12,7 +12,15 @@ from statistics import median
 MIB = 1024 * 1024
 
 WARM_UP = 0.3
-"""The part of a run that is not judged: caches fill, the log grows up to its retention."""
+"""The part of a run that is not judged, at least: caches fill, the log grows up to its retention
+..."""
+WARM_UP_ROUNDS = 4.0
+"""... and until each of the fleet has come so often: what is carried for those who are away grows
+up to what they leave until they have got all of it, which takes some of them a few visits. How long
+that is depends on the machine."""
+REMEMBERED = "holdfast_log_remembered_bytes{"
+JUDGED_MINIMUM = 9
+"""Samples without which nothing can be said of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,10 @@ class Sample:
     resident_bytes: int
     descriptors: int
     disk_bytes: int
+    remembered_bytes: int
+    """Of the memory, what is remembered of the log to save work: parts that each have a maximum."""
+    rounds: float
+    """How often each of the fleet has come."""
     acknowledged: int
     arrived: int
     passers_by: int
@@ -42,7 +54,13 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("resident memory", "MiB", lambda sample: sample.resident_bytes / MIB, 0.05, 4.0),
+    Quantity(
+        "resident memory",
+        "MiB",
+        lambda sample: (sample.resident_bytes - sample.remembered_bytes) / MIB,
+        0.05,
+        4.0,
+    ),
     Quantity("descriptors", "", lambda sample: sample.descriptors, 0.1, 4.0),
     Quantity("disk", "MiB", lambda sample: sample.disk_bytes / MIB, 0.1, 4.0),
 )
@@ -54,6 +72,13 @@ def resident_bytes(process: int) -> int:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) * 1024
     raise AssertionError(f"process {process} has ended")
+
+
+def remembered_bytes(metrics: str) -> int:
+    """What the broker tells that it remembers of the log."""
+    told = [line for line in metrics.splitlines() if line.startswith(REMEMBERED)]
+    assert told, f"no {REMEMBERED} among the metrics"
+    return sum(int(float(line.split()[-1])) for line in told)
 
 
 def descriptors(process: int) -> int:
@@ -82,10 +107,20 @@ def disk_bytes(directory: Path) -> int:
     return total
 
 
+def judged(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Those behind the warm-up; none where they are too few to say anything."""
+    warm = [
+        sample
+        for sample in samples
+        if sample.at_s >= WARM_UP * samples[-1].at_s and sample.rounds >= WARM_UP_ROUNDS
+    ]
+    return warm if len(warm) >= JUDGED_MINIMUM else ()
+
+
 def growth(samples: Sequence[Sample], quantity: Quantity) -> tuple[float, float, bool]:
-    """The quantity after the warm-up and at the end, as medians, and whether that is flat."""
-    judged = [sample for sample in samples if sample.at_s >= WARM_UP * samples[-1].at_s]
-    third = max(len(judged) // 3, 1)
-    first = median(quantity.of(sample) for sample in judged[:third])
-    last = median(quantity.of(sample) for sample in judged[-third:])
+    """The quantity after the warm-up and at the end, as medians of those judged, and whether that
+    is flat."""
+    third = max(len(samples) // 3, 1)
+    first = median(quantity.of(sample) for sample in samples[:third])
+    last = median(quantity.of(sample) for sample in samples[-third:])
     return first, last, last <= first * (1 + quantity.share) + quantity.more

@@ -20,10 +20,13 @@ from tests.soak.residents import APPLICATIONS, PARTIES, Residents
 from tests.soak.samples import (
     MIB,
     QUANTITIES,
+    WARM_UP_ROUNDS,
     Sample,
     descriptors,
     disk_bytes,
     growth,
+    judged,
+    remembered_bytes,
     resident_bytes,
     sockets,
 )
@@ -79,8 +82,14 @@ class Soaked:
             f" {last.arrived} delivered, {self.passers_by} passers-by,"
             f" {self.visits} visits of the fleet, {self.wills} Wills, {self.scrapes} scrapes"
         ]
-        for quantity in QUANTITIES:
-            first, end, flat = growth(self.samples, quantity)
+        warm = judged(self.samples)
+        if not warm:
+            lines.append(
+                f"  NOT JUDGED: the fleet came {last.rounds:.1f} times; nothing is judged before it"
+                f" has come {WARM_UP_ROUNDS:.0f} times, so take more minutes"
+            )
+        for quantity in QUANTITIES if warm else ():
+            first, end, flat = growth(warm, quantity)
             verdict = "flat" if flat else "GROWS"
             unit = f" {quantity.unit}".rstrip()
             lines.append(f"  {quantity.title}: {first:.1f} to {end:.1f}{unit}: {verdict}")
@@ -95,8 +104,37 @@ class Soaked:
 
     @property
     def is_flat(self) -> bool:
-        """True if nothing grew."""
-        return all(growth(self.samples, quantity)[2] for quantity in QUANTITIES)
+        """True if nothing grew, as far as can be said."""
+        warm = judged(self.samples)
+        return bool(warm) and all(growth(warm, quantity)[2] for quantity in QUANTITIES)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Who and what is looked at."""
+
+    broker: BrokerProcess
+    http_port: int
+    tally: Tally
+    churn: Churn
+    fleet: Fleet
+    size: Size
+
+    async def sample(self, at_s: float) -> Sample:
+        """This moment."""
+        process = self.broker.process_identifier
+        metrics = await asyncio.to_thread(_fetch, self.http_port, "/metrics")
+        return Sample(
+            at_s,
+            resident_bytes(process),
+            descriptors(process),
+            await asyncio.to_thread(disk_bytes, self.broker.data_directory),
+            remembered_bytes(metrics),
+            self.size.rounds(self.fleet.visits),
+            self.tally.acknowledged,
+            self.tally.arrived,
+            self.churn.count,
+        )
 
 
 async def soak(
@@ -116,7 +154,8 @@ async def soak(
     tally = Tally(PARTIES)
     residents = Residents(HOST, broker.port, tally, Random(random.getrandbits(63)))
     churn = Churn(HOST, broker.port, tally, Random(random.getrandbits(63)))
-    fleet = Fleet(HOST, broker.port, tally, Random(random.getrandbits(63)), size or Size())
+    size = size or Size()
+    fleet = Fleet(HOST, broker.port, tally, Random(random.getrandbits(63)), size)
     soaked = Soaked(seed)
     before = sockets(broker.process_identifier)
     scraping = asyncio.get_running_loop().create_task(_scrape(http_port, soaked))
@@ -124,7 +163,8 @@ async def soak(
         await residents.begin()
         await fleet.begin()
         churn.begin()
-        await _sample(broker, tally, churn, seconds, soaked, say)
+        look = Look(broker, http_port, tally, churn, fleet, size)
+        await _sample(look, seconds, soaked, say)
         await churn.end()
         await fleet.end()
         soaked.lacking = await residents.end(DRAINED_WITHIN_S)
@@ -146,32 +186,19 @@ async def soak(
     return soaked
 
 
-async def _sample(
-    broker: BrokerProcess,
-    tally: Tally,
-    churn: Churn,
-    seconds: float,
-    soaked: Soaked,
-    say: Callable[[str], None],
-) -> None:
+async def _sample(look: Look, seconds: float, soaked: Soaked, say: Callable[[str], None]) -> None:
     began = system.monotonic_s()
-    say("  seconds   memory MiB  descriptors   disk MiB  acknowledged  delivered  passers-by")
+    say(
+        "  seconds   memory MiB  remembered  descriptors   disk MiB  acknowledged  delivered"
+        "  passers-by  rounds"
+    )
     while (at_s := system.monotonic_s() - began) < seconds:
-        process = broker.process_identifier
-        sample = Sample(
-            at_s,
-            resident_bytes(process),
-            descriptors(process),
-            await asyncio.to_thread(disk_bytes, broker.data_directory),
-            tally.acknowledged,
-            tally.arrived,
-            churn.count,
-        )
+        sample = await look.sample(at_s)
         soaked.samples.append(sample)
         say(
-            f"{at_s:9.0f} {sample.resident_bytes / MIB:12.1f} {sample.descriptors:12}"
-            f" {sample.disk_bytes / MIB:10.1f} {sample.acknowledged:13} {sample.arrived:10}"
-            f" {sample.passers_by:11}"
+            f"{at_s:9.0f} {sample.resident_bytes / MIB:12.1f} {sample.remembered_bytes / MIB:11.1f}"
+            f" {sample.descriptors:12} {sample.disk_bytes / MIB:10.1f} {sample.acknowledged:13}"
+            f" {sample.arrived:10} {sample.passers_by:11} {sample.rounds:7.1f}"
         )
         await asyncio.sleep(max(seconds / SAMPLES, 1.0))
 
@@ -180,18 +207,19 @@ async def _scrape(port: int, soaked: Soaked) -> None:
     """Whoever watches: each page once a second."""
     while True:
         for path in SCRAPED:
-            soaked.scrapes += await asyncio.to_thread(_fetch, port, path)
+            await asyncio.to_thread(_fetch, port, path)
+            soaked.scrapes += 1
         await asyncio.sleep(SCRAPED_EVERY_S)
 
 
-def _fetch(port: int, path: str) -> int:
+def _fetch(port: int, path: str) -> str:
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()
-        answer.read()
+        content = answer.read().decode()
     assert answer.status == 200, f"{path} was answered with {answer.status}"
-    return 1
+    return content
 
 
 async def _left_open(broker: BrokerProcess, before: int) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from tests.tidy import (
     acceptance_coverage,
     exchanges_page,
+    kafka_page,
     libraries_page,
     limits_page,
     metrics_page,
@@ -102,6 +103,10 @@ def test_the_page_of_limits_says_what_the_code_says() -> None:
 
 def test_the_page_of_exchanges_says_what_the_code_says() -> None:
     assert exchanges_page.PAGE.read_text() == exchanges_page.page(), "run: make docs"
+
+
+def test_the_page_of_kafka_says_what_the_code_says() -> None:
+    assert kafka_page.PAGE.read_text() == kafka_page.page(), "run: make docs"
 
 
 def test_the_page_of_settings_says_what_the_code_says() -> None:

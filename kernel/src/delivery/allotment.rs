@@ -202,7 +202,7 @@ fn next_handed(
         queue.handed_entries.push_front((found, packet_identifier));
         return Next::Waits;
     }
-    receiver.window.send_again(packet_identifier);
+    receiver.window.send_again(packet_identifier, now);
     receiver.note_sent(found.size_bytes);
     let membership = receiver.memberships.iter_mut().find(|known| source == Source::Group(known.party));
     let terms = membership.as_ref().map(|membership| membership.terms.clone()).unwrap_or_default();
@@ -236,7 +236,7 @@ fn next_owed(
     }
     let qos = found.qos.min(owed.qos);
     let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source };
-    let Some(packet_identifier) = receiver.identifier(again, flight) else {
+    let Some(packet_identifier) = receiver.identifier(again, flight, now) else {
         queue.owed_entries.push_front((found, owed));
         return Next::Waits;
     };
@@ -270,7 +270,7 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
     }
     let qos = again.map_or(found.qos.min(found.terms.qos), |resumed| resumed.qos);
     let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source };
-    let identifier = receiver.identifier(again.map(|resumed| resumed.packet_identifier), flight);
+    let identifier = receiver.identifier(again.map(|resumed| resumed.packet_identifier), flight, now);
     let Some(packet_identifier) = identifier else {
         queue.entries.push_front(found);
         return Next::Waits;

@@ -190,6 +190,7 @@ impl Cursor {
     }
 
     /// True if the entry is new to this cursor and not acknowledged before it was restored.
+    #[inline]
     pub fn wants(&self, entry: &Entry) -> bool {
         entry.offset.0 >= self.read && (self.acknowledged.is_empty() || !self.acknowledged.contains(entry.offset.0))
     }
@@ -201,6 +202,7 @@ impl Cursor {
     }
 
     /// A new record goes to a holder, and reading moves past it. False, and nothing happens, if it is not wanted.
+    #[inline]
     pub fn deliver(&mut self, entry: Entry, holder: Receiver) -> bool {
         let wanted = self.wants(&entry);
         if wanted {
@@ -223,6 +225,7 @@ impl Cursor {
 
     /// Acknowledges a whole entry, whoever holds it and also while it waits; returns it. `None` for an offset at
     /// which nothing is outstanding.
+    #[inline]
     pub fn acknowledge(&mut self, offset: Offset) -> Option<Delivery> {
         let index = self.find(offset.0)?;
         let (delivery, covers_from) = self.retire(index)?;
@@ -404,6 +407,7 @@ impl Cursor {
     }
 
     /// The outstanding entry at this offset: its index in the deque.
+    #[inline]
     fn find(&self, offset: u64) -> Option<usize> {
         let index = match self.slots.front() {
             Some(first) if first.offset() == offset => 0,
@@ -412,11 +416,13 @@ impl Cursor {
         (self.state(index) != Some(State::Done)).then_some(index)
     }
 
+    #[inline]
     fn state(&self, index: usize) -> Option<State> {
         self.slots.get(index).map(|slot| slot.state)
     }
 
     /// Appends a new entry; reading moves past it.
+    #[inline]
     fn offer(&mut self, delivery: Delivery, state: State) {
         let covers_from = self.tail.max(self.mark);
         self.tail = delivery.entry.end().0;
@@ -436,6 +442,7 @@ impl Cursor {
     }
 
     /// Makes an outstanding entry done; returns it and from where its acknowledgement covers.
+    #[inline]
     fn retire(&mut self, index: usize) -> Option<(Delivery, u64)> {
         let slot = self.slots.get_mut(index)?;
         let offset = slot.offset();
@@ -481,6 +488,7 @@ impl Cursor {
     }
 
     /// Removes done entries at the front, and those in the middle once they are the majority.
+    #[inline]
     fn trim(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.state == State::Done) {
             self.slots.pop_front();

@@ -19,6 +19,7 @@ mod allotment;
 pub mod cursor;
 mod group;
 mod held;
+mod instant;
 pub mod keys;
 pub mod members;
 mod notices;
@@ -35,6 +36,7 @@ pub mod window;
 pub use reports::Counters;
 
 use crate::error::{Error, Result};
+use crate::flow::moment::InFlight;
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, Departure, Notice, NoticeKind, Refusal, Scan, Step, Subscription};
 use crate::ids::{self, Connection, LogPosition, Offset, Party};
@@ -110,6 +112,7 @@ impl Deliveries {
             memberships: Vec::new(),
             has_own,
             part: 0,
+            copied_for: 0,
         });
         for (identifier, _) in state.flights.iter().filter(|(_, flight)| flight.phase == Phase::Received) {
             self.release(connection, *identifier);
@@ -124,24 +127,24 @@ impl Deliveries {
         Ok(())
     }
 
-    /// The receiver leaves its connection; returns its whole delivery state. `received` are the packet identifiers of
+    /// The receiver leaves its connection; returns its whole delivery state. `unreleased` are the packet identifiers of
     /// QoS 2 messages from the client that it has not released.
-    pub fn detach(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+    pub fn detach(&mut self, handle: ids::Receiver, unreleased: impl Iterator<Item = u16>) -> Result<State> {
         let receiver = self.receivers.remove(handle)?;
         self.reports.forget(receiver.connection);
         self.give_all_back(handle, &receiver);
         let queue = self.queues.remove(receiver.queue, self.held.arrived_total());
         let mut queue = queue.ok_or_else(|| Error::Invalid(format!("receiver {} has no queue", handle.0)))?;
         queue.catch_up_mark(self.held.durable());
-        Ok(state_of(&receiver, &queue, received))
+        Ok(state_of(&receiver, &queue, unreleased))
     }
 
     /// The receiver's whole delivery state while it stays attached, for a checkpoint.
-    pub fn state(&mut self, handle: ids::Receiver, received: impl Iterator<Item = u16>) -> Result<State> {
+    pub fn state(&mut self, handle: ids::Receiver, unreleased: impl Iterator<Item = u16>) -> Result<State> {
         let receiver = self.receivers.find(handle)?;
         let queue = self.queues.find(receiver.queue)?;
         queue.catch_up_mark(self.held.durable());
-        Ok(state_of(receiver, queue, received))
+        Ok(state_of(receiver, queue, unreleased))
     }
 
     /// The receiver on a connection, if it has one.
@@ -169,7 +172,7 @@ impl Deliveries {
 
     /// Replaces what the queue may get (topic filter, allowed, in order); `None` for everything.
     pub fn grant<Filter: AsRef<[u8]>>(&mut self, handle: ids::Queue, receive: Option<&[(Filter, bool)]>) -> Result<()> {
-        let receive = receive.map(|rules| self.queues.table(rules)).transpose()?;
+        let receive = receive.map(|rules| self.queues.grant(rules)).transpose()?;
         self.queues.find(handle)?.grant(receive);
         self.queues.make_ready(handle);
         Ok(())
@@ -320,6 +323,17 @@ impl Deliveries {
         receivers.map(|(_, receiver)| (receiver.party, receiver.queue, receiver.connection)).collect()
     }
 
+    /// What is in flight at this moment is to be copied, while it changes.
+    pub fn begin_instant(&mut self) {
+        self.receivers.begin_instant();
+    }
+
+    /// What has been copied since the last call, with about `effort` more of it; true if that was all. Of each receiver
+    /// there is first a row with packet identifier 0.
+    pub fn instant_piece(&mut self, effort: usize) -> (Vec<InFlight>, bool) {
+        self.receivers.instant_piece(effort)
+    }
+
     /// Totals since the start.
     pub fn counters(&self) -> Counters {
         self.reports.counters()
@@ -342,7 +356,7 @@ impl Deliveries {
     }
 }
 
-fn state_of(receiver: &Receiver, queue: &Queue, received: impl Iterator<Item = u16>) -> State {
+fn state_of(receiver: &Receiver, queue: &Queue, unreleased: impl Iterator<Item = u16>) -> State {
     // What a group has in flight at QoS 1 is the group's.
     let keeps = |flight: &Flight| flight.qos == 2 || !matches!(flight.source, Source::Group(_));
     let flights: BTreeMap<u16, Flight> = receiver.window.flights().filter(|(_, flight)| keeps(flight)).collect();
@@ -361,7 +375,7 @@ fn state_of(receiver: &Receiver, queue: &Queue, received: impl Iterator<Item = u
         flights,
         owed,
         owed_filters: owed_filters.map(|(filter, owed)| (filter.clone(), owed.clone())).collect(),
-        received: received.collect(),
+        unreleased: unreleased.collect(),
         last_packet_identifier: receiver.window.last(),
     }
 }

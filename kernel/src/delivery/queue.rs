@@ -13,7 +13,7 @@ use crate::flow::state::{Flight, Owed, OwedFilter, Phase, Source, State};
 use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
 use crate::limits;
-use crate::topic::table::Table;
+use crate::topic::grant::Grant;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub struct Queue {
     /// What lies below may have been sent at QoS 1.
     pub(super) sent_before: Offset,
     pub(super) subscriptions: Arc<[Subscription]>,
-    receive: Option<Table>,
+    receive: Option<Grant>,
     listed: Offset,
     behind_until: Offset,
     entries_maximum: usize,
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// Replaces what the queue may get; what is at hand and not sent is read again by that.
-    pub fn grant(&mut self, receive: Option<Table>) {
+    pub fn grant(&mut self, receive: Option<Grant>) {
         self.receive = receive;
         if let Some(first) = self.entries.front().map(|found| found.offset) {
             self.read_again(first);
@@ -178,7 +178,7 @@ impl Queue {
         self.resumed.values_mut().for_each(|resumed| resumed.is_found = false);
     }
 
-    /// Why a message that was in flight is not in the log: its table tells, where there is one.
+    /// Why a message that was in flight is not in the log: its grant tells, where there is one.
     pub fn gone_because(&self) -> NoticeKind {
         if self.receive.is_some() {
             NoticeKind::Denied

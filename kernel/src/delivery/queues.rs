@@ -6,7 +6,7 @@ use super::queue::Queue;
 use crate::error::{Error, Result};
 use crate::ids::{self, Party};
 use crate::slots::Slots;
-use crate::topic::table::{Table, Tables};
+use crate::topic::grant::{Grant, HeldGrants};
 use std::collections::{BTreeMap, VecDeque};
 
 /// All attached queues.
@@ -20,7 +20,7 @@ pub(super) struct Queues {
     /// Whose turn it is to ask the log first, among those that are ready.
     first_scan: usize,
     changed_groups: Vec<ids::Queue>,
-    tables: Tables,
+    grants: HeldGrants,
 }
 
 /// What became of a queue's turn.
@@ -74,9 +74,9 @@ impl Queues {
         Some(queue)
     }
 
-    /// The table of these rules, which queues with the same ones share.
-    pub fn table<Filter: AsRef<[u8]>>(&mut self, rules: &[(Filter, bool)]) -> Result<Table> {
-        self.tables.table(rules)
+    /// The grant of these rules, which queues with the same ones share.
+    pub fn grant<Filter: AsRef<[u8]>>(&mut self, rules: &[(Filter, bool)]) -> Result<Grant> {
+        self.grants.grant(rules)
     }
 
     /// The queue gets a turn.

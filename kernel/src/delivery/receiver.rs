@@ -41,6 +41,8 @@ pub(super) struct Receiver {
     pub has_own: bool,
     /// How much of the window one group may take.
     pub part: usize,
+    /// The number of the last moment for which it was copied, or that was before it came.
+    pub copied_for: u32,
 }
 
 impl Receiver {
@@ -150,18 +152,18 @@ impl Receiver {
     }
 
     /// A packet identifier for a delivery: its old one, a new one, or 0 at QoS 0. `None` without room in the window.
-    pub fn identifier(&mut self, again: Option<u16>, flight: Flight) -> Option<u16> {
+    pub fn identifier(&mut self, again: Option<u16>, flight: Flight, now: Timestamp) -> Option<u16> {
         if let Some(identifier) = again {
             if !self.window.has_quota() {
                 return None;
             }
-            self.window.send_again(identifier);
+            self.window.send_again(identifier, now);
             return Some(identifier);
         }
         if flight.qos == 0 {
             return Some(0);
         }
-        self.window.send(flight)
+        self.window.send(flight, now)
     }
 
     /// Puts a group's message into the window; `None` without room.
@@ -170,7 +172,8 @@ impl Receiver {
         let (qos, source) = (found.qos.min(membership.terms.qos), Source::Group(membership.party));
         let mut packet_identifier = 0;
         if qos > 0 {
-            packet_identifier = self.window.send(Flight { offset: found.offset, qos, phase: Phase::Sent, source })?;
+            let flight = Flight { offset: found.offset, qos, phase: Phase::Sent, source };
+            packet_identifier = self.window.send(flight, now)?;
             membership.in_flight = membership.in_flight.saturating_add(1);
             if let Some(pack) = &mut membership.pack {
                 pack.give(found.offset, now);

@@ -4,8 +4,10 @@
 //!
 //! A connection has one receiver as long as the protocol that has several is not there; nothing but this file knows.
 
+use super::instant::Instant;
 use super::receiver::Receiver;
 use crate::error::{Error, Result};
+use crate::flow::moment::InFlight;
 use crate::flow::state::Changes;
 use crate::ids::{self, Connection};
 use crate::slots::Slots;
@@ -26,6 +28,7 @@ pub(super) struct Receivers {
     /// Counts those that were attached: a connection's handle is used again.
     serial: u32,
     changed: Vec<ids::Receiver>,
+    instant: Instant,
 }
 
 impl Receivers {
@@ -36,17 +39,20 @@ impl Receivers {
 
     #[inline]
     pub fn get_mut(&mut self, handle: ids::Receiver) -> Option<&mut Receiver> {
-        self.slots.get_mut(handle)
+        let receiver = self.slots.get_mut(handle)?;
+        self.instant.before_change(receiver);
+        Some(receiver)
     }
 
     pub fn find(&mut self, handle: ids::Receiver) -> Result<&mut Receiver> {
-        self.slots.get_mut(handle).ok_or_else(|| nobody(handle))
+        self.get_mut(handle).ok_or_else(|| nobody(handle))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (ids::Receiver, &Receiver)> {
         self.slots.iter()
     }
 
+    /// The same, to be changed in all but their windows.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ids::Receiver, &mut Receiver)> {
         self.slots.iter_mut()
     }
@@ -74,6 +80,7 @@ impl Receivers {
         self.free.pop();
         self.serial = self.serial.wrapping_add(1);
         receiver.serial = self.serial;
+        receiver.copied_for = self.instant.number();
         self.lines.put(receiver.connection, Line { receiver: handle, serial: self.serial });
         self.slots.put(handle, receiver);
         handle
@@ -81,7 +88,8 @@ impl Receivers {
 
     /// A receiver is gone.
     pub fn remove(&mut self, handle: ids::Receiver) -> Result<Receiver> {
-        let receiver = self.slots.take(handle).ok_or_else(|| nobody(handle))?;
+        let mut receiver = self.slots.take(handle).ok_or_else(|| nobody(handle))?;
+        self.instant.before_change(&mut receiver);
         self.lines.take(receiver.connection);
         self.changed.retain(|changed| *changed != handle);
         self.free.push(handle);
@@ -98,6 +106,17 @@ impl Receivers {
             receiver.is_changed = true;
             self.changed.push(handle);
         }
+    }
+
+    /// What is in flight now is to be copied, while it changes.
+    pub fn begin_instant(&mut self) {
+        self.instant.begin();
+    }
+
+    /// What has been copied since the last call, with about `effort` more of it; true if that was all.
+    pub fn instant_piece(&mut self, effort: usize) -> (Vec<InFlight>, bool) {
+        let Receivers { slots, instant, .. } = self;
+        instant.piece(slots, effort)
     }
 
     /// Those with something to remember since the last call.

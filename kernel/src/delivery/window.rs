@@ -10,6 +10,7 @@
 use crate::flow::exchange::{Follows, Next, State};
 use crate::flow::state::{Flight, Phase};
 use crate::flow::Step;
+use crate::ids::Timestamp;
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::BuildHasher;
 
@@ -27,11 +28,19 @@ struct Exchange {
     flight: Flight,
     on_this_connection: bool,
     is_given_up: bool,
+    attempts: u16,
+    since: Timestamp,
 }
 
 impl Exchange {
     fn new(flight: Flight, on_this_connection: bool) -> Exchange {
-        Exchange { flight, on_this_connection, is_given_up: false }
+        Exchange { flight, on_this_connection, is_given_up: false, attempts: 0, since: Timestamp(0) }
+    }
+
+    /// It is sent once more.
+    fn note_sent(&mut self, now: Timestamp) {
+        self.attempts = self.attempts.saturating_add(1);
+        self.since = now;
     }
 
     fn state(&self) -> State {
@@ -78,7 +87,7 @@ impl Window {
     }
 
     /// Takes the next free packet identifier after the last one, 1 following 65 535; `None` without room.
-    pub fn send(&mut self, flight: Flight) -> Option<u16> {
+    pub fn send(&mut self, flight: Flight, now: Timestamp) -> Option<u16> {
         if !self.has_room() {
             return None;
         }
@@ -86,14 +95,22 @@ impl Window {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
             if let Entry::Vacant(free) = self.flights.entry(self.last) {
-                free.insert(Exchange::new(flight, true));
+                free.insert(Exchange::new(flight, true)).note_sent(now);
                 return Some(self.last);
             }
         }
     }
 
     /// A message of an earlier connection is sent again under its identifier.
-    pub fn send_again(&mut self, identifier: u16) {
+    pub fn send_again(&mut self, identifier: u16, now: Timestamp) {
+        self.bring_over(identifier);
+        if let Some(exchange) = self.flights.get_mut(&identifier) {
+            exchange.note_sent(now);
+        }
+    }
+
+    /// A message of an earlier connection counts as one of this connection.
+    fn bring_over(&mut self, identifier: u16) {
         if let Some(exchange) = self.flights.get_mut(&identifier) {
             if !exchange.on_this_connection {
                 exchange.on_this_connection = true;
@@ -112,7 +129,7 @@ impl Window {
 
     /// Nothing more is done for the message; only its identifier is still taken.
     pub fn give_up(&mut self, identifier: u16) {
-        self.send_again(identifier);
+        self.bring_over(identifier);
         if let Some(exchange) = self.flights.get_mut(&identifier) {
             exchange.is_given_up = true;
         }
@@ -170,9 +187,14 @@ impl Window {
     /// Everything in flight, by packet identifier, in no order: what was given up only if it was received and its
     /// identifier still has to be released.
     pub fn flights(&self) -> impl Iterator<Item = (u16, Flight)> + '_ {
+        self.sent().map(|(identifier, flight, _, _)| (identifier, flight))
+    }
+
+    /// The same with how often each was sent on this connection, and when last.
+    pub fn sent(&self) -> impl Iterator<Item = (u16, Flight, u16, Timestamp)> + '_ {
         let goes_on = |exchange: &Exchange| !exchange.is_given_up || exchange.flight.phase == Phase::Received;
-        let flights = self.flights.iter().filter(move |(_, exchange)| goes_on(exchange));
-        flights.map(|(identifier, exchange)| (*identifier, exchange.flight))
+        let sent = self.flights.iter().filter(move |(_, exchange)| goes_on(exchange));
+        sent.map(|(identifier, known)| (*identifier, known.flight, known.attempts, known.since))
     }
 
     /// Everything in flight that was not given up, by packet identifier, in no order.

@@ -93,7 +93,7 @@ pub struct State {
     /// Further ones, by the filter that they are looked up with.
     pub owed_filters: BTreeMap<Vec<u8>, OwedFilter>,
     /// Packet identifiers of QoS 2 messages received from the party and not released.
-    pub received: BTreeSet<u16>,
+    pub unreleased: BTreeSet<u16>,
     /// The last packet identifier that was given out.
     pub last_packet_identifier: u16,
 }
@@ -229,7 +229,7 @@ impl State {
             state.owed.push(read_owed(&mut reader)?);
         }
         for _ in 0..reader.count()? {
-            state.received.insert(reader.small()?);
+            state.unreleased.insert(reader.small()?);
         }
         state.last_packet_identifier = reader.small()?;
         for _ in 0..reader.count()? {
@@ -268,8 +268,8 @@ impl State {
         for owed in &self.owed {
             put_owed(out, owed);
         }
-        put_length(out, self.received.len());
-        for packet_identifier in &self.received {
+        put_length(out, self.unreleased.len());
+        for packet_identifier in &self.unreleased {
             put(out, u64::from(*packet_identifier));
         }
         put(out, u64::from(self.last_packet_identifier));
@@ -306,8 +306,8 @@ impl State {
     }
 
     /// A QoS 2 message with this packet identifier was stored.
-    pub fn note_received(&mut self, packet_identifier: u16) {
-        self.received.insert(packet_identifier);
+    pub fn note_unreleased(&mut self, packet_identifier: u16) {
+        self.unreleased.insert(packet_identifier);
     }
 
     /// Everything in `first..end` is acknowledged; the mark moves if that closes the gap to it. What was in flight at
@@ -381,7 +381,7 @@ impl State {
                     self.flights.remove(&reader.small()?);
                 }
                 TAG_RELEASED => {
-                    self.received.remove(&reader.small()?);
+                    self.unreleased.remove(&reader.small()?);
                 }
                 TAG_OWED_DONE => {
                     let offset = Offset(reader.next()?);

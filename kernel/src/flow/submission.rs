@@ -40,7 +40,7 @@ pub enum Outcome {
 
 impl Arrivals {
     /// Takes in a message that came on no connection: after decode, before route. An error where the turn takes no
-    /// more ([`Error::Busy`]), or the message is none that can be published. No table of a connection holds for it.
+    /// more ([`Error::Busy`]), or the message is none that can be published. No grant of a connection holds for it.
     pub fn put(&mut self, message: &Submission<'_>) -> Result<()> {
         if self.submissions >= SUBMISSIONS_MAXIMUM || self.bytes.len() >= TURN_BYTES_MAXIMUM {
             return Err(Error::Busy(format!("a turn takes {SUBMISSIONS_MAXIMUM} messages that are handed in")));
@@ -61,6 +61,7 @@ impl Arrivals {
             payload: self.hold(message.payload),
             expiry_interval_s: message.expiry_interval_s,
             fate: Fate::Accepted,
+            row: None,
             targets: None,
             stored: None,
         };
@@ -71,8 +72,9 @@ impl Arrivals {
 
     /// What has become of the messages that were put in this turn, in their order.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome> + '_ {
-        let first = self.publishes.len().saturating_sub(self.submissions);
-        self.publishes.iter().skip(first).map(|publish| match (publish.fate, publish.stored) {
+        let first = self.publishes.len().saturating_sub(self.submissions).saturating_sub(self.rows);
+        let handed_in = self.publishes.iter().skip(first).take(self.submissions);
+        handed_in.map(|publish| match (publish.fate, publish.stored) {
             (Fate::Accepted, Some(stored)) => Outcome::Stored(stored.durable_at),
             (Fate::Accepted, None) => Outcome::Passed,
             _ => Outcome::Refused,
@@ -80,7 +82,7 @@ impl Arrivals {
     }
 
     /// The arena stays below 4 GiB: a turn brings [`TURN_BYTES_MAXIMUM`], and one message at most passes it.
-    fn hold(&mut self, bytes: &[u8]) -> Span {
+    pub(super) fn hold(&mut self, bytes: &[u8]) -> Span {
         let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(bytes);
         Span { start, size_bytes: u32::try_from(bytes.len()).unwrap_or_default() }

@@ -1,7 +1,7 @@
 //! The MQTT codec, versions 3.1, 3.1.1 and 5.0, for both roles; what has arrived, and what waits to be sent.
 //!
-//! Owns: turning bytes into packets and back ([`decode`], [`encode`]), bytes that are not yet decoded and the
-//! receiving half of QoS 1 and 2 ([`inbox`]), writing what is sent ([`outbox`]).
+//! Owns: turning bytes into packets and back ([`decode`], [`encode`]), what may come next on a connection and the
+//! receiving half of QoS 1 and 2 ([`peer`]), writing what is sent ([`outbox`]).
 //! Never: decides what a packet means. Sessions, subscriptions and deliveries belong to the stages between.
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 //! Flow: sockets -> [`inbox`] -> route ... delivery -> [`outbox`] -> sockets.
 
 pub mod alias;
+pub mod columns;
 pub mod decode;
 pub mod encode;
 pub mod exchange;
@@ -21,13 +22,12 @@ pub mod inbox;
 pub mod kind;
 pub mod outbox;
 pub mod packet;
+pub mod peer;
 pub mod property;
 pub mod publish;
 pub mod publishing;
 pub mod reader;
 pub mod reason_code;
-
-pub mod reception;
 pub mod sharing;
 
 /// A version of the protocol, as CONNECT carries it.

@@ -12,22 +12,22 @@ pub struct Publishing {
     receive_maximum: Option<u32>,
     unanswered: u32,
     /// Packet identifiers of QoS 2 messages that are not released (at most 65 535).
-    received: BTreeSet<u16>,
+    unreleased: BTreeSet<u16>,
     topic_alias_maximum: u16,
     /// At most `topic_alias_maximum` topic names [MQTT-3.3.2-7].
     aliases: BTreeMap<u16, Box<[u8]>>,
 }
 
 impl Publishing {
-    /// A client publishes within these limits, and has not released `received`, which its session brings along.
+    /// A client publishes within these limits, and has not released `unreleased`, which its session brings along.
     pub fn new(
         version: Version,
         receive_maximum: u16,
         topic_alias_maximum: u16,
-        received: BTreeSet<u16>,
+        unreleased: BTreeSet<u16>,
     ) -> Publishing {
         let receive_maximum = (version == Version::V5).then_some(u32::from(receive_maximum));
-        Publishing { receive_maximum, unanswered: 0, received, topic_alias_maximum, aliases: BTreeMap::new() }
+        Publishing { receive_maximum, unanswered: 0, unreleased, topic_alias_maximum, aliases: BTreeMap::new() }
     }
 
     /// Says what becomes of a PUBLISH, or that there are too many unanswered ones [MQTT-3.3.4-9].
@@ -38,7 +38,7 @@ impl Publishing {
         }
         // Sent again after a reconnect, or because an old client lost patience: it was counted, or will be answered
         // without having been [MQTT-4.3.3-10].
-        if qos == 2 && self.received.contains(&packet_identifier) {
+        if qos == 2 && self.unreleased.contains(&packet_identifier) {
             return Ok(Fate::Duplicate);
         }
         if self.receive_maximum.is_some_and(|maximum| self.unanswered >= maximum) {
@@ -49,14 +49,14 @@ impl Publishing {
         }
         self.unanswered = self.unanswered.saturating_add(1);
         if qos == 2 {
-            self.received.insert(packet_identifier);
+            self.unreleased.insert(packet_identifier);
         }
         Ok(Fate::Accepted)
     }
 
     /// Packet identifiers of QoS 2 messages that are not released, in ascending order.
-    pub fn received(&self) -> impl Iterator<Item = u16> + '_ {
-        self.received.iter().copied()
+    pub fn unreleased(&self) -> impl Iterator<Item = u16> + '_ {
+        self.unreleased.iter().copied()
     }
 
     /// `count` messages have been answered.
@@ -66,7 +66,7 @@ impl Publishing {
 
     /// The packet identifier is free again: released by PUBREL [MQTT-4.3.3-12], or its message was refused.
     pub fn forget(&mut self, packet_identifier: u16) {
-        self.received.remove(&packet_identifier);
+        self.unreleased.remove(&packet_identifier);
     }
 
     /// Gives `alias` the meaning `topic` (MQTT 5 section 3.3.2.3.4).

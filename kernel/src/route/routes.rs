@@ -55,7 +55,7 @@ pub struct Routes {
     positions: HashMap<(Queue, Place), usize, RandomState>,
     /// The places of each queue, in no particular order.
     queues: HashMap<Queue, Vec<Place>, RandomState>,
-    /// Which queues a connection holds, to find what a changed table concerns.
+    /// Which queues a connection holds, to find what a changed grant concerns.
     holders: BTreeSet<(Connection, Queue)>,
     /// Who may publish and be sent what.
     pub grants: Grants,

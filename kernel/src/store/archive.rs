@@ -19,7 +19,7 @@ use super::segment::{Indexed, Segment};
 use super::tail::Tail;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::ids::{Location, Offset, Timestamp, TopicId};
+use crate::ids::{Location, Offset, Party, Timestamp, TopicId};
 use crate::limits::{DIRECTORY_CACHE_BYTES, POSTINGS_CACHE_BYTES, SEGMENT_TOPICS_CACHE_BYTES};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -77,6 +77,16 @@ impl Archive {
             queued_topics: Cache::new(SEGMENT_TOPICS_CACHE_BYTES, 0),
             postings: Cache::new(POSTINGS_CACHE_BYTES, 0),
         }
+    }
+
+    /// Bytes of what is remembered, by what it is.
+    pub fn remembered(&self) -> [(&'static str, usize); 4] {
+        [
+            ("blocks", self.blocks.bytes()),
+            ("directories", self.directories.bytes()),
+            ("segment_topics", self.queued_topics.bytes()),
+            ("postings", self.postings.bytes()),
+        ]
     }
 
     /// The segment with a number.
@@ -212,6 +222,19 @@ impl Archive {
         let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
         let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);
         Ok(found.then_some(Location { segment, position }))
+    }
+
+    /// How many messages of a party there are from an offset on.
+    pub fn published(&mut self, party: Party, from: Offset) -> Result<u64> {
+        let mut count = 0_u64;
+        for place in self.first_from(from)..self.segments.len() {
+            let start = self.position_of(place, from)?;
+            self.walk_to(place, start, |record| {
+                count += u64::from(record.kind == Kind::Message && record.publisher == party);
+                false
+            })?;
+        }
+        Ok(count)
     }
 
     /// The position of the first record from `start` on for which `is_wanted`; the end if there is none.

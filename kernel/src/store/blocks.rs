@@ -28,6 +28,11 @@ impl Blocks {
         Blocks { blocks, limit_bytes, bytes: 0, scratch: Vec::new(), hits: 0, misses: 0 }
     }
 
+    /// What all blocks together take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Has the block in memory that the record at `position` begins in; true if it had to be read. `limit` is where
     /// what is on the disk ends.
     pub fn hold(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<bool> {

@@ -17,6 +17,11 @@ impl<Key: Hash + Eq, Value> Cache<Key, Value> {
         Cache { values: LruCache::unbounded_with_hasher(hasher), bytes: 0, limit }
     }
 
+    /// What all values together take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The value of a key, which is used now.
     pub fn get<Asked>(&mut self, key: &Asked) -> Option<&mut Value>
     where

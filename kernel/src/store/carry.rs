@@ -140,6 +140,9 @@ pub(super) struct CarryWrite {
     end_control: u64,
     /// Above so many messages the carry segment is not worth to be written.
     messages_maximum: u64,
+    /// How many segments have been weighed, and how many messages are needed of them.
+    weighed: usize,
+    needed: u64,
     place: usize,
     /// What has been found out of the topics of the range so far.
     decided: HashMap<u32, Option<Hull>, RandomState>,
@@ -174,6 +177,8 @@ impl CarryWrite {
             header,
             end_control: plan.end_control,
             messages_maximum: plan.messages_maximum,
+            weighed: 0,
+            needed: 0,
             place: 0,
             decided: HashMap::with_hasher(map(66)),
             names: HashMap::with_hasher(map(67)),
@@ -194,8 +199,11 @@ impl CarryWrite {
         self.index.summary.messages
     }
 
-    /// Plans one segment, or copies until there is a megabyte to be written; false when all is done.
+    /// Weighs or plans one segment, or copies until there is a megabyte to be written; false when all is done.
     pub(super) fn step(&mut self) -> Result<bool> {
+        if self.messages_maximum < u64::MAX && self.weighed < self.files.segments.len() {
+            return self.weigh();
+        }
         while let Some(position) = self.positions.next() {
             self.copy(position)?;
             if self.bytes.len() >= CHUNK_BYTES {
@@ -204,21 +212,26 @@ impl CarryWrite {
             }
         }
         if self.place < self.files.segments.len() {
-            let positions = self.plan()?;
+            self.positions = self.plan(self.place)?.into_iter();
             self.place = self.place.saturating_add(1);
-            self.is_worthless = wide(positions.len()) > self.messages_maximum;
-            if self.is_worthless {
-                self.forget();
-            } else {
-                self.positions = positions.into_iter();
-            }
-            return Ok(!self.is_worthless);
+            return Ok(true);
         }
         // Behind a range of which nothing is left queues would find a hole.
         if self.messages() > 0 || self.needs.queues {
             self.close()?;
         }
         Ok(false)
+    }
+
+    /// Nothing is copied before it is known of all segments together that it is worth it.
+    fn weigh(&mut self) -> Result<bool> {
+        self.needed = self.needed.saturating_add(wide(self.plan(self.weighed)?.len()));
+        self.weighed = self.weighed.saturating_add(1);
+        self.is_worthless = self.needed > self.messages_maximum;
+        if self.is_worthless {
+            self.forget();
+        }
+        Ok(!self.is_worthless)
     }
 
     /// Nothing is left of it.
@@ -243,13 +256,12 @@ impl CarryWrite {
         format!("{}.partial", self.name())
     }
 
-    /// Where the next segment has what is needed of it.
-    fn plan(&mut self) -> Result<Vec<u32>> {
-        if self.place == 0 {
+    /// Where a segment has what is needed of it.
+    fn plan(&mut self, place: usize) -> Result<Vec<u32>> {
+        if place == 0 {
             self.needs.offsets.sort_unstable();
             self.needs.offsets.dedup();
         }
-        let place = self.place;
         let topics = self.files.topic_ids(place)?;
         self.decide(place, &topics)?;
         let Some(segment) = self.files.segments.get(place) else { return Ok(Vec::new()) };

@@ -267,7 +267,7 @@ fn decode_parties(derived: &mut Derived, body: &mut Decoder<'_>, count: u64) -> 
     for _ in 0..count {
         let (party, full_number, size) = (Party(body.u32()?), body.u64()?, body.u32()?);
         let state = State::decode(body.take(index64(size.into()))?).ok()?;
-        derived.parties.insert(party, PartyState { state, full_number });
+        derived.parties.insert(party, PartyState { state, full_number, copied_for: 0 });
     }
     Some(())
 }

@@ -21,6 +21,76 @@ pub struct Bits {
     count: usize,
 }
 
+/// Columns that are filled; the others stay empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnSet(u32);
+
+/// The columns, each with its bit in a set.
+const NAMES: [&str; 14] = [
+    "topic",
+    "key",
+    "value",
+    "shard",
+    "offset",
+    "entry",
+    "timestamp",
+    "event_time",
+    "qos",
+    "retain",
+    "publisher",
+    "expires_at",
+    "properties",
+    "headers",
+];
+
+impl ColumnSet {
+    /// Every column.
+    pub const ALL: ColumnSet = ColumnSet((1 << NAMES.len()) - 1);
+    const TOPIC: ColumnSet = ColumnSet(1);
+    const KEY: ColumnSet = ColumnSet(1 << 1);
+    const VALUE: ColumnSet = ColumnSet(1 << 2);
+    const SHARD: ColumnSet = ColumnSet(1 << 3);
+    const OFFSET: ColumnSet = ColumnSet(1 << 4);
+    const ENTRY: ColumnSet = ColumnSet(1 << 5);
+    const TIMESTAMP: ColumnSet = ColumnSet(1 << 6);
+    const EVENT_TIME: ColumnSet = ColumnSet(1 << 7);
+    const QOS: ColumnSet = ColumnSet(1 << 8);
+    const RETAIN: ColumnSet = ColumnSet(1 << 9);
+    const PUBLISHER: ColumnSet = ColumnSet(1 << 10);
+    const EXPIRES_AT: ColumnSet = ColumnSet(1 << 11);
+    const PROPERTIES: ColumnSet = ColumnSet(1 << 12);
+    const HEADERS: ColumnSet = ColumnSet(1 << 13);
+
+    /// The columns of these names; `None` if there is none of one of them.
+    pub fn of<Name: AsRef<str>>(names: &[Name]) -> Option<ColumnSet> {
+        names.iter().try_fold(ColumnSet(0), |set, name| {
+            let bit = NAMES.iter().position(|known| *known == name.as_ref())?;
+            Some(ColumnSet(set.0 | 1 << bit))
+        })
+    }
+
+    /// The names of the columns in the set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 & 1 << bit != 0).map(|(_, name)| name)
+    }
+
+    fn has(self, column: ColumnSet) -> bool {
+        self.0 & column.0 != 0
+    }
+}
+
+/// Properties of messages: a list for each of them.
+#[derive(Debug)]
+pub struct Properties {
+    /// How many come before those of each message, 32 bit.
+    pub offsets: Vec<u8>,
+    /// Their names.
+    pub keys: Bytes,
+    /// Their values.
+    pub values: Bytes,
+    count: u32,
+}
+
 /// Messages as columns, in Arrow's layout.
 #[derive(Debug)]
 pub struct Columns {
@@ -58,13 +128,36 @@ pub struct Columns {
     pub has_expires_at: Bits,
     /// When they expire, in microseconds, 64 bit.
     pub expires_at: Vec<u8>,
-    /// How many properties come before those of each message, 32 bit.
-    pub property_offsets: Vec<u8>,
-    /// Names of properties.
-    pub property_keys: Bytes,
-    /// Values of properties.
-    pub property_values: Bytes,
-    properties: u32,
+    /// Properties as texts.
+    pub properties: Properties,
+    /// The same with their values as they came.
+    pub headers: Properties,
+    wanted: ColumnSet,
+}
+
+impl Default for Properties {
+    fn default() -> Properties {
+        let offsets = 0_u32.to_le_bytes().to_vec();
+        Properties { offsets, keys: Bytes::default(), values: Bytes::default(), count: 0 }
+    }
+}
+
+impl Properties {
+    fn push_text(&mut self, name: &[u8], value: &[u8]) {
+        self.keys.push_text(name);
+        self.values.push_text(value);
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn push_bytes(&mut self, name: &[u8], value: &[u8]) {
+        self.keys.push_text(name);
+        self.values.push(value);
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn end_message(&mut self) {
+        self.offsets.extend_from_slice(&self.count.to_le_bytes());
+    }
 }
 
 impl Default for Bytes {
@@ -100,8 +193,9 @@ impl Bits {
     }
 }
 
-impl Default for Columns {
-    fn default() -> Columns {
+impl Columns {
+    /// No message yet, and room for these columns.
+    pub fn of(wanted: ColumnSet) -> Columns {
         Columns {
             rows: 0,
             topic: Bytes::default(),
@@ -120,62 +214,121 @@ impl Default for Columns {
             publisher: Vec::new(),
             has_expires_at: Bits::default(),
             expires_at: Vec::new(),
-            property_offsets: 0_u32.to_le_bytes().to_vec(),
-            property_keys: Bytes::default(),
-            property_values: Bytes::default(),
-            properties: 0,
+            properties: Properties::default(),
+            headers: Properties::default(),
+            wanted,
+        }
+    }
+
+    /// The columns that are filled.
+    pub fn wanted(&self) -> ColumnSet {
+        self.wanted
+    }
+
+    /// Appends a message.
+    pub fn push(&mut self, topic: &[u8], record: &Record<'_>) {
+        self.rows = self.rows.saturating_add(1);
+        let wanted = self.wanted;
+        if wanted.has(ColumnSet::TOPIC) {
+            self.topic.push_text(topic);
+        }
+        if wanted.has(ColumnSet::KEY) {
+            self.has_key.push(record.key.is_some());
+            self.key.push(record.key.unwrap_or_default());
+        }
+        if wanted.has(ColumnSet::VALUE) {
+            self.value.push(record.payload);
+        }
+        self.push_numbers(record);
+        if wanted.has(ColumnSet::EVENT_TIME) {
+            push_time(&mut self.has_event_time, &mut self.event_time, record.event_time);
+        }
+        if wanted.has(ColumnSet::RETAIN) {
+            self.retain.push(record.retain);
+        }
+        if wanted.has(ColumnSet::EXPIRES_AT) {
+            push_time(&mut self.has_expires_at, &mut self.expires_at, record.expires_at);
+        }
+        if wanted.has(ColumnSet::PROPERTIES) {
+            each_property(record.properties, |name, value| match name {
+                Name::CorrelationData => self.properties.push_text(name.bytes(), hexadecimal(value).as_bytes()),
+                _ => self.properties.push_text(name.bytes(), value),
+            });
+            self.properties.end_message();
+        }
+        if wanted.has(ColumnSet::HEADERS) {
+            each_property(record.properties, |name, value| self.headers.push_bytes(name.bytes(), value));
+            self.headers.end_message();
+        }
+    }
+
+    fn push_numbers(&mut self, record: &Record<'_>) {
+        let wanted = self.wanted;
+        if wanted.has(ColumnSet::SHARD) {
+            self.shard.extend_from_slice(&[0; 4]);
+        }
+        if wanted.has(ColumnSet::OFFSET) {
+            self.offset.extend_from_slice(&record.offset.0.to_le_bytes());
+        }
+        if wanted.has(ColumnSet::ENTRY) {
+            self.entry.extend_from_slice(&record.entry.to_le_bytes());
+        }
+        if wanted.has(ColumnSet::TIMESTAMP) {
+            self.timestamp.extend_from_slice(&record.appended_at.0.to_le_bytes());
+        }
+        if wanted.has(ColumnSet::QOS) {
+            self.qos.extend_from_slice(&u32::from(record.qos).to_le_bytes());
+        }
+        if wanted.has(ColumnSet::PUBLISHER) {
+            self.has_publisher.push(record.publisher != Party(0));
+            self.publisher.extend_from_slice(&u64::from(record.publisher.0).to_le_bytes());
         }
     }
 }
 
-impl Columns {
-    /// Appends a message.
-    pub fn push(&mut self, topic: &[u8], record: &Record<'_>) {
-        self.rows = self.rows.saturating_add(1);
-        self.topic.push_text(topic);
-        self.has_key.push(record.key.is_some());
-        self.key.push(record.key.unwrap_or_default());
-        self.value.push(record.payload);
-        self.shard.extend_from_slice(&[0; 4]);
-        self.offset.extend_from_slice(&record.offset.0.to_le_bytes());
-        self.entry.extend_from_slice(&record.entry.to_le_bytes());
-        self.timestamp.extend_from_slice(&record.appended_at.0.to_le_bytes());
-        push_time(&mut self.has_event_time, &mut self.event_time, record.event_time);
-        self.qos.extend_from_slice(&u32::from(record.qos).to_le_bytes());
-        self.retain.push(record.retain);
-        self.has_publisher.push(record.publisher != Party(0));
-        self.publisher.extend_from_slice(&u64::from(record.publisher.0).to_le_bytes());
-        push_time(&mut self.has_expires_at, &mut self.expires_at, record.expires_at);
-        self.push_properties(record.properties);
-        self.property_offsets.extend_from_slice(&self.properties.to_le_bytes());
-    }
+/// What a property is called.
+enum Name<'a> {
+    PayloadFormatIndicator,
+    ContentType,
+    ResponseTopic,
+    CorrelationData,
+    /// As its publisher says.
+    Own(&'a [u8]),
+}
 
-    /// MQTT 5 properties (section 2.2.2.2) by name; those of the publisher's own under the names that it gave.
-    /// Correlation data may be any bytes and is shown in hexadecimal.
-    fn push_properties(&mut self, properties: &[u8]) {
-        let mut source = Decoder::new(properties);
-        while let Some(identifier) = source.u8() {
-            let pushed = match identifier {
-                0x01 => source
-                    .u8()
-                    .map(|value| self.push_property(b"payload_format_indicator", value.to_string().as_bytes())),
-                0x03 => field(&mut source).map(|value| self.push_property(b"content_type", value)),
-                0x08 => field(&mut source).map(|value| self.push_property(b"response_topic", value)),
-                0x09 => field(&mut source)
-                    .map(|value| self.push_property(b"correlation_data", hexadecimal(value).as_bytes())),
-                0x26 => field(&mut source).zip(field(&mut source)).map(|(name, value)| self.push_property(name, value)),
-                _ => None,
-            };
-            if pushed.is_none() {
-                break;
-            }
+impl<'a> Name<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Name::PayloadFormatIndicator => b"payload_format_indicator",
+            Name::ContentType => b"content_type",
+            Name::ResponseTopic => b"response_topic",
+            Name::CorrelationData => b"correlation_data",
+            Name::Own(name) => name,
         }
     }
+}
 
-    fn push_property(&mut self, name: &[u8], value: &[u8]) {
-        self.property_keys.push_text(name);
-        self.property_values.push_text(value);
-        self.properties = self.properties.saturating_add(1);
+/// MQTT 5 properties (section 2.2.2.2) in the order in which they came; those of the publisher's own under the names
+/// that it gave. What is broken ends the list. As text, correlation data is hexadecimal: it may be any bytes.
+fn each_property(properties: &[u8], mut push: impl FnMut(&Name<'_>, &[u8])) {
+    let mut source = Decoder::new(properties);
+    while let Some(identifier) = source.u8() {
+        let found = match identifier {
+            0x01 => match source.u8() {
+                Some(value) => {
+                    push(&Name::PayloadFormatIndicator, value.to_string().as_bytes());
+                    continue;
+                }
+                None => None,
+            },
+            0x03 => field(&mut source).map(|value| (Name::ContentType, value)),
+            0x08 => field(&mut source).map(|value| (Name::ResponseTopic, value)),
+            0x09 => field(&mut source).map(|value| (Name::CorrelationData, value)),
+            0x26 => field(&mut source).zip(field(&mut source)).map(|(name, value)| (Name::Own(name), value)),
+            _ => None,
+        };
+        let Some((name, value)) = found else { return };
+        push(&name, value);
     }
 }
 
@@ -201,15 +354,30 @@ mod tests {
 
     #[test]
     fn properties_are_read_by_name_and_broken_ones_end_the_list() {
-        let mut columns = Columns::default();
+        let mut columns = Columns::of(ColumnSet::ALL);
         let bytes =
             b"\x01\x01\x03\x00\x01c\x09\x00\x02\xff\x0a\x26\x00\x01k\x00\x01v\x26\x00\x01k\x00\x01w\x08\x00\x09";
         columns.push(b"t", &Record { properties: bytes, ..Record::plain(Kind::Message, b"x") });
         columns.push(b"u", &Record::plain(Kind::Message, b""));
-        assert_eq!(columns.property_keys.data, b"payload_format_indicatorcontent_typecorrelation_datakk");
-        assert_eq!(columns.property_values.data, b"1cff0avw");
-        assert_eq!(columns.property_offsets, [0, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(columns.properties.keys.data, b"payload_format_indicatorcontent_typecorrelation_datakk");
+        assert_eq!(columns.properties.values.data, b"1cff0avw");
+        assert_eq!(columns.properties.offsets, [0, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(columns.headers.keys.data, columns.properties.keys.data);
+        assert_eq!(columns.headers.values.data, b"1c\xff\x0avw");
         assert_eq!((columns.rows, columns.topic.data.as_slice()), (2, b"tu".as_slice()));
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_filled() {
+        let set = ColumnSet::of(&["offset", "value"]).unwrap();
+        assert_eq!(set.names().collect::<Vec<_>>(), ["value", "offset"]);
+        assert_eq!(ColumnSet::of(&["offset", "colour"]), None);
+        let mut columns = Columns::of(set);
+        columns.push(b"t", &Record { properties: b"\x03\x00\x01c", ..Record::plain(Kind::Message, b"x") });
+        assert_eq!((columns.rows, columns.offset.len(), columns.value.data.len()), (1, 8, 1));
+        let others = [&columns.topic.data, &columns.key.offsets, &columns.qos, &columns.timestamp];
+        assert!(others.into_iter().all(|column| column.len() <= 4));
+        assert!(columns.properties.keys.data.is_empty() && columns.headers.keys.data.is_empty());
     }
 
     #[test]

@@ -120,6 +120,13 @@ impl Window {
     }
 }
 
+impl Windows {
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
 impl Default for Windows {
     fn default() -> Windows {
         Windows(Cache::new(WINDOW_MEMORY_BYTES_MAXIMUM, 55))

@@ -88,6 +88,11 @@ impl FilterMemory {
         FilterMemory { sets: Cache::new(FILTER_MEMORY_BYTES_MAXIMUM, seed), levels: Levels::new(seed) }
     }
 
+    /// Bytes of what is remembered of them.
+    pub fn bytes(&self) -> usize {
+        self.sets.bytes()
+    }
+
     /// Gets ready for filters: takes in the levels of all names, until `effort` has reached `until`; true once that is
     /// done.
     pub fn prepare(&mut self, dictionary: &Dictionary, effort: (&mut u64, u64)) -> bool {

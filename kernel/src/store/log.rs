@@ -7,6 +7,7 @@
 use super::commit::{Commit, Ended};
 use super::controls::Controls;
 use super::counting::{Looking, Question};
+use super::encoding::{index64, wide};
 use super::filters::FilterMemory;
 use super::identity::Identity;
 use super::job::{Finished, Job, Task};
@@ -18,6 +19,7 @@ use super::scan::Scanning;
 use super::snapshot::Checkpoints;
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::flow::moment::{RetainedRows, States};
 use crate::flow::state::Changes;
 use crate::flow::{Arrivals, Message, Messages, Scan};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
@@ -93,7 +95,6 @@ impl Log {
 
     /// Named numbers for people.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let wide = super::encoding::wide;
         let Records { archive, derived, appending, commits, space } = &self.records;
         vec![
             ("segments", wide(archive.segments.len())),
@@ -110,6 +111,13 @@ impl Log {
             ("damaged_reads", archive.damaged_reads),
             ("space_is_low", u64::from(space.is_low())),
         ]
+    }
+
+    /// Bytes of what is remembered to save work, by what it is: each part has its maximum.
+    pub fn remembered(&self) -> Vec<(&'static str, u64)> {
+        let filters = [("filters", self.filters.bytes())];
+        let all = self.records.archive.remembered().into_iter().chain(filters).chain(self.scanning.remembered());
+        all.map(|(name, bytes)| (name, super::encoding::wide(bytes))).collect()
     }
 }
 
@@ -194,6 +202,33 @@ impl Log {
         self.records.derived.parties.encoded(party)
     }
 
+    /// What delivery states and retained messages are at this moment is to be copied, while they change.
+    pub fn begin_instant(&mut self) {
+        let end = self.end_offset();
+        self.records.derived.parties.begin_instant();
+        self.records.derived.retained.begin_instant(end);
+    }
+
+    /// Delivery states copied since the last call, with about `effort` more of those behind a party; up to which one
+    /// they have been looked at, `None` if all have.
+    pub fn states_piece(&mut self, after: Option<Party>, effort: u64) -> (States, Option<Party>) {
+        let piece = self.records.derived.parties.instant_piece(after, index64(effort));
+        self.note_effort(wide(piece.0.len()));
+        piece
+    }
+
+    /// Retained messages copied since the last call, with about `effort` more; true if that was all.
+    pub fn retained_piece(&mut self, effort: u64) -> (RetainedRows, bool) {
+        let piece = self.records.derived.retained.instant_piece(index64(effort));
+        self.note_effort(wide(piece.0.len()));
+        piece
+    }
+
+    /// So much was looked at elsewhere.
+    pub fn note_effort(&mut self, effort: u64) {
+        self.records.archive.effort = self.records.archive.effort.wrapping_add(effort);
+    }
+
     /// Below which offset durable parties have acknowledged all; `None` of those without a state.
     pub fn marks(&self, parties: &[Party]) -> Vec<Option<Offset>> {
         let known = &self.records.derived.parties;
@@ -204,6 +239,11 @@ impl Log {
     /// offset that is all.
     pub fn retained(&self, filter: &[u8], from: Offset, limit: usize) -> (Vec<Offset>, Offset) {
         self.records.derived.retained.page(filter, from, self.end_offset(), limit)
+    }
+
+    /// How many messages of a party the log has from an offset on. Looks at every record behind that.
+    pub fn published(&mut self, party: Party, from: Offset) -> Result<u64> {
+        self.records.archive.published(party, from)
     }
 
     /// How many topics have a retained message.
@@ -290,8 +330,8 @@ impl Log {
         self.retention.begin(&mut self.records, maximum_age_us, maximum_bytes, now)
     }
 
-    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
-    /// by nobody any more. False if there is none.
+    /// Begins to write the next carry segments in turn anew as one, which happens if at least half of what they hold is
+    /// needed by nobody any more. False if there are none.
     pub fn begin_thinning(&mut self, now: Timestamp) -> Result<bool> {
         self.retention.begin_thinning(&mut self.records, self.checkpoints.checkpointed(), now)
     }
@@ -304,6 +344,11 @@ impl Log {
     /// Which topics have records in the range: to be found out beside the loop and handed back to `finish`.
     pub fn survey_job(&self) -> Option<Job> {
         self.retention.survey_job(&self.records.archive)
+    }
+
+    /// The places of those of some topics that have records in what goes; of all of them before it is surveyed.
+    pub fn going(&mut self, topics: &[&str]) -> Vec<usize> {
+        self.retention.going(&mut self.records, topics)
     }
 
     /// Writes some more of what the log would lose with the range anew, for about `effort`; true if that was all.

@@ -5,9 +5,10 @@
 
 use super::record::Record;
 use crate::error::{Error, Result};
+use crate::flow::moment::States;
 use crate::flow::state::{State, FULL, REMOVED};
 use crate::ids::{Offset, Party};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Bound;
 
 /// A party's state, and where the log has it.
@@ -17,6 +18,8 @@ pub struct PartyState {
     pub state: State,
     /// The control number of the record that says all of it, 0 if there is none: older records may not be removed.
     pub full_number: u64,
+    /// The number of the last moment for which it was copied, or that was before it came.
+    pub copied_for: u32,
 }
 
 /// All states.
@@ -24,6 +27,23 @@ pub struct PartyState {
 pub struct Parties {
     /// Apart from the tree, whose nodes are half empty.
     states: BTreeMap<u32, Box<PartyState>>,
+    instant: Instant,
+}
+
+/// The moment that is copied: a state before it changes, or when the walk comes to it.
+#[derive(Debug, Default)]
+struct Instant {
+    number: u32,
+    copied: States,
+}
+
+impl Instant {
+    fn before_change(&mut self, party: u32, known: &mut PartyState) {
+        if known.copied_for != self.number {
+            known.copied_for = self.number;
+            self.copied.take(Party(party), &known.state);
+        }
+    }
 }
 
 impl Parties {
@@ -34,10 +54,12 @@ impl Parties {
         let handed = if has(party) {
             State::default().apply(value)?
         } else if value.first() == Some(&REMOVED) {
-            self.states.remove(&party.0);
+            if let Some(mut known) = self.states.remove(&party.0) {
+                self.instant.before_change(party.0, &mut known);
+            }
             return Ok(());
         } else {
-            let known = self.states.entry(party.0).or_default();
+            let known = self.changing(party);
             let result = known.state.apply(value);
             if value.first() == Some(&FULL) && result.is_ok() {
                 known.full_number = number;
@@ -45,8 +67,9 @@ impl Parties {
             result?
         };
         for (offset, group) in handed.into_iter().filter(|(_, group)| !has(*group)) {
-            if let Some(group) = self.states.get_mut(&group.0) {
-                group.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
+            if let Some(known) = self.states.get_mut(&group.0) {
+                self.instant.before_change(group.0, known);
+                known.state.acknowledge(offset, Offset(offset.0.saturating_add(1)));
             }
         }
         Ok(())
@@ -58,8 +81,45 @@ impl Parties {
             return;
         }
         if let Some(packet_identifier) = record.packet_identifier {
-            self.states.entry(record.publisher.0).or_default().state.note_received(packet_identifier);
+            self.changing(record.publisher).state.note_unreleased(packet_identifier);
         }
+    }
+
+    fn changing(&mut self, party: Party) -> &mut PartyState {
+        let Parties { states, instant } = self;
+        match states.entry(party.0) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                instant.before_change(party.0, known);
+                known
+            }
+            Entry::Vacant(free) => {
+                free.insert(Box::new(PartyState { copied_for: instant.number, ..PartyState::default() }))
+            }
+        }
+    }
+
+    /// What the states are at this moment is to be copied, while they change.
+    pub fn begin_instant(&mut self) {
+        self.instant.number = self.instant.number.wrapping_add(1);
+        self.instant.copied = States::default();
+    }
+
+    /// What has been copied since the last call, with those behind `after` for about `effort`; up to which party they
+    /// have been looked at, `None` if all have.
+    pub fn instant_piece(&mut self, after: Option<Party>, effort: usize) -> (States, Option<Party>) {
+        let Parties { states, instant } = self;
+        let first = after.map_or(Bound::Unbounded, |party| Bound::Excluded(party.0));
+        let (mut last, mut looked_at) = (after.unwrap_or(Party(0)), 0_usize);
+        for (party, known) in states.range_mut((first, Bound::Unbounded)) {
+            if looked_at.saturating_add(instant.copied.len()) >= effort {
+                return (std::mem::take(&mut instant.copied), Some(last));
+            }
+            instant.before_change(*party, known);
+            last = Party(*party);
+            looked_at = looked_at.saturating_add(1);
+        }
+        (std::mem::take(&mut instant.copied), None)
     }
 
     /// Sets a state, as a checkpoint has it.

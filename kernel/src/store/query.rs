@@ -1,23 +1,25 @@
 //! What readers ask: messages of some filters in a range of offsets, as columns; their number; ranges of equal size.
 
 use super::archive::Archive;
-use super::columns::Columns;
+use super::columns::{ColumnSet, Columns};
+use super::criteria::{Criteria, Filter, Topics};
 use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
+use super::header::SegmentKind;
 use super::index::{between, Class};
 use super::record::{Kind, Record};
 use super::segment::Indexed;
 use crate::error::Result;
 use crate::ids::{Offset, TopicId};
-use ahash::RandomState;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A query, and how far it has come: the next one mostly goes on where it ended.
 pub(super) struct Query {
-    filters: Vec<Vec<u8>>,
+    criteria: Criteria,
     topics_seen: usize,
-    topics: HashSet<u32, RandomState>,
+    topics: Topics,
+    filters: Option<HashMap<TopicId, Vec<Filter>>>,
     resume: Option<(Offset, u32, u32)>,
     merged: Option<(u32, Arc<Vec<u32>>)>,
 }
@@ -32,6 +34,15 @@ pub struct Limits {
     pub rows: usize,
     /// Bytes of records at most, about.
     pub bytes: u64,
+}
+
+/// How far a range reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The offset after its last message.
+    pub end: Offset,
+    /// How many messages of the topics it has.
+    pub rows: u64,
 }
 
 /// What has been read, and what else may be.
@@ -52,46 +63,35 @@ impl Reading {
 }
 
 impl Query {
-    /// The last one if it was for these filters and no topic is new, or a new one.
-    pub(super) fn recall<'a, Filter: AsRef<[u8]>>(
+    /// The last one if it was for these criteria and no topic is new, or a new one.
+    pub(super) fn recall<'a>(
         last: &'a mut Option<Query>,
         dictionary: &Dictionary,
-        filters: &[Filter],
+        criteria: &Criteria,
     ) -> &'a mut Query {
-        let is_same = |last: &Query| {
-            let same = last.filters.iter().map(Vec::as_slice).eq(filters.iter().map(AsRef::as_ref));
-            same && last.topics_seen == dictionary.len()
-        };
+        let is_same = |last: &Query| last.topics_seen == dictionary.len() && last.criteria == *criteria;
         if !last.as_ref().is_some_and(is_same) {
             *last = None;
         }
-        last.get_or_insert_with(|| Query::new(dictionary, filters))
-    }
-
-    fn new<Filter: AsRef<[u8]>>(dictionary: &Dictionary, filters: &[Filter]) -> Query {
-        let mut found = Vec::new();
-        for filter in filters {
-            dictionary.matching(filter.as_ref(), &mut found);
-        }
-        let mut topics = HashSet::with_hasher(RandomState::with_seeds(61, 62, 63, 64));
-        topics.extend(found.into_iter().map(|id| id.0));
-        Query {
-            filters: filters.iter().map(|filter| filter.as_ref().to_vec()).collect(),
+        last.get_or_insert_with(|| Query {
+            criteria: criteria.clone(),
             topics_seen: dictionary.len(),
-            topics,
+            topics: criteria.topics(dictionary),
+            filters: criteria.filters_of_topics(dictionary),
             resume: None,
             merged: None,
-        }
+        })
     }
 
-    /// The messages that any of the filters matches, as columns, and the offset up to which was read.
+    /// The messages that meet the criteria, as columns, and the offset up to which was read.
     pub(super) fn read(
         &mut self,
         archive: &mut Archive,
         dictionary: &Dictionary,
+        columns: ColumnSet,
         limits: &Limits,
     ) -> Result<(Columns, Offset)> {
-        let mut reading = Reading { columns: Columns::default(), rows: limits.rows, bytes: limits.bytes };
+        let mut reading = Reading { columns: Columns::of(columns), rows: limits.rows, bytes: limits.bytes };
         let (mut from, to) = (limits.from, limits.to);
         let mut place = archive.first_from(from);
         while from < to {
@@ -138,7 +138,9 @@ impl Query {
                 self.resume = Some((record.offset, number, position));
                 return Ok(Some(record.offset));
             }
-            reading.columns.push(dictionary.name(record.topic), &record);
+            if self.criteria.takes(&record, self.filters.as_ref()) {
+                reading.columns.push(dictionary.name(record.topic), &record);
+            }
             reading.pass(&record);
         }
         Ok(None)
@@ -168,7 +170,8 @@ impl Query {
                     self.resume = Some((record.offset, number, position));
                     return Ok(Some(record.offset));
                 }
-                if self.topics.contains(&record.topic.0) {
+                let is_of_topics = self.topics.contains(&record.topic.0);
+                if is_of_topics && self.criteria.takes(&record, self.filters.as_ref()) {
                     reading.columns.push(dictionary.name(record.topic), &record);
                 }
                 reading.pass(&record);
@@ -178,29 +181,82 @@ impl Query {
         Ok(None)
     }
 
-    /// The smallest offset such that the range from `from` on has `rows` matching messages, or `to`.
-    pub(super) fn end_after_rows(&self, archive: &mut Archive, from: Offset, to: Offset, rows: u64) -> Result<Offset> {
-        let mut left = rows;
-        if left == 0 {
-            return Ok(from);
+    /// The smallest offset such that the range has so many messages of the topics, or about so many bytes of them, or
+    /// ends at `to`.
+    pub(super) fn reach(&self, archive: &mut Archive, limits: &Limits) -> Result<Reach> {
+        let from = limits.from;
+        let to = self.end_after_bytes(archive, from, limits.to, limits.bytes)?;
+        let (wanted, mut rows) = (wide(limits.rows), 0_u64);
+        if wanted == 0 {
+            return Ok(Reach { end: from, rows });
         }
         for place in archive.first_from(from)..archive.segments.len() {
-            if archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
-                break;
+            let Some(segment) = archive.segments.get(place).filter(|segment| segment.base_offset() < to) else { break };
+            let left = wanted.saturating_sub(rows);
+            let first = segment.base_offset().max(from);
+            let dense = segment.end_offset().min(to).0.saturating_sub(first.0);
+            let is_log = segment.header.kind == SegmentKind::Log;
+            if is_log && self.has_all_topics(archive, place)? {
+                // Offsets are dense, so that what has every topic need not be looked at.
+                if dense >= left {
+                    return Ok(Reach { end: Offset(first.0.saturating_add(left)), rows: wanted });
+                }
+                rows = rows.saturating_add(dense);
+                continue;
             }
             let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
             let positions = matching_positions(archive, place, &self.topics, low, high)?;
             let count = wide(positions.len());
             if count < left {
-                left = left.saturating_sub(count);
+                rows = rows.saturating_add(count);
                 continue;
             }
             let last = positions.get(index64(left.saturating_sub(1))).copied();
             if let Some(record) = last.map(|last| archive.record(place, last)).transpose()?.flatten() {
-                return Ok(Offset(record.offset.0.saturating_add(1)).min(to));
+                let end = Offset(record.offset.0.saturating_add(1)).min(to);
+                return Ok(Reach { end, rows: wanted });
             }
         }
-        Ok(to.max(from))
+        Ok(Reach { end: to.max(from), rows })
+    }
+
+    fn has_all_topics(&self, archive: &mut Archive, place: usize) -> Result<bool> {
+        Ok(archive.topic_ids(place)?.into_iter().all(|id| id == TopicId(0) || self.topics.contains(&id.0)))
+    }
+
+    /// An offset up to which there are about so many bytes of the topics, or `to`; never `from` itself.
+    fn end_after_bytes(&self, archive: &mut Archive, from: Offset, to: Offset, bytes: u64) -> Result<Offset> {
+        if bytes == u64::MAX {
+            return Ok(to);
+        }
+        let mut gathered = 0_u64;
+        for (offset, share) in self.steps(archive, from, to)? {
+            if gathered >= bytes && offset > from {
+                return Ok(offset);
+            }
+            gathered = gathered.saturating_add(share);
+        }
+        Ok(to)
+    }
+
+    /// Offsets of the sparse index, with about how many bytes of the topics follow on each before the next.
+    fn steps(&self, archive: &mut Archive, from: Offset, to: Offset) -> Result<Vec<(Offset, u64)>> {
+        let mut steps: Vec<(Offset, u64)> = Vec::new();
+        for place in archive.first_from(from)..archive.segments.len() {
+            if archive.segments.get(place).is_none_or(|segment| segment.base_offset() >= to) {
+                break;
+            }
+            let mut bytes = 0_u64;
+            for id in archive.topic_ids(place)?.into_iter().filter(|id| self.topics.contains(&id.0)) {
+                bytes = bytes.saturating_add(archive.topic(place, id)?.map_or(0, |counts| counts.bytes));
+            }
+            let marks = archive.marks(place)?;
+            let share = bytes / wide(marks.len()).max(1);
+            steps.extend(marks.iter().map(|mark| (mark.offset, share)));
+        }
+        // What lies before the last mark at or below `from` is not asked for.
+        let first = steps.partition_point(|(offset, _)| *offset <= from).saturating_sub(1);
+        Ok(steps.into_iter().skip(first).take_while(|(offset, _)| *offset < to).collect())
     }
 
     /// At most `parts` ranges of about equal stored bytes that cover the range.
@@ -211,17 +267,7 @@ impl Query {
         to: Offset,
         parts: usize,
     ) -> Result<Vec<(Offset, Offset)>> {
-        let mut steps: Vec<(Offset, u64)> = Vec::new();
-        for place in archive.first_from(from)..archive.segments.len() {
-            let mut bytes = 0_u64;
-            for id in archive.topic_ids(place)?.into_iter().filter(|id| self.topics.contains(&id.0)) {
-                bytes = bytes.saturating_add(archive.topic(place, id)?.map_or(0, |counts| counts.bytes));
-            }
-            let marks = archive.marks(place)?;
-            let share = bytes / wide(marks.len()).max(1);
-            steps.extend(marks.iter().map(|mark| (mark.offset, share)));
-        }
-        steps.retain(|(offset, _)| *offset < to);
+        let steps = self.steps(archive, from, to)?;
         let total: u64 = steps.iter().map(|(_, share)| *share).sum();
         let part = (total / wide(parts).max(1)).max(1);
         let (mut ranges, mut first, mut gathered) = (Vec::new(), from, 0_u64);
@@ -263,13 +309,7 @@ impl Query {
     }
 }
 
-fn matching_positions(
-    archive: &mut Archive,
-    place: usize,
-    topics: &HashSet<u32, RandomState>,
-    low: u32,
-    high: u32,
-) -> Result<Vec<u32>> {
+fn matching_positions(archive: &mut Archive, place: usize, topics: &Topics, low: u32, high: u32) -> Result<Vec<u32>> {
     let mut positions = Vec::new();
     for id in archive.topic_ids(place)?.into_iter().filter(|id| topics.contains(&id.0)) {
         archive.positions(place, id, Class::Plain, low, high, &mut positions)?;

@@ -59,18 +59,28 @@ impl Range {
         })
     }
 
-    /// A carry segment by itself: the one in turn after so many others. `None` if there is none.
-    pub(super) fn of_carry(archive: &Archive, turn: usize) -> Option<Range> {
-        let carries = archive.segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
-        let first = turn.checked_rem(carries)?;
-        let carry = archive.segments.get(first)?;
+    /// Carry segments that follow one another, as many as one may replace: those in turn behind so many others, or from
+    /// the first one on. `None` if there are none that the disk has not damaged.
+    pub(super) fn of_carries(archive: &Archive, turn: usize) -> Option<Range> {
+        let own = archive.segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
+        let carries = archive.segments.get(..own)?;
+        let is_whole = |segment: &Segment| matches!(segment.index, Indexed::Sealed(_));
+        let first = (turn..own).chain(0..own).find(|place| carries.get(*place).is_some_and(is_whole))?;
+        let mut bytes = 0_u64;
+        let fits = |segment: &&Segment| {
+            bytes = bytes.saturating_add(segment.bytes());
+            is_whole(segment) && bytes <= RETAIN_BYTES_MAXIMUM
+        };
+        let together = carries.get(first..)?.iter().take(RETAIN_SEGMENTS_MAXIMUM).take_while(fits).count().max(1);
+        let end = first.saturating_add(together);
+        let (base, last) = (carries.get(first)?, carries.get(end.checked_sub(1)?)?);
         Some(Range {
             first,
-            end: first.saturating_add(1),
-            base: carry.header,
-            end_offset: carry.end_offset(),
-            end_position: carry.header.end_position,
-            end_control: carry.summary().end_control,
+            end,
+            base: base.header,
+            end_offset: last.end_offset(),
+            end_position: last.header.end_position,
+            end_control: last.summary().end_control,
         })
     }
 

@@ -6,7 +6,8 @@
 //! 2. A refresh costs what is new, not what is there.
 
 use super::archive::Archive;
-use super::columns::Columns;
+use super::columns::{ColumnSet, Columns};
+use super::criteria::Criteria;
 use super::damage::Damage;
 use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
@@ -15,7 +16,7 @@ use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::holes;
 use super::identity::{self, Identity};
 use super::index::SegmentIndex;
-use super::query::{Limits, Query};
+use super::query::{Limits, Query, Reach};
 use super::record::{self, Kind};
 use super::segment::{Indexed, Segment};
 use super::verify;
@@ -178,35 +179,30 @@ impl LogReader {
         Ok(self.archive.offset_at(time)?.map_or(self.visible_end, |offset| offset.min(self.visible_end)))
     }
 
-    /// The messages that any of `filters` matches, as columns, and the offset up to which was read.
-    pub fn read<Filter: AsRef<[u8]>>(&mut self, filters: &[Filter], limits: &Limits) -> Result<(Columns, Offset)> {
+    /// The messages that meet the criteria, as columns, and the offset up to which was read.
+    pub fn read(&mut self, criteria: &Criteria, columns: ColumnSet, limits: &Limits) -> Result<(Columns, Offset)> {
         let to = limits.to.min(self.visible_end);
-        let query = Query::recall(&mut self.query, &self.dictionary, filters);
-        query.read(&mut self.archive, &self.dictionary, &Limits { to, ..*limits })
+        let query = Query::recall(&mut self.query, &self.dictionary, criteria);
+        query.read(&mut self.archive, &self.dictionary, columns, &Limits { to, ..*limits })
     }
 
-    /// The smallest offset such that the range from `from` on has `rows` matching messages, or `to`.
-    pub fn end_after_rows<Filter: AsRef<[u8]>>(
-        &mut self,
-        filters: &[Filter],
-        from: Offset,
-        to: Offset,
-        rows: u64,
-    ) -> Result<Offset> {
-        let to = to.min(self.visible_end);
-        let query = Query::recall(&mut self.query, &self.dictionary, filters);
-        query.end_after_rows(&mut self.archive, from, to, rows)
+    /// The smallest offset such that the range from `from` on has as many messages of the topics as `limits` says, or
+    /// about as many bytes of them, or ends at `to`.
+    pub fn reach(&mut self, criteria: &Criteria, limits: &Limits) -> Result<Reach> {
+        let to = limits.to.min(self.visible_end);
+        let query = Query::recall(&mut self.query, &self.dictionary, criteria);
+        query.reach(&mut self.archive, &Limits { to, ..*limits })
     }
 
     /// At most `parts` ranges of about equal stored bytes that cover the range.
-    pub fn split<Filter: AsRef<[u8]>>(
+    pub fn split(
         &mut self,
-        filters: &[Filter],
+        criteria: &Criteria,
         from: Offset,
         to: Offset,
         parts: usize,
     ) -> Result<Vec<(Offset, Offset)>> {
-        Query::recall(&mut self.query, &self.dictionary, filters).split(&mut self.archive, from, to, parts)
+        Query::recall(&mut self.query, &self.dictionary, criteria).split(&mut self.archive, from, to, parts)
     }
 
     /// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.

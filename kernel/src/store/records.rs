@@ -101,27 +101,31 @@ impl Records {
         let now = self.appending.head.advance(now);
         let mut publishes = std::mem::take(&mut arrivals.publishes);
         let mut result = Ok(());
+        let mut rows_end = false;
         for publish in publishes.iter_mut().filter(|publish| publish.fate == Fate::Accepted) {
-            match self.append_publish(publish, arrivals, now) {
-                Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
-                    publish.fate = Fate::Refused(Refusal::NoRoom)
+            let is_behind = rows_end && publish.row.is_some();
+            match if is_behind { Ok(false) } else { self.append_publish(publish, arrivals, now) } {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
+                    publish.fate = Fate::Refused(Refusal::NoRoom);
+                    rows_end |= publish.row.is_some();
                 }
-                other => result = result.and(other),
+                Err(error) => result = result.and(Err(error)),
             }
         }
         arrivals.publishes = publishes;
         result
     }
 
-    fn append_publish(&mut self, publish: &mut Publish, arrivals: &Arrivals, now: Timestamp) -> Result<()> {
+    /// False where there is no room for it.
+    fn append_publish(&mut self, publish: &mut Publish, arrivals: &Arrivals, now: Timestamp) -> Result<bool> {
         let name = arrivals.span(publish.topic);
-        let wanted = publish.qos > 0 || publish.retain || self.derived.dictionary.is_stored_always(name);
-        if !wanted {
-            return Ok(());
+        let wanted = publish.qos > 0 || publish.retain || publish.row.is_some();
+        if !wanted && !self.derived.dictionary.is_stored_always(name) {
+            return Ok(true);
         }
         if !self.has_room(now) {
-            publish.fate = Fate::Refused(Refusal::NoRoom);
-            return Ok(());
+            return Ok(false);
         }
         let topic = match self.derived.dictionary.find(name) {
             Some(topic) => topic,
@@ -130,6 +134,7 @@ impl Records {
         let expires_at = publish
             .expiry_interval_s
             .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
+        let row = publish.row.unwrap_or_default();
         let mut record = Record {
             qos: publish.qos,
             retain: publish.retain,
@@ -142,6 +147,8 @@ impl Records {
             properties: arrivals.span(publish.properties),
             expires_at,
             packet_identifier: identifier_of(publish),
+            key: row.key.map(|key| arrivals.span(key)),
+            event_time: row.event_time,
             ..Record::plain(Kind::Message, arrivals.span(publish.payload))
         };
         let size_bytes = record.size_bytes();
@@ -156,7 +163,7 @@ impl Records {
         self.derived.parties.note_message(&record);
         publish.stored =
             Some(Stored { offset: record.offset, location, size_bytes: narrow(size_bytes), expires_at, durable_at });
-        Ok(())
+        Ok(true)
     }
 
     /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value what

@@ -2,12 +2,32 @@
 
 use super::leap::{first_key, leap};
 use super::record::Record;
+use crate::flow::moment::RetainedRows;
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::{RETAINED_LOOKED_AT_MAXIMUM, RETAINED_LOOKS_MAXIMUM};
 use crate::topic;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// The moment that is copied: what was retained then, by names.
+#[derive(Debug)]
+struct Instant {
+    /// What was stored behind the moment has an offset from here on.
+    end: Offset,
+    /// The walk has come to this name.
+    after: Option<Arc<[u8]>>,
+    copied: RetainedRows,
+}
+
+impl Instant {
+    /// The message of this name is replaced, or removed.
+    fn before_change(&mut self, name: &Arc<[u8]>, retained: Retained) {
+        if retained.offset < self.end && self.after.as_ref().is_none_or(|after| after < name) {
+            self.copied.push((Arc::clone(name), retained.offset, retained.expires_at));
+        }
+    }
+}
 
 /// A retained message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +56,7 @@ pub struct RetainedMessages {
     by_offset: BTreeMap<Offset, Arc<[u8]>>,
     /// What was replaced by a record that is durable once the log is durable up to here: a crash before brings it back.
     in_doubt: VecDeque<(LogPosition, Offset)>,
+    instant: Option<Instant>,
 }
 
 impl RetainedMessages {
@@ -45,6 +66,9 @@ impl RetainedMessages {
             Some(retained) => self.insert(name, retained),
             None => {
                 if let Some(removed) = self.by_name.remove(&name) {
+                    if let Some(instant) = &mut self.instant {
+                        instant.before_change(&name, removed);
+                    }
                     self.by_offset.remove(&removed.offset);
                 }
             }
@@ -79,6 +103,9 @@ impl RetainedMessages {
     /// Sets the retained message of a topic.
     pub fn insert(&mut self, name: Arc<[u8]>, retained: Retained) {
         if let Some(replaced) = self.by_name.insert(Arc::clone(&name), retained) {
+            if let Some(instant) = &mut self.instant {
+                instant.before_change(&name, replaced);
+            }
             self.by_offset.remove(&replaced.offset);
         }
         self.by_offset.insert(retained.offset, name);
@@ -119,6 +146,31 @@ impl RetainedMessages {
             }
         }
         (offsets, until)
+    }
+
+    /// What is retained at this moment, where the log ends at `end`, is to be copied, while it changes.
+    pub fn begin_instant(&mut self, end: Offset) {
+        self.instant = Some(Instant { end, after: None, copied: RetainedRows::new() });
+    }
+
+    /// What has been copied since the last call, with about `effort` more of it; true if that was all.
+    pub fn instant_piece(&mut self, effort: usize) -> (RetainedRows, bool) {
+        let Some(instant) = &mut self.instant else { return (RetainedRows::new(), true) };
+        let (mut copied, mut looked_at) = (std::mem::take(&mut instant.copied), 0_usize);
+        let after = instant.after.clone();
+        let first = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        for (name, retained) in self.by_name.range::<[u8], _>((first, Bound::Unbounded)) {
+            if looked_at >= effort {
+                return (copied, false);
+            }
+            if retained.offset < instant.end {
+                copied.push((Arc::clone(name), retained.offset, retained.expires_at));
+            }
+            instant.after = Some(Arc::clone(name));
+            looked_at = looked_at.saturating_add(1);
+        }
+        self.instant = None;
+        (copied, true)
     }
 
     /// Those behind a name, or all of them, in the order of their names.

@@ -3,7 +3,7 @@
 //! Oldest segments go first, whole, in one run after the other. A run goes through these steps, in pieces or beside the
 //! loop; whoever calls them has the log go on between any two:
 //!
-//! 1. `begin_retention` plans the range: sealed segments past retention. Or `begin_thinning`: a carry segment.
+//! 1. `begin_retention` plans the range: sealed segments past retention. Or `begin_thinning`: carry segments.
 //! 2. `survey_job`, beside: which topics have records there.
 //! 3. `renew_piece`: control records in force, delivery states and topic names are written anew at the head of the log
 //!    (in `renewal`). Then the log is durable, and a checkpoint stands behind the range: `retention_may_go_on`.
@@ -34,7 +34,6 @@ use super::job::{Finished, Job, Task};
 use super::range::Range;
 use super::records::Records;
 use super::renewal::Renewal;
-use super::segment::Indexed;
 use crate::error::{Error, Result};
 use crate::flow::Subscription;
 use crate::ids::{LogPosition, Offset, Party, Timestamp, TopicId};
@@ -114,7 +113,7 @@ pub(super) struct Retention {
     /// What retention must not lose is written anew for everything below the first position; it is durable once the
     /// log is durable up to the second one.
     renewed: Option<(LogPosition, LogPosition)>,
-    /// Which carry segment is looked at next for what nobody needs any more.
+    /// From which carry segment on is looked next for what nobody needs any more.
     thinned: usize,
 }
 
@@ -137,8 +136,8 @@ impl Retention {
         Ok(self.run.is_some())
     }
 
-    /// Begins to write the next carry segment in turn anew, which happens if at least half of what it holds is needed
-    /// by nobody any more. False if there is none.
+    /// Begins to write the next carry segments in turn anew as one, which happens if at least half of what they hold is
+    /// needed by nobody any more. So they become fewer, however few messages each has left. False if there are none.
     pub(super) fn begin_thinning(
         &mut self,
         records: &mut Records,
@@ -146,13 +145,15 @@ impl Retention {
         now: Timestamp,
     ) -> Result<bool> {
         self.begin_run(records, now)?;
-        let range = Range::of_carry(&records.archive, self.thinned);
-        self.thinned = range.map_or(0, |range| range.first).saturating_add(1);
-        let Some(range) = range else { return Ok(false) };
-        let Some(carry) = records.archive.segments.get(range.first) else { return Ok(false) };
-        let messages = carry.summary().messages;
-        if messages > 0 && checkpointed >= range.end_position && matches!(carry.index, Indexed::Sealed(_)) {
-            // It has nothing but messages.
+        let range = Range::of_carries(&records.archive, self.thinned);
+        let segments = &records.archive.segments;
+        let next = range.and_then(|range| segments.get(range.end)).map(|segment| segment.header.kind);
+        self.thinned = range.filter(|_| next == Some(SegmentKind::Carry)).map_or(0, |range| range.end);
+        let Some(range) = range.filter(|range| checkpointed >= range.end_position) else { return Ok(false) };
+        let carries = segments.get(range.first..range.end).unwrap_or_default();
+        let messages: u64 = carries.iter().map(|carry| carry.summary().messages).sum();
+        if messages > 0 || carries.len() > 1 {
+            // They have nothing but messages.
             self.renewed = self.renewed.max(Some((range.end_position, LogPosition(0))));
             self.run = Some(Run::new(range, messages / 2, records.appending.seed()));
         }
@@ -207,6 +208,19 @@ impl Retention {
     /// False if the newest checkpoint does not reach behind the range of the present run.
     pub(super) fn has_checkpoint(&self, checkpointed: LogPosition) -> bool {
         self.run.as_ref().is_none_or(|run| checkpointed >= run.range.end_position)
+    }
+
+    /// The places of those of some topics that have records in the range, once it is surveyed: a queue that reads none
+    /// of them needs nothing of it and loses nothing. All of them before that.
+    pub(super) fn going(&self, records: &mut Records, topics: &[&str]) -> Vec<usize> {
+        let Records { archive, derived, .. } = records;
+        archive.effort = archive.effort.wrapping_add(wide(topics.len()));
+        let survey = self.run.as_ref().and_then(|run| run.survey.as_ref());
+        let is_going = |topic: &&str| {
+            let known = derived.dictionary.find(topic.as_bytes());
+            survey.is_none_or(|survey| known.is_some_and(|topic| survey.present.contains(topic)))
+        };
+        topics.iter().enumerate().filter(|(_, topic)| is_going(topic)).map(|(place, _)| place).collect()
     }
 
     /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any
@@ -291,6 +305,8 @@ impl Retention {
         for _ in run.range.first..run.range.end {
             gone.extend(archive.remove(run.range.first));
         }
+        // Those behind the range have other places now.
+        self.thinned = self.thinned.min(run.range.first.saturating_add(1));
         if let Some(carry) = write.segment.take() {
             archive.segments.insert(run.range.first.min(archive.segments.len()), carry);
         }

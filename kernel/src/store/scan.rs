@@ -25,7 +25,7 @@ use crate::limits::{
 };
 use crate::selection::Key;
 use crate::topic;
-use crate::topic::table::Table;
+use crate::topic::grant::Grant;
 use ahash::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,6 +39,9 @@ const FOUND_EFFORT: u64 = 2;
 /// What looking for a page of retained messages may cost.
 const RETAINED_PAGE_EFFORT: u64 = 1_000;
 
+/// Bytes of a position, or of a topic's terms, on average.
+const ENTRY_BYTES: usize = 8;
+
 /// What scans need besides what is asked of them.
 pub(super) struct Scanning {
     /// What is remembered of queues between scans. Only saves work: any of it can be forgotten at any time.
@@ -51,7 +54,7 @@ pub(super) struct Scanning {
 /// What one queue's subscriptions come to.
 struct QueueMemory {
     subscriptions: Arc<[Subscription]>,
-    receive: Option<Table>,
+    receive: Option<Grant>,
     /// The topics that the subscriptions match, once all are known; so many of the dictionary's names were looked at.
     topics: Option<(Topics, usize)>,
     learning: (Learning, usize),
@@ -96,6 +99,11 @@ impl Allowance {
 }
 
 impl Scanning {
+    /// Bytes of what is remembered, by what it is.
+    pub(super) fn remembered(&self) -> [(&'static str, usize); 2] {
+        [("queues", self.queues.bytes().saturating_mul(ENTRY_BYTES)), ("windows", self.windows.bytes())]
+    }
+
     /// Of a log that ended at `opened_at` when it was opened.
     pub(super) fn new(opened_at: Offset) -> Scanning {
         Scanning { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default(), opened_at }
@@ -185,16 +193,16 @@ impl Scanning {
     }
 }
 
-/// True if the queue gets a single record: its table allows it, and it is no retained message of its own that is to
+/// True if the queue gets a single record: its grant allows it, and it is no retained message of its own that is to
 /// be left out [MQTT-3.8.3-3]. In what the log was opened with, a transient party means somebody else.
 fn gets(scan: &Scan, record: &Record<'_>, dictionary: &Dictionary, opened_at: Offset) -> bool {
     let is_own = record.publisher == scan.owner && (scan.owner.is_durable() || record.offset >= opened_at);
     let left_out = is_own && scan.retained.as_ref().is_some_and(|(_, owed)| owed.no_local);
-    !left_out && scan.receive.as_ref().is_none_or(|table| table.allows(dictionary.name(record.topic)))
+    !left_out && scan.receive.as_ref().is_none_or(|grant| grant.allows(dictionary.name(record.topic)))
 }
 
 impl QueueMemory {
-    fn new(subscriptions: Arc<[Subscription]>, receive: Option<Table>) -> QueueMemory {
+    fn new(subscriptions: Arc<[Subscription]>, receive: Option<Grant>) -> QueueMemory {
         QueueMemory {
             subscriptions,
             receive,
@@ -257,7 +265,7 @@ impl QueueMemory {
             }
         }
         let known = self.terms.entry(record.topic.0).or_insert_with(|| TopicTerms {
-            is_denied: self.receive.as_ref().is_some_and(|table| !table.allows(name)),
+            is_denied: self.receive.as_ref().is_some_and(|grant| !grant.allows(name)),
             constant: constant_terms(&self.subscriptions, name),
         });
         match &known.constant {

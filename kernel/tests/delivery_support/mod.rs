@@ -21,6 +21,7 @@ pub fn publish(qos: u8, target: Option<(Queue, Connection)>, stored: Stored) -> 
         payload: Span::default(),
         expiry_interval_s: None,
         fate: Fate::Accepted,
+        row: None,
         targets,
         stored: Some(stored),
     }

@@ -55,6 +55,7 @@ pub fn arrivals(messages: &[Stored]) -> Arrivals {
             payload,
             expiry_interval_s: None,
             fate: Fate::Accepted,
+            row: None,
             targets: None,
             stored: None,
         });

@@ -12,9 +12,9 @@ use holdfast_kernel::mqtt::packet::{
     Acknowledgement, Answers, Connack, Connect, Packet, Publish, Reason, Subscribe, SubscriptionRequest, Unsubscribe,
     Will,
 };
+use holdfast_kernel::mqtt::peer::Acceptance;
 use holdfast_kernel::mqtt::property::{Form, Place, Properties, Value, Walk, PROPERTIES};
 use holdfast_kernel::mqtt::publishing::Publishing;
-use holdfast_kernel::mqtt::reception::Acceptance;
 use holdfast_kernel::mqtt::{Role, Version};
 use std::collections::BTreeSet;
 

@@ -8,11 +8,13 @@ import asyncio
 import logging
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.parts import assemble_delivery
 from holdfast.broker.ground import Ground
+from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
@@ -81,9 +83,11 @@ def assemble(config: Config, world: World) -> Server:
         sessions=sessions,
         queues=delivery.queues,
         groups=delivery.groups,
+        cursors=delivery.cursors,
         packs=Packs(config, kernel, sessions, delivery.losses),
         queue_names=delivery.queue_names,
         entrance=entrance,
+        batches=Batches(ground, records, delivery.parties, promises),
         system_topics=system_topics,
         wills=wills,
         losses=delivery.losses,
@@ -93,10 +97,12 @@ def assemble(config: Config, world: World) -> Server:
         promises=promises,
         commits=commits,
         chores=chores,
+        moments=Moments(kernel, records, promises, chores, sessions.all_attached, schedule.soon),
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
     delivery.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
+    stages.batches.recover()
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)

@@ -44,6 +44,12 @@ class Refusal(Enum):
     GONE = "gone"
     NOT_SUBSCRIBED = "not_subscribed"
     NOT_PUBLISHED = "refused"
+    NO_SUCH_CURSOR = "no_such_cursor"
+    NAME_TAKEN = "name_taken"
+    OTHER_SELECTION = "other_selection"
+    HELD = "held"
+    NOT_YOURS = "not_yours"
+    BEYOND_END = "beyond_end"
 
 
 class CommandRefusedError(Exception):
@@ -203,6 +209,10 @@ class Commands:
             sentence = f"{REDRIVES_MAXIMUM} losses are being driven again; wait until some are done"
             raise CommandRefusedError(Refusal.TOO_MANY, sentence)
         client = loss.client_identifier
+        cursor = stages.cursors.find(client)
+        if cursor is not None and cursor.party == loss.party:
+            sentence = f"the cursor {client!r} lost it, and the log has it no more"
+            raise CommandRefusedError(Refusal.GONE, sentence)
         target = stages.groups.target(loss.party) or stages.sessions.target(client)
         if target is None or target.party != loss.party:
             sentence = f"the session that lost it has ended; {client!r} would get it in another one"

@@ -74,16 +74,22 @@ class Counts:
     """How often each event was, since the start."""
 
     def __init__(self) -> None:
-        self._totals: Counter[tuple[Event, Reason | None]] = Counter()
+        # By event first: an event has its hash, and a pair of both would be made and hashed anew
+        # each time.
+        self._totals = {event: Counter[Reason | None]() for event in Event}
 
     def add(self, event: Event, reason: Reason | None = None, times: int = 1) -> None:
         """It has happened, for this reason."""
-        self._totals[event, reason] += times
+        self._totals[event][reason] += times
 
     def total(self, event: Event, reason: Reason | None = None) -> int:
         """How often it has happened for this reason."""
-        return self._totals[event, reason]
+        return self._totals[event][reason]
 
     def all(self) -> Mapping[Counted, int]:
         """All that has happened at all."""
-        return {Counted(*key): count for key, count in self._totals.items()}
+        return {
+            Counted(event, reason): count
+            for event, totals in self._totals.items()
+            for reason, count in totals.items()
+        }

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.commands import Commands
 from holdfast.broker.counts import Counts
+from holdfast.broker.cursor_commands import CursorCommands
 from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
@@ -57,7 +59,8 @@ class Server:
         self._tell_retention(config)
         self._began_us = world.now_us()
         self.commands = Commands(stages, world.now_us, self.ask_turn)
-        """What can be done to it from outside."""
+        """What can be done to it from outside, and the next to its cursors."""
+        self.cursor_commands = CursorCommands(stages, records, world.now_us)
 
     async def start(self) -> None:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
@@ -91,6 +94,11 @@ class Server:
             await self._records.caught_up()
 
         return Users(stages.access, self._world.now_us), wait
+
+    @property
+    def batches(self) -> Batches:
+        """What writers stage and commit."""
+        return self._stages.batches
 
     def durable_offset(self) -> int:
         """Everything below is durable and may be read."""
@@ -165,7 +173,9 @@ class Server:
         stages.control_packets.reconfigure(config)
         stages.sessions.reconfigure(config)
         stages.groups.reconfigure(config)
+        stages.cursors.reconfigure(config)
         stages.queues.reconfigure(config)
+        stages.batches.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)
         self._turn.reconfigure(config)
@@ -203,6 +213,7 @@ class Server:
         self._pack_timer.stop()
         self._sweep.close()
         self._stages.access.close()
+        self._stages.batches.close()
         for connection in self._stages.connections.all():
             connection.transport.abort()
 
@@ -212,6 +223,7 @@ class Server:
     def _rest(self, now_us: int) -> None:
         stages = self._stages
         stages.access.close()
+        stages.batches.close()
         stages.chores.close()
         self._sweep.close()
         self._turn.stages_in_order(now_us)

@@ -15,13 +15,16 @@ from itertools import pairwise
 from typing import Final
 
 from holdfast.broker.access.access import Access
+from holdfast.broker.batches.batches import Batches
 from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.control_packets import ControlPackets
@@ -68,9 +71,11 @@ class Stages:
     sessions: Sessions
     queues: Queues
     groups: Groups
+    cursors: Cursors
     packs: Packs
     queue_names: QueueNames
     entrance: Entrance
+    batches: Batches
     system_topics: SystemTopics
     wills: Wills
     losses: Losses
@@ -80,6 +85,7 @@ class Stages:
     promises: Promises
     commits: Commits
     chores: Chores
+    moments: Moments
     steps: Steps
 
 
@@ -109,9 +115,9 @@ class Turn:
         """Stores what these settings ask for from now on."""
         self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
-    def received(self) -> tuple[list[int], int]:
+    def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
-        return self._arrivals.received()
+        return self._arrivals.totals()
 
     def run(self) -> None:
         """One turn. What goes wrong here is the disk's fault or ours; the broker stops and
@@ -135,15 +141,7 @@ class Turn:
         self._go_on(now_us)
         decode_ns = ticks_ns()
         control_packets = kernel.inbox.decode(arrivals, now_us)
-        self.publishes += arrivals.publishes
-        self.acknowledgements += arrivals.acknowledgements
-        stages.entrance.enter(arrivals)
-        kernel.routes.route(arrivals)
-        kernel.log.append(arrivals, self._store_all, now_us)
-        stages.entrance.appended(arrivals)
-        kernel.inbox.forget(arrivals)
-        kernel.outboxes.pass_through(arrivals)
-        kernel.deliveries.admit(arrivals, kernel.log.end_position())
+        self._store(arrivals, now_us)
         stages.wills.appended(stages.sessions.will_appended, now_us)
         control_ns = ticks_ns()
         if control_packets:
@@ -155,13 +153,14 @@ class Turn:
         durable_position = kernel.log.durable_position()
         kernel.deliveries.settle(durable_offset, durable_position, outgoing)
         stages.entrance.durable(durable_position)
+        stages.batches.durable(durable_position)
         scans = kernel.deliveries.hungry(durable_offset)
         if scans:
             kernel.log.scan(scans)
             kernel.deliveries.feed(scans)
         allot_ns = ticks_ns()
         kernel.deliveries.allot(outgoing, now_us)
-        stages.losses.note(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         self._remember(now_us)
         encode_ns = ticks_ns()
@@ -185,6 +184,21 @@ class Turn:
         )
         # fmt: on
 
+    def _store(self, arrivals: Arrivals, now_us: int) -> None:
+        """What has come is routed and stored, and what nobody publishes from outside with it."""
+        kernel, stages = self._stages.kernel, self._stages
+        self.publishes += arrivals.publishes
+        self.acknowledgements += arrivals.acknowledgements
+        stages.entrance.enter(arrivals)
+        stages.batches.enter(arrivals)
+        kernel.routes.route(arrivals)
+        kernel.log.append(arrivals, self._store_all, now_us)
+        stages.entrance.appended(arrivals)
+        stages.batches.appended(arrivals, now_us)
+        kernel.inbox.forget(arrivals)
+        kernel.outboxes.pass_through(arrivals)
+        kernel.deliveries.admit(arrivals, kernel.log.end_position())
+
     def _go_on(self, now_us: int) -> None:
         """Goes on with what has waited for the disk, for a password, or for its turn."""
         stages, durable_position = self._stages, self._stages.kernel.log.durable_position
@@ -202,6 +216,8 @@ class Turn:
         progress = kernel.deliveries.take_progress()
         if progress is not None:
             kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
+        # Now the log and what is in memory say the same.
+        self._stages.moments.take(now_us)
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]
@@ -218,13 +234,13 @@ class Turn:
             kernel.inbox.answered(connection, count)
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
-        for connection, packet_identifier, too_large in kernel.outboxes.refused():
-            kernel.deliveries.refuse(connection, packet_identifier, too_large)
+        for connection, packet_identifier, kind in kernel.outboxes.refused():
+            kernel.deliveries.refuse(connection, packet_identifier, kind)
         for connection, reason_code in kernel.deliveries.refused():
             stages.closing.refused(connection, reason_code, now_us)
         for connection in kernel.deliveries.at_fault():
             stages.closing.contradicted(connection, now_us)
-        stages.losses.note(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
         stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)
@@ -235,12 +251,13 @@ class Turn:
         kernel, stages = self._stages.kernel, self._stages
         stages.connections.resume()
         promised = stages.admission.waits() or stages.promises.waits()
-        handed_in = stages.entrance.waits_for_the_disk()
+        handed_in = stages.entrance.waits_for_the_disk() or stages.batches.waits_for_the_disk()
         if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
         arrived = kernel.inbox.ready() or kernel.deliveries.waiting()
-        if arrived or stages.entrance.waiting() or stages.chores.is_busy():
+        handed_in = stages.entrance.waiting() or stages.batches.waiting()
+        if arrived or handed_in or stages.chores.is_busy():
             self._schedule.soon()
         next_at_us = kernel.inbox.next_at_us()
         if next_at_us is not None:

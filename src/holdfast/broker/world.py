@@ -9,14 +9,16 @@ Invariants:
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from socket import socket
 from typing import Any, Protocol, TypeVar
 
 from holdfast import system
 from holdfast.core.config import Config
-from holdfast.core.layout import LOG_DIRECTORY, VIEW_FILE
+from holdfast.core.layout import LOG_DIRECTORY, STAGED_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Committer, Log
 
 T = TypeVar("T")
@@ -55,6 +57,23 @@ class Workers(Protocol):
         """Waits for what is being done, and calls nobody any more."""
 
 
+class Files(Protocol):
+    """A folder of files that are written once and read later, for workers: all of these block."""
+
+    def sizes(self) -> dict[str, int]:
+        """Every file with its bytes."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """A file with these bytes, in place of one that was there; durable on return, as far as
+        `durability` promises. Raises `OSError`."""
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """What a file has, or its first bytes. Raises `OSError`."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
+
 class World(Protocol):
     """Everything that makes one run differ from another."""
 
@@ -88,6 +107,9 @@ class World(Protocol):
 
     def workers(self, count: int) -> Workers:
         """So many workers; each does one thing at a time."""
+
+    def staged(self, config: Config) -> Files:
+        """Where parts of batches lie until they are in the log."""
 
 
 class SteadyClock:
@@ -167,6 +189,48 @@ class RealWorld:
     def workers(self, count: int) -> Workers:
         """Threads, which begin when there is something to do."""
         return WorkerThreads(count)
+
+    def staged(self, config: Config) -> Files:
+        """A folder beside the log."""
+        return FolderFiles(config.data_dir / STAGED_DIRECTORY, config.durability == "fsync")
+
+
+class FolderFiles:
+    """Files in a folder of the host, which is made with the first of them."""
+
+    def __init__(self, folder: Path, is_synced: bool) -> None:
+        self._folder = folder
+        self._is_synced = is_synced
+
+    def sizes(self) -> dict[str, int]:
+        """What is in the folder."""
+        if not self._folder.exists():
+            return {}
+        return {path.name: path.stat().st_size for path in self._folder.iterdir()}
+
+    def write(self, name: str, data: bytes) -> None:
+        """Written and synced, and so is the folder."""
+        self._folder.mkdir(exist_ok=True)
+        with (self._folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            if self._is_synced:
+                os.fsync(file.fileno())
+        if self._is_synced:
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Through the system's cache, where it mostly is."""
+        with (self._folder / name).open("rb") as file:
+            return file.read(-1 if most is None else most)
+
+    def remove(self, name: str) -> None:
+        """Not synced: what a crash brings back is removed when it is old."""
+        (self._folder / name).unlink(missing_ok=True)
 
 
 class WorkerThreads:

@@ -17,9 +17,11 @@ from holdfast import __version__
 from holdfast.cli import (
     backup_command,
     config_command,
+    cursor_command,
     group_command,
     log_command,
     losses_command,
+    pipeline_command,
     queue_command,
     reload_command,
     retained_command,
@@ -76,8 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     session_command.add_to(commands)
     group_command.add_to(commands)
     queue_command.add_to(commands)
+    cursor_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)
+    pipeline_command.add_to(commands)
     user_command.add_to(commands)
     return parser

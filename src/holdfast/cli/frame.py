@@ -16,6 +16,10 @@ from holdfast.core.settings import show_duration
 
 QUEUES_SHOWN = 10
 REASONS_SHOWN = 10
+CURSORS_SHOWN = 10
+CURSOR_LAG = "holdfast_cursor_lag_messages"
+CURSOR_OLDEST = "holdfast_cursor_oldest_seconds"
+CURSOR_FIRST_LOSS = "holdfast_cursor_first_loss_seconds"
 PLAIN_WIDTH = 100
 """Of a frame that goes to a file or a pipe."""
 RATES = (
@@ -80,7 +84,8 @@ def frame(about: dict[str, Any], before: Sample, now: Sample) -> RenderableType:
             _column("commit", _commit(before, now)), _column("longest step", _steps(before, now))
         ),
     )
-    return Group(Text(title), Text(""), figures, Text(""), _queues(now), _reasons(before, now))
+    below = [_queues(now), *_cursors(now), _reasons(before, now)]
+    return Group(Text(title), Text(""), figures, Text(""), *below)
 
 
 def _column(title: str, rows: list[tuple[str, str]]) -> Table:
@@ -136,6 +141,27 @@ def _queues(now: Sample) -> Table:
             queue["stuck"],
         )
     return table
+
+
+def _cursors(now: Sample) -> list[Table]:
+    """Those that are furthest behind, if there are any."""
+    lags = {
+        name.removeprefix(CURSOR_LAG): lag
+        for name, lag in now.numbers.items()
+        if name.startswith(f"{CURSOR_LAG}{{")
+    }
+    if not lags:
+        return []
+    table = Table(title="cursors", box=None, title_justify="left")
+    for heading in ("cursor", "messages", "oldest", "time to loss"):
+        table.add_column(heading, justify="left" if heading == "cursor" else "right")
+    for label, lag in sorted(lags.items(), key=lambda row: -row[1])[:CURSORS_SHOWN]:
+        name = label.removeprefix('{cursor="').removesuffix('"}')
+        oldest = show_duration(int(now.numbers[CURSOR_OLDEST + label]))
+        first_loss = now.numbers.get(CURSOR_FIRST_LOSS + label)
+        in_sight = "-" if first_loss is None else show_duration(int(first_loss))
+        table.add_row(Text(name), _count(lag), oldest, in_sight)
+    return [table]
 
 
 def _reasons(before: Sample, now: Sample) -> Table:

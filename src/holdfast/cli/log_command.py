@@ -131,10 +131,12 @@ def records(options: argparse.Namespace) -> int:
 
 def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     # Imported here, since Arrow takes as long to load as everything else together.
+    from holdfast.reading.criteria import Criteria
     from holdfast.reading.directory import LogDirectory
     from holdfast.reading.log import RecordsGoneError, UnreadableLogError, batches
 
-    filters = [_valid_filter(each) for each in (*options.filter, *options.topic)]
+    filters = (_valid_filter(each) for each in (*options.filter, *options.topic))
+    criteria = Criteria(filters=tuple(filters))
     log = LogDirectory(str(_directory(options)))
     extent = log.extent()
     begin, end = extent.begin, extent.end
@@ -145,7 +147,7 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     begin = max(begin, options.from_offset or 0)
     end = end if options.to_offset is None else min(end, options.to_offset)
     try:
-        for batch in batches(log, filters, begin, end):
+        for batch in batches(log, criteria, begin, end):
             yield from batch.to_pylist()
     except (RecordsGoneError, UnreadableLogError) as error:
         raise DirectoryError(str(error)) from error

@@ -4,8 +4,8 @@ Owns: where the broker is, credentials, the time that an answer may take, and on
 Never: knows what is asked, or asks a person.
 
 Invariants:
-1. A connection that is kept may have gone stale. A GET that met one is asked again, once; nothing
-   else is ever sent twice.
+1. A connection that is kept may have gone stale. What only reads and met one is asked again, once;
+   nothing else is ever sent twice.
 2. Certificates of `https` are checked against the host's authorities, or those of SSL_CERT_FILE.
 """
 
@@ -26,8 +26,6 @@ from holdfast.core.layout import CONTROL_SOCKET
 
 TIMEOUT_S = 60
 """An answer takes milliseconds; a broker that recovers, or whose disk stalls, many seconds."""
-
-_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +91,25 @@ class HttpClient:
         self._headers.pop("Connection", None)
         return self
 
-    def request(self, method: str, target: str, body: bytes | None = None) -> Answer:
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        *,
+        kind: str = "application/json",
+        only_reads: bool = False,
+    ) -> Answer:
         """Asks, and waits for the answer, whatever it is. Raises `OSError` where nobody gives
-        one."""
+        one. `kind` is the media type of the body; `only_reads` says that it changes nothing, as a
+        GET."""
         reused = self._connection.sock is not None
         try:
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
         except ConnectionError:
-            if not reused or method != "GET":
+            if not reused or not (only_reads or method == "GET"):
                 raise
-            return self._exchange(method, target, body)
+            return self._exchange(method, target, body, kind)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The document at `path`. Raises `BrokerAbsentError` or `BrokerRefusedError`, as all of
@@ -131,8 +138,8 @@ class HttpClient:
             raise BrokerAbsentError(f"the broker {self.where} does not answer: {reason}") from error
         return _document(answer)
 
-    def _exchange(self, method: str, target: str, body: bytes | None) -> Answer:
-        headers = self._headers if body is None else {**self._headers, **_JSON}
+    def _exchange(self, method: str, target: str, body: bytes | None, kind: str) -> Answer:
+        headers = self._headers if body is None else {**self._headers, "Content-Type": kind}
         is_kept = False
         try:
             self._connection.request(method, target, body, headers)

@@ -20,6 +20,7 @@ from holdfast.core.errors import ConfigurationError
 from holdfast.core.sections import TABLES
 from holdfast.core.sections.access import AccessSection
 from holdfast.core.sections.applications import ApplicationsSection
+from holdfast.core.sections.cursors import CursorsSection
 from holdfast.core.sections.network import NetworkSection
 from holdfast.core.sections.observation import ObservationSection
 from holdfast.core.sections.protocols import ProtocolsSection
@@ -56,6 +57,7 @@ class Config(
     SessionsSection,
     ApplicationsSection,
     SharedSection,
+    CursorsSection,
     StorageSection,
     ObservationSection,
 ):

@@ -5,8 +5,14 @@ from typing import Final
 LOG_DIRECTORY: Final = "log"
 """The kernel's segments, carry segments and checkpoints: the truth."""
 
+STAGED_DIRECTORY: Final = "staged"
+"""Parts of batches that writers have handed in, until their rows are in the log."""
+
 VIEW_FILE: Final = "view.sqlite"
 """A view of the control records; it can be deleted and is built again."""
+
+TABLES_DIRECTORY: Final = "tables"
+"""Tables of one moment on their way to who has asked for them; it can be deleted."""
 
 CONTROL_SOCKET: Final = "control.sock"
 """Where a running broker takes the commands of `holdfast` on the same host."""

@@ -22,6 +22,14 @@ SHARED_GROUPS_MAXIMUM: Final = 10_000
 """Groups of shared subscriptions: each is a queue with a control record of its own, and all of them
 are looked at when the log lets old segments go."""
 
+CURSORS_MAXIMUM: Final = 1_000
+"""Cursors: each is a queue with a control record of its own and some series of metrics, and all of
+them are looked at in every round of the forecast."""
+
+CURSOR_HOLDER_CHARACTERS_MAXIMUM: Final = 200
+"""Characters by which the holder of a cursor is known, and by which it calls itself: both are part
+of the cursor's record."""
+
 SHARED_MEMBERS_MAXIMUM: Final = 1_000
 """Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
 worst, to ask each of them."""
@@ -84,6 +92,60 @@ LEDGER_ROWS_MAXIMUM: Final = 1_000_000
 """Rows of the loss ledger that the view keeps; ranges, not messages, so this is years of trouble.
 Older rows go first, and their number is kept."""
 
+STAGED_BYTES_MAXIMUM: Final = 4_294_967_296
+"""Bytes of the parts of batches that lie beside the log until they are committed: some twenty
+million rows of a writer. Where there are more, who stages one is told to come back, until a batch
+is in the log or a part is too old."""
+
+STAGED_PART_BYTES_MAXIMUM: Final = 33_554_432
+"""One part of a batch, as it comes and as it is kept. It is in memory for a moment on its way in
+and on its way to the log, so with the number of those at once this bounds a writer's memory."""
+
+STAGED_PARTS_MAXIMUM: Final = 65_536
+"""Parts that lie beside the log: each is a file, and a row of some 300 bytes in memory."""
+
+STAGED_AGE_MAXIMUM_S: Final = 86_400
+"""How long a part lies there. A batch that no driver has committed within a day will not be; until
+then it may be the work of hours of a cluster."""
+
+STAGINGS_AT_ONCE: Final = 4
+"""Parts that are taken in at the same time; the next one waits before its bytes are read. Two cores
+do no more, and each takes three times the bytes of a part while its rows are checked."""
+
+BATCHES_AT_ONCE: Final = 64
+"""Batches that enter the log at the same time, each with one part in memory; they take turns. Who
+commits one more is told to come back."""
+
+BATCH_PARTS_MAXIMUM: Final = 10_000
+"""Parts of one batch: their names are one control record, which is written again as the batch comes
+on, some 400 KiB with so many."""
+
+BATCH_ROWS_PER_TURN: Final = 2_048
+"""Rows of batches that enter in one turn: some two microseconds each, so that others are heard
+meanwhile."""
+
+BATCH_BYTES_PER_TURN: Final = 1_048_576
+"""Bytes of rows of batches that enter in one turn, beyond the one row that passes it."""
+
+BATCH_UNCOMMITTED_BYTES_MAXIMUM: Final = 33_554_432
+"""Bytes that may wait for the disk while rows of batches enter. It is a quarter of what the log
+takes, so that a batch never makes it refuse a device's message."""
+
+PRODUCERS_MAXIMUM: Final = 100_000
+"""Producers whose last sequence number is remembered, some 200 bytes each. A new one beyond them is
+told to come back, until one is forgotten."""
+
+PRODUCER_KEPT_S: Final = 7_776_000
+"""How long a producer is remembered that does not come again: a stream that was stopped for a
+quarter of a year and starts again is still taken once."""
+
+PRODUCER_OF_ONE_BATCH_KEPT_S: Final = 86_400
+"""The same for one that comes with a single batch: a driver that did not hear the answer asks again
+within minutes."""
+
+PRODUCER_NAME_BYTES_MAXIMUM: Final = 1_024
+"""The longest name of a producer, as of a client: it is a key in the control records."""
+
 CONFIGURATION_BYTES_MAXIMUM: Final = 1_048_576
 """The largest configuration file that is read; a larger one is a mistake in the path."""
 
@@ -97,7 +159,7 @@ seen of a client yet, so their number bounds that work."""
 
 RULE_FILTER_BYTES_MAXIMUM: Final = 1_024
 """The longest topic filter of an access rule; with the number of rules it bounds what one client's
-tables hold in memory."""
+grants hold in memory."""
 
 CREDENTIALS_BY_IDENTIFIER_MAXIMUM: Final = 100
 """Credentials that a client identifier alone proves: each is a pattern that the identifier of every

@@ -1,4 +1,5 @@
-"""How the queues of APPLICATION clients are named (acceptance S0.10 to S0.13, S0.74 to S0.80).
+"""How queues are named: those of APPLICATION clients by the broker (acceptance S0.10 to S0.13,
+S0.74 to S0.80), and cursors by whoever makes them.
 
 Owns: the rules, and the order in which names are tried. Never: knows which names are taken.
 
@@ -20,6 +21,13 @@ PERSISTED: Final = "tbmq.msg.persisted"
 APPLICATION_PREFIX: Final = "tbmq.msg.app."
 SHARED_PREFIX: Final = "tbmq.msg.app.shared."
 CONSUMER_GROUP_PREFIX: Final = "application-shared-msg-consumer-group-"
+_CURSOR_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}").fullmatch
+CURSOR_NAME_RULE: Final = (
+    "1 to 100 letters, digits, dots, hyphens and underscores, a letter or digit first, and not"
+    " tbmq. at the beginning"
+)
+"""What the name of a cursor may be, for whoever has to choose another one."""
+_RESERVED_PREFIX: Final = "tbmq."
 _PLAIN_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]+").fullmatch
 _PLAIN_FILTER: Final = re.compile(r"[A-Za-z0-9/+#]+").fullmatch
 _WRITTEN: Final = str.maketrans({"/": ".", "+": "slw", "#": "mlw"})
@@ -38,6 +46,12 @@ def shared_queue_names(topic_filter: str, *, hashed: bool) -> Iterator[str]:
     `$share` and the share name."""
     written = topic_filter.translate(_WRITTEN) if _PLAIN_FILTER(topic_filter) else None
     return _names(SHARED_PREFIX, written, topic_filter, hashed=hashed)
+
+
+def is_cursor_name(name: str) -> bool:
+    """True if a cursor may be called that. It is its queue's name too, so that none of those which
+    the broker gives can be one."""
+    return bool(_CURSOR_NAME(name)) and not name.startswith(_RESERVED_PREFIX)
 
 
 def consumer_group(share_name: str, queue_name: str) -> str:

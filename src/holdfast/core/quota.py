@@ -15,9 +15,9 @@ from holdfast.core.loss_reason import LossReason
 from holdfast.core.topic_properties import UNLIMITED as NO_LIMIT
 from holdfast.core.units import MILLISECOND_US, SECOND_US
 
-QueueKind = Literal["client", "group", "redrive"]
-"""Whose queue it is: a client's own, that of a group of shared subscriptions, or of a loss that is
-driven again."""
+QueueKind = Literal["client", "group", "redrive", "cursor"]
+"""Whose queue it is: a client's own, that of a group of shared subscriptions, of a loss that is
+driven again, or of a reader of the log that keeps its place here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,11 @@ class Quota:
     go."""
 
     @property
+    def loses_whole_steps(self) -> bool:
+        """True if it loses many messages at a time."""
+        return self.step_bytes > 1
+
+    @property
     def age_reason(self) -> LossReason:
         """Why the oldest of it are lost."""
         return LossReason.RETENTION if self.step_bytes else LossReason.TTL
@@ -54,6 +59,12 @@ UNLIMITED: Final = Quota()
 
 def quota_of(config: Config, kind: QueueKind, *, named: bool) -> Quota:
     """What a queue of this kind may have; `named`: it has a name of its own."""
+    if kind == "cursor":
+        return Quota(
+            age_us=config.cursor_unreleased_age_s * SECOND_US,
+            bytes=config.cursor_unreleased_bytes,
+            step_bytes=1,
+        )
     if named:
         properties = config.application_queue_properties
         retention_ms, retention_bytes = properties.retention_ms, properties.retention_bytes

@@ -36,8 +36,8 @@ class Subscription:
         """True if it is a part in a group's queue, and none of the session's own."""
         return is_shared(self.topic_filter)
 
-    def table(self) -> dict[str, Any]:
-        """As the kernel takes it."""
+    def wanted(self) -> dict[str, Any]:
+        """What it wants of the log, as the kernel takes it."""
         return {
             "topic_filter": self.topic_filter.encode(),
             "qos": self.qos,

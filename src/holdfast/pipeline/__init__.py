@@ -1,8 +1,9 @@
 """From the log to tables, in PySpark.
 
-    log --source--> raw --transform--> parsed + rejected --load--> tables
+    log --source--> bronze --payloads--> silver --jobs--> gold
 
-`source` is the data source `holdfast`; `transform/` holds functions from DataFrame to DataFrame;
-`load/` writes a table so that writing again changes nothing; `jobs/` joins them. The pipeline reads
-what the broker publishes (the read interface) and knows nothing of its insides.
+`source` is the data source `holdfast`; `payloads` knows what messages say; `jobs` are functions
+from DataFrame to DataFrame with the tables that they make; `load` writes tables so that writing
+again changes nothing; `running` joins them. The pipeline reads what the broker publishes (the read
+interface) and knows nothing of its insides.
 """

@@ -11,19 +11,26 @@ Invariants:
 import logging
 from collections.abc import Sequence
 
+from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
+    COLUMNS_UNASKED,
     Chunk,
     Extent,
+    Reach,
     RecordsGoneError,
     UnreadableLogError,
 )
 
 log = logging.getLogger(__name__)
 
-EVERYTHING = (b"#",)
+PARTS_MAXIMUM = 4096
+"""Ranges that a range is split into: a task for each of them."""
+ALL = 2**62
+"""More rows, and more bytes, than any log has."""
 
 
 class LogDirectory:
@@ -31,8 +38,11 @@ class LogDirectory:
 
     durable_offset: int | None = None
     """Set by the broker before each use, since it knows best; otherwise the files tell."""
+    kept_from: int | None = None
+    """Set by the broker for who asks for what is kept from here on, before the log is whole."""
 
     def __init__(self, directory: str) -> None:
+        self._last: tuple[Criteria, KernelCriteria] | None = None
         try:
             self._reader = LogReader.open(directory)
         except OSError as problem:
@@ -41,7 +51,7 @@ class LogDirectory:
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
         reader = self._refreshed()
-        return Extent(reader.epoch(), reader.begin_offset(), reader.end_offset())
+        return Extent(reader.epoch(), self._begin(reader), reader.end_offset())
 
     def segments(self) -> list[dict[str, object]]:
         """The files that the log lies in."""
@@ -56,23 +66,56 @@ class LogDirectory:
         """The first offset appended at or after a time."""
         return self._refreshed().offset_at(time_us)
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
-        """The end of a range with so many matching messages, `end` at most."""
-        return self._refreshed().end_after_rows(
-            _encoded(filters), from_offset=begin, to_offset=end, rows=rows
+    def reach(
+        self,
+        criteria: Criteria,
+        begin: int | None,
+        end: int | None,
+        *,
+        rows: int | None = None,
+        size_bytes: int | None = None,
+    ) -> Reach:
+        """The end of a range with so many matching messages, or about so many bytes of them, `end`
+        at most: without it, the durable end. Without a beginning, the log's."""
+        reader = self._refreshed()
+        extent = Extent(reader.epoch(), self._begin(reader), reader.end_offset())
+        first = max(extent.begin, extent.begin if begin is None else begin)
+        found, count = reader.reach(
+            self._compiled(criteria),
+            from_offset=first,
+            to_offset=max(first, extent.end if end is None else min(end, extent.end)),
+            rows_maximum=ALL if rows is None else rows,
+            bytes_maximum=2**64 - 1 if size_bytes is None else size_bytes,
         )
+        return Reach(extent, found, count, self._stored_at_us(found, extent.end))
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
-        """Ranges of about equal bytes that cover the range."""
-        return self._refreshed().split(
-            _encoded(filters), from_offset=begin, to_offset=end, parts=parts
-        )
+        """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
+        no more than so many rows."""
+        reader, compiled = self._refreshed(), self._compiled(criteria)
+        ranges = reader.split(compiled, from_offset=begin, to_offset=end, parts=parts)
+        if rows is None:
+            return ranges
+        cut: list[tuple[int, int]] = []
+        for first, to in ranges:
+            while first < to and len(cut) < PARTS_MAXIMUM:
+                reached, _ = reader.reach(
+                    compiled,
+                    from_offset=first,
+                    to_offset=to,
+                    rows_maximum=rows,
+                    bytes_maximum=2**64 - 1,
+                )
+                cut.append((first, reached))
+                first = reached
+        # The last one has what so many ranges leave.
+        return [*cut[:-1], (cut[-1][0], end)] if cut else cut
 
     def read(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -81,11 +124,11 @@ class LogDirectory:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        available_from = self._refreshed().begin_offset()
+        available_from = self._begin(self._refreshed())
         if begin < available_from:
             raise RecordsGoneError(begin, min(available_from, end))
         return self.read_left(
-            filters,
+            criteria,
             begin,
             end,
             columns=columns,
@@ -95,7 +138,7 @@ class LogDirectory:
 
     def read_left(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -107,15 +150,41 @@ class LogDirectory:
         somebody still needs it."""
         from holdfast.reading.columns import record_batch
 
+        names = COLUMNS_UNASKED if columns is None else columns
         data, next_offset = self._refreshed().read(
-            _encoded(filters),
+            self._compiled(criteria),
+            names,
             from_offset=begin,
             to_offset=end,
             rows_maximum=rows_maximum,
             bytes_maximum=bytes_maximum,
         )
-        batch = record_batch(data)
-        return Chunk(batch if columns is None else batch.select(list(columns)), next_offset)
+        return Chunk(record_batch(data, names), next_offset)
+
+    def _begin(self, reader: LogReader) -> int:
+        begin = reader.begin_offset()
+        return begin if self.kept_from is None else min(begin, self.kept_from)
+
+    def _stored_at_us(self, offset: int, end: int) -> int | None:
+        """When the first message from an offset on was stored."""
+        if offset >= end:
+            return None
+        data, _ = self._reader.read(
+            _EVERYTHING,
+            ["timestamp"],
+            from_offset=offset,
+            to_offset=min(offset + 1, end),
+            rows_maximum=1,
+            bytes_maximum=1,
+        )
+        times: bytes = data["timestamp"][1]
+        return int.from_bytes(times[:8], "little") if times else None
+
+    def _compiled(self, criteria: Criteria) -> KernelCriteria:
+        """As the kernel takes it; the last one is kept, since reads follow one another."""
+        if self._last is None or self._last[0] != criteria:
+            self._last = (criteria, compiled(criteria))
+        return self._last[1]
 
     def _refreshed(self) -> LogReader:
         self._reader.refresh(self.durable_offset)
@@ -124,5 +193,27 @@ class LogDirectory:
         return self._reader
 
 
-def _encoded(filters: Sequence[str]) -> Sequence[bytes]:
-    return [each.encode() for each in filters] or EVERYTHING
+_EVERYTHING = KernelCriteria([])
+
+
+def compiled(criteria: Criteria) -> KernelCriteria:
+    """Criteria as the kernel takes them. Raises `ValueError` for a pattern that is none."""
+    topics, keys = criteria.topics, criteria.keys
+    return KernelCriteria(
+        [each.encode() for each in criteria.filters],
+        spans=[
+            (
+                span.topic_filter.encode(),
+                span.from_offset,
+                span.until_offset,
+                span.without_publisher,
+            )
+            for span in criteria.spans
+        ],
+        pattern=criteria.pattern,
+        names=None if topics is None else {each.encode() for each in topics},
+        prefix=criteria.prefix.encode(),
+        qos=criteria.qos,
+        retain=criteria.retain,
+        keys=None if keys is None else set(keys),
+    )

@@ -13,15 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from holdfast.reading.criteria import Criteria
+
 if TYPE_CHECKING:
     # A broker begins without it: it takes as long to import as all the rest.
     import pyarrow as pa
 
 COLUMNS = (
     *("topic", "key", "value", "shard", "offset", "entry", "timestamp", "event_time", "qos"),
-    *("retain", "publisher", "expires_at", "properties"),
+    *("retain", "publisher", "expires_at", "properties", "headers"),
 )
 """Every column that can be read, in its order; `columns` knows their types."""
+COLUMNS_UNASKED = COLUMNS[:-1]
+"""What a reader gets that names no columns: `headers` tells again what `properties` tells."""
 BATCH_ROWS_MAXIMUM = 65_536
 """Spark's throughput no longer grows beyond 64k rows a batch, and falls below 10k."""
 BATCH_BYTES_MAXIMUM = 4 << 20
@@ -31,6 +35,14 @@ BATCH_BYTES_MAXIMUM = 4 << 20
 class UnreadableLogError(Exception):
     """The log cannot be read at all: no broker there, no log in the directory, an answer that is
     none."""
+
+
+class BrokerAwayError(UnreadableLogError):
+    """The broker does not answer, or only that it is not ready: it may be back in a moment."""
+
+
+class LogChangedError(UnreadableLogError):
+    """The broker has another log than before: its offsets mean other messages."""
 
 
 class RecordsGoneError(Exception):
@@ -67,9 +79,22 @@ class Chunk:
     next_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a range reaches, and the extent of the log at the same moment."""
+
+    extent: Extent
+    end: int
+    rows: int
+    """Messages of its topics in the range; about as many as match where more than topics is
+    asked."""
+    next_at_us: int | None
+    """When the first message behind the range was stored, of whatever topic; `None` at the durable
+    end."""
+
+
 class ReadableLog(Protocol):
-    """A log that can be read by offset. Filters are MQTT topic filters; none at all means
-    everything."""
+    """A log that can be read by offset."""
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
@@ -77,17 +102,27 @@ class ReadableLog(Protocol):
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
-        """The end of a range with so many matching messages, `end` at most."""
+    def reach(
+        self,
+        criteria: Criteria,
+        begin: int | None,
+        end: int | None,
+        *,
+        rows: int | None = None,
+        size_bytes: int | None = None,
+    ) -> Reach:
+        """The end of a range with so many matching messages, or about so many bytes of them, `end`
+        at most: without it, the durable end. Without a beginning, the log's."""
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
-        """Ranges of about equal bytes that cover the range."""
+        """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
+        no more than so many rows."""
 
     def read(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -100,7 +135,7 @@ class ReadableLog(Protocol):
 
 def batches(
     log: ReadableLog,
-    filters: Sequence[str],
+    criteria: Criteria,
     begin: int,
     end: int,
     *,
@@ -108,7 +143,7 @@ def batches(
 ) -> Iterator["pa.RecordBatch"]:
     """The matching messages of a range, batch by batch, none of them empty."""
     while begin < end:
-        chunk = log.read(filters, begin, end, columns=columns)
+        chunk = log.read(criteria, begin, end, columns=columns)
         if chunk.next_offset <= begin:
             raise UnreadableLogError(
                 f"reading stopped at offset {begin}, before the end of the range at {end}"

@@ -10,19 +10,23 @@ Invariants:
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
 from holdfast.client.http import HttpClient
+from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
+    BrokerAwayError,
     Chunk,
     Extent,
+    Reach,
     RecordsGoneError,
     UnreadableLogError,
 )
@@ -31,14 +35,24 @@ from holdfast.reading.log import (
 class RemoteLog:
     """A `ReadableLog` behind `host:port`, or `https://host:port`."""
 
-    def __init__(self, address: str, user: str | None = None, password: str | None = None) -> None:
-        """With credentials set up, `user` is a reader or an administrator."""
+    def __init__(
+        self,
+        address: str,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        cursor: str | None = None,
+    ) -> None:
+        """With credentials set up, `user` is a reader or an administrator. With a `cursor`, what
+        it has not released is read too where the log itself begins later."""
         self.address = address
+        self._cursor = cursor
         self._client = HttpClient.at(address, user, password).keep()
 
     def extent(self) -> Extent:
         """Which log it is, and what of it can be read now."""
-        answer = self._document("/v1/log", [])
+        query = [] if self._cursor is None else [("cursor", self._cursor)]
+        answer = self._document("/v1/log", query)
         shard = answer["shards"][0]
         return Extent(answer["epoch"], shard["begin"], shard["end"])
 
@@ -46,22 +60,48 @@ class RemoteLog:
         """The first offset appended at or after a time."""
         return int(self._document("/v1/log/offset", [("time", time_us)])["offset"])
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
-        """The end of a range with so many matching messages, `end` at most."""
-        query = [*_range(filters, begin, end), ("rows", rows)]
-        return int(self._document("/v1/log/end", query)["end"])
+    def queue(self, queue_name: str) -> Criteria:
+        """What a named queue shows."""
+        answer = self._document(f"/v1/queues/{quote(queue_name, safe='')}/criteria", [])
+        topics = answer["topics"]
+        return Criteria(
+            spans=tuple(
+                Span(each["filter"], each["from"], each["until"], each["without_publisher"])
+                for each in answer["spans"]
+            ),
+            topics=None if topics is None else tuple(topics),
+            qos=None if answer["qos"] is None else tuple(answer["qos"]),
+        )
+
+    def reach(
+        self,
+        criteria: Criteria,
+        begin: int | None,
+        end: int | None,
+        *,
+        rows: int | None = None,
+        size_bytes: int | None = None,
+    ) -> Reach:
+        """The end of a range with so many matching messages, or about so many bytes of them, `end`
+        at most: without it, the durable end. Without a beginning, the log's."""
+        more = {"rows": rows, "size_bytes": size_bytes, "cursor": self._cursor}
+        asked = _asked(criteria, begin, end, **more)
+        answer = json.loads(self._answer("POST", "/v1/log/end", asked))
+        extent = Extent(answer["epoch"], answer["log_begin"], answer["log_end"])
+        return Reach(extent, answer["end"], answer["rows"], answer["next_at_us"])
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
-        """Ranges of about equal bytes that cover the range."""
-        query = [*_range(filters, begin, end), ("parts", parts)]
-        parts_found = self._document("/v1/log/plan", query)["parts"]
+        """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
+        no more than so many rows."""
+        asked = _asked(criteria, begin, end, parts=parts, rows=rows, cursor=self._cursor)
+        parts_found = json.loads(self._answer("POST", "/v1/log/plan", asked))["parts"]
         return [(part["from"], part["to"]) for part in parts_found]
 
     def read(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -70,23 +110,28 @@ class RemoteLog:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        query = _range(filters, begin, end)
-        query += [("max_rows", rows_maximum), ("max_bytes", bytes_maximum)]
-        if columns is not None:
-            query.append(("columns", ",".join(columns)))
-        reader = pa.ipc.open_stream(self._answer("/v1/log/records", query))
+        names = None if columns is None else list(columns)
+        limits: dict[str, Any] = {
+            "max_rows": rows_maximum,
+            "max_bytes": bytes_maximum,
+            "columns": names,
+            "cursor": self._cursor,
+        }
+        content = self._answer("POST", "/v1/log/records", _asked(criteria, begin, end, **limits))
+        reader = pa.ipc.open_stream(content)
         next_offset = int(reader.schema.metadata[b"next_offset"])
         return Chunk(reader.read_next_batch().replace_schema_metadata(), next_offset)
 
     def _document(self, path: str, query: list[tuple[str, Any]]) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self._answer(path, query))
+        document: dict[str, Any] = json.loads(self._answer("GET", f"{path}?{urlencode(query)}"))
         return document
 
-    def _answer(self, path: str, query: list[tuple[str, Any]]) -> bytes:
+    def _answer(self, method: str, target: str, body: dict[str, Any] | None = None) -> bytes:
+        content = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._client.request("GET", f"{path}?{urlencode(query)}")
+            answer = self._client.request(method, target, content, only_reads=True)
         except OSError as problem:
-            raise UnreadableLogError(
+            raise BrokerAwayError(
                 f"the broker at {self.address} does not answer: {problem}"
             ) from problem
         if answer.status == HTTPStatus.OK:
@@ -94,8 +139,36 @@ class RemoteLog:
         raise _refusal(self.address, answer.status, answer.content)
 
 
-def _range(filters: Sequence[str], begin: int, end: int) -> list[tuple[str, Any]]:
-    return [*(("filter", each) for each in filters), ("from", begin), ("to", end)]
+def _asked(criteria: Criteria, begin: int | None, end: int | None, **more: Any) -> dict[str, Any]:
+    """The body of a request: what is not asked for is left out."""
+    keys = criteria.keys
+    body = {
+        "filter": list(criteria.filters) or None,
+        "spans": [_span(span) for span in criteria.spans] or None,
+        "pattern": criteria.pattern,
+        "topics": None if criteria.topics is None else list(criteria.topics),
+        "prefix": criteria.prefix or None,
+        "qos": None if criteria.qos is None else list(criteria.qos),
+        "retain": criteria.retain,
+        "keys": None if keys is None else [b64encode(key).decode() for key in keys],
+        "from": begin,
+        "to": end,
+        **more,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "filter": span.topic_filter,
+        "from": span.from_offset,
+        "until": span.until_offset,
+        "without_publisher": span.without_publisher,
+    }
+
+
+_AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+"""Said by a broker that starts, and by a proxy before one that is away."""
 
 
 def _refusal(address: str, status: int, body: bytes) -> Exception:
@@ -105,6 +178,10 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
+    if status in _AWAY:
+        return BrokerAwayError(
+            f"the broker at {address} is not ready: {answer.get('detail')} ({status})"
+        )
     if status == HTTPStatus.UNAUTHORIZED:
         return UnreadableLogError(
             f"the broker at {address} answers only a user who may read the log, or an"

@@ -28,6 +28,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.testing.hardships import Hardships, draw_hardships
 from holdfast.testing.machine import MACHINE, Machine
+from holdfast.testing.network import Network
 
 TRACE_TAIL_LINES = 40
 """Lines of the trace that a failure shows."""
@@ -104,9 +105,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.time_us = 0
         self._clock_resolution = 1e-6
         self._selector = _VirtualSelector(self)
-        from holdfast.testing.network import Network  # The network needs the loop's types.
-
-        self.network = Network(self)
+        self.network = Network(self, self.random, self.hardships, self.note)
 
     # --- time and order -------------------------------------------------------------------------
 

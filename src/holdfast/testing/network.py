@@ -19,12 +19,11 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
+from holdfast.testing.hardships import Hardships
 from holdfast.testing.machine import MACHINE, Machine
-
-if TYPE_CHECKING:
-    from holdfast.testing.loop import VirtualLoop
 
 LINK_BYTES_MAXIMUM = 64 * 1024
 """What the buffers of both kernels hold of one direction."""
@@ -44,8 +43,17 @@ Address = tuple[str, int]
 class Network:
     """Who listens, and which connections exist."""
 
-    def __init__(self, loop: "VirtualLoop") -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        hardships: Hardships,
+        note: Callable[[str], None],
+    ) -> None:
         self.loop = loop
+        self.random = random
+        self.hardships = hardships
+        self.note = note
         self.faults = True
         self._listeners: dict[Address, SimulatedServer] = {}
         self._transports: dict[int, SimulatedTransport] = {}
@@ -83,7 +91,7 @@ class Network:
         await asyncio.sleep(self.delay_s())
         server = self._listeners.get((str(host), int(port)))
         if server is None:
-            self.loop.note(f"refused {host}:{port}")
+            self.note(f"refused {host}:{port}")
             raise ConnectionRefusedError(111, f"connection refused: {host}:{port}")
         here = ("127.0.0.1", self._free_port())
         number = self._next_number
@@ -95,7 +103,7 @@ class Network:
         self._transports[id(near)] = near
         self._transports[id(far)] = far
         self._plan_faults(near)
-        self.loop.note(f"open {number}")
+        self.note(f"open {number}")
         far.start(far.context.run(server.protocol_factory))
         await asyncio.sleep(self.delay_s())
         if near.is_closing():
@@ -120,11 +128,11 @@ class Network:
 
     def delay_s(self) -> float:
         """The time that the next piece of bytes takes."""
-        mean_s = self.loop.hardships.delay_s
-        return self.loop.random.expovariate(1 / mean_s) if mean_s else 0.0
+        mean_s = self.hardships.delay_s
+        return self.random.expovariate(1 / mean_s) if mean_s else 0.0
 
     def _plan_faults(self, near: "SimulatedTransport") -> None:
-        hardships, random = self.loop.hardships, self.loop.random
+        hardships, random = self.hardships, self.random
         if not self.faults:
             return
         if hardships.slow_link_bytes_per_s and random.random() < 0.25:
@@ -145,7 +153,7 @@ class Network:
         if self.faults and id(transport) in self._transports:
             transport.fall_silent()
             # What TCP does after its retransmissions: between one and fifteen minutes.
-            after_s = self.loop.random.uniform(60, 900)
+            after_s = self.random.uniform(60, 900)
             self.loop.call_later(
                 after_s, transport.reset, TimeoutError(110, "timed out"), context=Context()
             )
@@ -325,8 +333,8 @@ class SimulatedTransport(asyncio.Transport):
             if size <= 0:
                 break
             pieces += 1
-            if self._loop.hardships.split_bytes and pieces <= SPLITS_MAXIMUM:
-                size = min(size, self._loop.random.randint(1, self._loop.hardships.split_bytes))
+            if self.network.hardships.split_bytes and pieces <= SPLITS_MAXIMUM:
+                size = min(size, self.network.random.randint(1, self.network.hardships.split_bytes))
             piece = bytes(self._buffer[:size])
             del self._buffer[:size]
             self._on_the_way_bytes += size
@@ -465,4 +473,4 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_later(delay_s, callback, *args, context=self.context)
 
     def _note(self, what: str) -> None:
-        self._loop.note(f"{self._name} {what}")
+        self.network.note(f"{self._name} {what}")

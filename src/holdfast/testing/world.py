@@ -23,6 +23,8 @@ from holdfast.testing.machine import Machine
 
 T = TypeVar("T")
 
+STAGED = "staged-"
+"""How the names of files begin that are not the log's."""
 DISK_BYTES = 1 << 30
 """Much more than any run writes."""
 
@@ -87,6 +89,37 @@ class SimulatedWorld:
         """Workers who take virtual time, however many."""
         del count
         return SimulatedWorkers(self._loop)
+
+    def staged(self, config: Config) -> "SimulatedFiles":
+        """Files on the disk that the log is on."""
+        del config
+        return SimulatedFiles(self._disk)
+
+
+class SimulatedFiles:
+    """Files on the simulated disk, beside those of the log."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+
+    def sizes(self) -> dict[str, int]:
+        """Those that were written here."""
+        names = [name for name in self._disk.files() if name.startswith(STAGED)]
+        return {name.removeprefix(STAGED): len(self._disk.read(name)) for name in names}
+
+    def write(self, name: str, data: bytes) -> None:
+        """Durable on return."""
+        self.remove(name)
+        self._disk.write(STAGED + name, data)
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """What the disk shows."""
+        return self._disk.read(STAGED + name)[:most]
+
+    def remove(self, name: str) -> None:
+        """A crash may bring it back."""
+        if STAGED + name in self._disk.files():
+            self._disk.remove(STAGED + name)
 
 
 class SimulatedWorkers:

@@ -1,6 +1,6 @@
 """The twin of the kernel's `Routes`: a list of subscriptions, each compared with the topic.
 
-Owns: the subscriptions in the order in which they were made, and the tables of connections. Never:
+Owns: the subscriptions in the order in which they were made, and the grants of connections. Never:
 fast, and remembers nothing.
 Invariant: a queue has one subscription per filter.
 """
@@ -50,15 +50,15 @@ def filter_matches(topic_filter: bytes, topic_name: bytes) -> bool:
     )
 
 
-Table = Sequence[tuple[bytes, bool]] | None
+Grant = Sequence[tuple[bytes, bool]] | None
 """Rules in order (topic filter, allowed); None allows everything."""
 
 
-def allows(table: Table, topic_name: bytes) -> bool:
+def allows(grant: Grant, topic_name: bytes) -> bool:
     """The first filter that matches decides; none that matches denies."""
-    if table is None:
+    if grant is None:
         return True
-    return next((allowed for rule, allowed in table if filter_matches(rule, topic_name)), False)
+    return next((allowed for rule, allowed in grant if filter_matches(rule, topic_name)), False)
 
 
 class Routes:
@@ -66,19 +66,19 @@ class Routes:
 
     def __init__(self) -> None:
         self.subscriptions: dict[tuple[int, bytes], Subscription] = {}
-        self.tables: dict[int, tuple[Table, Table]] = {}
+        self.grants: dict[int, tuple[Grant, Grant]] = {}
 
-    def grant(self, connection: int, publish: Table, receive: Table) -> None:
+    def grant(self, connection: int, publish: Grant, receive: Grant) -> None:
         """Replaces what the connection may publish and be sent."""
-        self.tables[connection] = (publish, receive)
+        self.grants[connection] = (publish, receive)
 
     def may_publish(self, connection: int, topic_name: bytes) -> bool:
-        """What its table says."""
-        return allows(self.tables.get(connection, (None, None))[0], topic_name)
+        """What its grant says."""
+        return allows(self.grants.get(connection, (None, None))[0], topic_name)
 
     def may_receive(self, connection: int, topic_name: bytes) -> bool:
-        """What its table says."""
-        return allows(self.tables.get(connection, (None, None))[1], topic_name)
+        """What its grant says."""
+        return allows(self.grants.get(connection, (None, None))[1], topic_name)
 
     def subscribe(self, queue: int, topic_filter: bytes, subscription: Subscription) -> None:
         """Adds or replaces; what is replaced keeps its place."""

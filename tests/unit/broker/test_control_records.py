@@ -306,6 +306,44 @@ def test_one_can_wait_until_the_view_has_what_is_durable() -> None:
     asyncio.run(run())
 
 
+def test_one_can_wait_for_what_was_put_so_far_and_not_for_what_comes_after_it() -> None:
+    serving = Serving()
+    serving.put(0, HANDED_RECORDS_MAXIMUM + 1)
+    number = serving.records.last_ahead(Table.SESSIONS)
+    serving.put(HANDED_RECORDS_MAXIMUM + 1, 5 * HANDED_RECORDS_MAXIMUM)
+    serving.commit()
+    written = 0
+    while not serving.records.has_all_up_to(number):
+        serving.worker.work()
+        written += 1
+    assert written == 2
+    assert number <= serving.view.applied() < serving.records.last_ahead(Table.SESSIONS)
+    assert serving.records.last_ahead(Table.QUEUES) == 0
+    assert not serving.records.has_all_before(serving.log.durable_position())
+
+
+def test_a_view_that_is_held_stands_before_a_record_until_it_may_go_on() -> None:
+    async def run() -> None:
+        serving = Serving()
+        serving.put(0, 3)
+        serving.records.hold_before(serving.log.next_control_number())
+        serving.put(3, 5)
+        serving.commit()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(serving.records.comes_to(4))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            serving.worker.work()
+        serving.records.refresh()
+        assert serving.view.session_count() == 3
+        assert not serving.worker.given
+        serving.records.go_on()
+        serving.worker.work()
+        assert serving.view.session_count() == 5
+
+    asyncio.run(run())
+
+
 def test_a_stop_leaves_a_view_that_has_everything(tmp_path: Path) -> None:
     log, path = FakeLog(), str(tmp_path / "view.sqlite")
     records = ControlRecords(log, View(path))

@@ -7,14 +7,15 @@ import pytest
 from holdfast.broker.delivery import losses as losses_module
 from holdfast.broker.delivery.losses import (
     RANGES_MAXIMUM,
+    REASONS,
     ROWS_PER_SWEEP_MAXIMUM,
     Losses,
+    Lost,
     loss_of,
 )
 from holdfast.broker.store.tables import parse_loss
 from holdfast.core.loss_reason import LossReason
-
-Notice = tuple[int, str, int, int, int]
+from holdfast.kernel import NoticeKind
 
 
 class Records:
@@ -48,27 +49,35 @@ def _losses() -> tuple[Losses, Records]:
     return Losses(records), records
 
 
-def _note(losses: Losses, *notices: Notice) -> None:
-    losses.note(notices, lambda party: f"client-{party}", 1)
+def _note(losses: Losses, *lost: Lost) -> None:
+    losses.note(lost, lambda party: f"client-{party}", 1)
+
+
+def test_each_kind_of_notice_has_its_reason_and_is_counted_by_it() -> None:
+    kinds = [kind for kind in vars(NoticeKind).values() if isinstance(kind, NoticeKind)]
+    assert len(kinds) == len(set(kinds)) == len(set(REASONS.values()))
+    losses, _ = _losses()
+    losses.notice([(1, kind, 0, 0, 2) for kind in kinds], str, 1)
+    assert losses.by_reason == dict.fromkeys(REASONS.values(), 2)
 
 
 def test_a_promised_loss_is_written_ahead_and_more_of_it_joins_its_row() -> None:
     losses, records = _losses()
-    _note(losses, (1, "too_large", 0, 0, 2))
+    _note(losses, (1, LossReason.TOO_LARGE, 0, 0, 2))
     losses.write_ahead(1)
     assert records.counts() == [2]
-    _note(losses, (1, "too_large", 0, 0, 3))
+    _note(losses, (1, LossReason.TOO_LARGE, 0, 0, 3))
     losses.write_ahead(2)
     assert records.counts() == [5]
     losses.write(3)
-    _note(losses, (1, "too_large", 0, 0, 1))
+    _note(losses, (1, LossReason.TOO_LARGE, 0, 0, 1))
     losses.write_ahead(4)
     assert records.counts() == [5, 1], "a sweep ends the row"
 
 
 def test_what_nobody_was_promised_waits_for_the_sweep() -> None:
     losses, records = _losses()
-    _note(losses, (1, "slow_reader", 0, 0, 2))
+    _note(losses, (1, LossReason.SLOW_READER, 0, 0, 2))
     losses.write_ahead(1)
     assert not records.rows
     losses.write(2)
@@ -78,7 +87,7 @@ def test_what_nobody_was_promised_waits_for_the_sweep() -> None:
 def test_not_more_rows_go_ahead_than_one_sweep_may_write() -> None:
     losses, records = _losses()
     for party in range(ROWS_PER_SWEEP_MAXIMUM + 10):
-        _note(losses, (party, "expired", party, party + 1, 1))
+        _note(losses, (party, LossReason.EXPIRED, party, party + 1, 1))
         losses.write_ahead(1)
     assert len(records.rows) == ROWS_PER_SWEEP_MAXIMUM
     losses.write(2)
@@ -112,7 +121,7 @@ def test_a_row_has_so_many_ranges_and_the_newest_are_told_as_one() -> None:
 def test_what_stands_in_for_another_loses_for_it() -> None:
     losses, records = _losses()
     losses.stand_ins[7] = 1
-    _note(losses, (7, "too_large", 5, 6, 1))
+    _note(losses, (7, LossReason.TOO_LARGE, 5, 6, 1))
     losses.write_ahead(1)
     (value,) = records.rows.values()
     assert (parse_loss(value).party, parse_loss(value).client_identifier) == (1, "client-1")
@@ -138,7 +147,7 @@ def test_a_row_that_is_driven_again_is_not_added_to() -> None:
 
 def test_what_retention_takes_is_on_record_at_once_with_what_waited_of_the_same() -> None:
     losses, records = _losses()
-    _note(losses, (1, "retention", 5, 6, 1))
+    _note(losses, (1, LossReason.RETENTION, 5, 6, 1))
     losses.record(loss_of("client-1", 1, LossReason.RETENTION, [(8, 12)], 4, 1), 1)
     (value,) = records.rows.values()
     assert (parse_loss(value).spans, parse_loss(value).count) == (((5, 6), (8, 12)), 5)

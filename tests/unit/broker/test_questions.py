@@ -97,12 +97,12 @@ def test_questions_with_many_subscriptions_give_way_for_what_it_takes_to_put_the
 ) -> None:
     many = [{**EVERYTHING, "topic_filter": f"nobody/{number}".encode()} for number in range(500)]
 
-    def ask(tables: list[dict[str, Any]], questions: int) -> int:
+    def ask(wanted: list[dict[str, Any]], questions: int) -> int:
         inquiry = Inquiry(log)
 
         def pieces() -> Pieces[None]:
             for _ in range(questions):
-                yield from inquiry.first(tables, 3, TOPICS - 2, TOPICS - 1)
+                yield from inquiry.first(wanted, 3, TOPICS - 2, TOPICS - 1)
 
         return sum(1 for _ in pieces())
 

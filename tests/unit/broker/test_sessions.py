@@ -12,9 +12,12 @@ from holdfast.broker.assemble import assemble
 from holdfast.broker.chores import at_once
 from holdfast.broker.mqtt import sessions
 from holdfast.broker.mqtt.attached import Attached, Opened
+from holdfast.broker.mqtt.session import own_queue
 from holdfast.broker.mqtt.session_records import parse_will_row
 from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.packets import Will
@@ -142,6 +145,57 @@ def test_many_sessions_are_cleared_away_in_several_pieces(
             left.append(bench.sessions.recorded())
         # What expired after the run had begun waits for the next one.
         assert left == [4, 2, 1]
+
+    asyncio.run(run())
+
+
+READS = Subscription(
+    topic_filter="t",
+    qos=1,
+    no_local=False,
+    retain_as_published=False,
+    identifier=None,
+    from_offset=0,
+)
+
+
+def test_whoever_connects_has_the_record_of_its_queue_made_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[QueueRecord]()
+
+    def make(*parts: Any) -> QueueRecord:
+        made.append(own_queue(*parts))
+        return made[-1]
+
+    monkeypatch.setattr(sessions, "own_queue", make)
+
+    async def run() -> None:
+        bench = Bench(directory)
+        for number, reads in enumerate([(), (READS,)], 1):
+            client = replace(OPENING, client_identifier=f"c{number}")
+            attached = bench.open(client, number, NOW_US).attached
+            bench.sessions.resubscribe(attached, reads, NOW_US)
+            made.clear()
+            prepared = at_once(bench.sessions.prepare(attached, NOW_US))
+            bench.sessions.attach(attached, prepared, NOW_US)
+            assert [record.reads for record in made] == [reads]
+
+    asyncio.run(run())
+
+
+def test_what_it_may_not_read_any_more_since_its_queue_was_looked_at_it_does_not_get(
+    directory: Path,
+) -> None:
+    async def run() -> None:
+        bench = Bench(directory)
+        attached = bench.open(OPENING, 1, NOW_US).attached
+        bench.sessions.resubscribe(attached, (READS,), NOW_US)
+        prepared = at_once(bench.sessions.prepare(attached, NOW_US))
+        bench.sessions.resubscribe(attached, (), NOW_US)
+        bench.sessions.attach(attached, prepared, NOW_US)
+        assert attached.subscriptions == ()
+        assert bench.server._stages.kernel.routes.match(b"t") == []
 
     asyncio.run(run())
 

@@ -10,13 +10,17 @@ from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.session_records import format_session, parse_session
 from holdfast.broker.store.tables import (
     Loss,
+    PendingBatch,
+    ProducerRecord,
     QueueRecord,
     Table,
     format_loss,
+    format_producer,
     format_queue,
     format_subscriptions,
     key_party,
     parse_loss,
+    parse_producer,
     parse_queue,
     parse_queue_fields,
     parse_subscriptions,
@@ -115,7 +119,7 @@ def test_a_queue(queue: QueueRecord) -> None:
     value = format_queue(queue)
     assert parse_queue(value) == queue
     assert value.startswith(b'{"kind":"%s"' % queue.kind.encode())
-    assert parse_queue_fields(value.decode())["reads"] == queue.tables()
+    assert parse_queue_fields(value.decode())["reads"] == queue.wanted()
 
 
 def test_the_page_of_control_records_has_all_tables_and_its_queue_is_one() -> None:
@@ -126,3 +130,32 @@ def test_the_page_of_control_records_has_all_tables_and_its_queue_is_one() -> No
     queue = parse_queue(value.encode())
     assert key_party(bytes.fromhex(key)) == queue.party
     assert format_queue(queue) == value.encode()
+
+
+producers = st.builds(
+    ProducerRecord,
+    party=st.integers(1, 2**31 - 1),
+    user_name=st.none() | text,
+    sequence=st.integers(-1, 2**63),
+    rows=st.integers(0, 2**63),
+    forget_at_us=st.none() | st.integers(0, 2**63),
+    pending=st.none()
+    | st.builds(
+        PendingBatch,
+        sequence=st.integers(0, 2**63),
+        parts=st.lists(text).map(tuple),
+        rows=st.integers(0, 2**63),
+        offset=st.integers(0, 2**63),
+        is_last=st.booleans(),
+    ),
+)
+
+
+@given(producers)
+def test_a_producer(producer: ProducerRecord) -> None:
+    assert parse_producer(format_producer(producer)) == producer
+
+
+def test_the_page_of_control_records_shows_a_producer() -> None:
+    (value,) = re.findall(r'^    (\{"party".*)$', PAGE.read_text(), re.MULTILINE)
+    assert format_producer(parse_producer(value.encode())) == value.encode()

@@ -3,9 +3,10 @@ read about."""
 
 import re
 
+from holdfast.broker.delivery.losses import REASONS
 from holdfast.broker.store.tables import parse_loss
 from holdfast.core.loss_reason import LossReason
-from tests.tidy.repository import ROOT, under
+from tests.tidy.repository import ROOT
 
 WRITTEN = (
     "overflow",
@@ -34,11 +35,12 @@ def test_a_row_of_an_older_log_is_read() -> None:
         assert reason.value == written
 
 
-def test_each_reason_of_the_kernel_is_one() -> None:
-    binding = "".join(path.read_text() for path in under("kernel-py/src", ".rs"))
-    told = re.findall(r'NoticeKind::\w+ => "(\w+)"', binding)
-    assert told
-    assert set(told) <= set(LossReason)
+def test_each_kind_that_the_kernel_can_give_is_a_value_here_and_has_its_reason() -> None:
+    source = (ROOT / "kernel/src/flow.rs").read_text()
+    body = source.split("pub enum NoticeKind {", 1)[1].split("}", 1)[0]
+    assert sorted(map(repr, REASONS)) == sorted(
+        f"NoticeKind({name})" for name in re.findall(r"^    (\w+),$", body, re.MULTILINE)
+    )
 
 
 def test_operators_can_read_what_each_reason_means() -> None:

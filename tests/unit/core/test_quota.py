@@ -40,6 +40,14 @@ def test_a_queue_with_a_name_is_limited_by_age_and_bytes(kind: QueueKind) -> Non
     assert quota.age_reason == "retention"
 
 
+def test_a_cursor_is_limited_by_age_and_bytes_and_loses_no_more_than_is_beyond() -> None:
+    config = replace(CONFIG, cursor_unreleased_age_s=9, cursor_unreleased_bytes=4_000)
+    quota = quota_of(config, "cursor", named=True)
+    assert (quota.age_us, quota.bytes, quota.messages) == (9 * SECOND_US, 4_000, None)
+    assert quota.plan_drop(held_bytes=4_100, aged_bytes=30) == 100
+    assert quota.age_reason == "retention"
+
+
 def test_what_is_not_limited_is_none() -> None:
     everything = replace(
         CONFIG,

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from holdfast.reading.log import Chunk, Extent, UnreadableLogError, batches
+from holdfast.reading.criteria import EVERYTHING, Criteria
+from holdfast.reading.log import Chunk, Extent, Reach, UnreadableLogError, batches
 
 
 class SteppingLog:
@@ -21,17 +23,17 @@ class SteppingLog:
     def offset_at(self, time_us: int) -> int:
         return time_us
 
-    def end_after_rows(self, filters: Sequence[str], begin: int, end: int, rows: int) -> int:
-        return min(end, begin + rows)
+    def reach(self, criteria: Criteria, begin: int | None, end: int | None, **limits: Any) -> Reach:
+        raise NotImplementedError
 
     def split(
-        self, filters: Sequence[str], begin: int, end: int, parts: int
+        self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
         return [(begin, end)]
 
     def read(
         self,
-        filters: Sequence[str],
+        criteria: Criteria,
         begin: int,
         end: int,
         *,
@@ -46,7 +48,7 @@ class SteppingLog:
 
 @pytest.mark.parametrize("step", [1, 2, 7, 100, 1000])
 def test_each_matching_message_comes_once_in_order(step: int) -> None:
-    found = [batch["offset"].to_pylist() for batch in batches(SteppingLog(step), ["#"], 5, 50)]
+    found = [batch["offset"].to_pylist() for batch in batches(SteppingLog(step), EVERYTHING, 5, 50)]
     assert all(found)
     assert list(chain.from_iterable(found)) == [
         offset for offset in range(5, 50) if offset % 3 == 0
@@ -55,4 +57,4 @@ def test_each_matching_message_comes_once_in_order(step: int) -> None:
 
 def test_a_log_that_ends_too_early_is_not_taken_for_an_empty_one() -> None:
     with pytest.raises(UnreadableLogError, match="stopped at offset 10"):
-        list(batches(SteppingLog(0), ["#"], 10, 20))
+        list(batches(SteppingLog(0), EVERYTHING, 10, 20))

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast.reading.columns import PROPERTIES, SCHEMA, record_batch
+from holdfast.reading.columns import HEADERS, PROPERTIES, SCHEMA, record_batch
 from holdfast.reading.log import COLUMNS
 
 
@@ -16,6 +16,9 @@ def kernel_columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for field, array in zip(SCHEMA, batch.columns, strict=True):
         if field.type == PROPERTIES:
             keys, values = array.keys.buffers(), array.items.buffers()
+            columns[field.name] = [array.buffers()[1], *keys[1:], *values[1:]]
+        elif field.type == HEADERS:
+            keys, values = (array.values.field(place).buffers() for place in (0, 1))
             columns[field.name] = [array.buffers()[1], *keys[1:], *values[1:]]
         else:
             columns[field.name] = array.buffers()
@@ -40,6 +43,7 @@ def row(offset: int, **changes: Any) -> dict[str, Any]:
         "publisher": None,
         "expires_at": None,
         "properties": [],
+        "headers": [],
     }
     return {**plain, **changes}
 
@@ -47,10 +51,11 @@ def row(offset: int, **changes: Any) -> dict[str, Any]:
 def test_every_column_comes_through() -> None:
     rows = [
         row(0, key=b"k", properties=[("a", "1"), ("b", "2")]),
+        row(3, headers=[{"key": "a", "value": b"\xff"}, {"key": "a", "value": b""}]),
         row(1, retain=True, qos=2, event_time=5, expires_at=7, publisher=3),
         row(2, value=b"", properties=[("a", "")]),
     ]
-    batch = record_batch(kernel_columns(rows))
+    batch = record_batch(kernel_columns(rows), COLUMNS)
     batch.validate(full=True)
     assert batch.schema == SCHEMA
     assert batch.to_pylist() == pa.RecordBatch.from_pylist(rows, schema=SCHEMA).to_pylist()
@@ -59,7 +64,7 @@ def test_every_column_comes_through() -> None:
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 def test_any_number_of_rows(count: int) -> None:
     rows = [row(n, retain=n % 3 == 0, properties=[("n", str(n))] * (n % 3)) for n in range(count)]
-    batch = record_batch(kernel_columns(rows))
+    batch = record_batch(kernel_columns(rows), COLUMNS)
     batch.validate(full=True)
     assert batch.num_rows == count
     assert batch["retain"].to_pylist() == [n % 3 == 0 for n in range(count)]
@@ -68,7 +73,7 @@ def test_any_number_of_rows(count: int) -> None:
 
 def test_payloads_are_not_copied() -> None:
     columns = kernel_columns([row(0), row(1)])
-    value = record_batch(columns)["value"]
+    value = record_batch(columns, ["offset", "value"])["value"]
     assert value.buffers()[2].address == pa.py_buffer(columns["value"][2]).address
 
 

@@ -2,7 +2,7 @@
 
 - `credential`: the values: a credential, a rule; how control records hold them.
 - `filters`: what one topic filter has in common with another.
-- `rules`: rules as tables for the kernel, and which subscription a table allows.
+- `rules`: rules as grants for the kernel, and which subscription a grant allows.
 - `passwords`: checking passwords without holding up the loop.
 - `login_failures`: who has failed to log in, and what follows.
 - `book`: credentials and rules as the log has them.

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from holdfast.broker.access import rules as tables
+from holdfast.broker.access import rules
 from holdfast.broker.access.book import Book
 from holdfast.broker.access.client_types import ClientTypes
 from holdfast.broker.access.credential import (
@@ -174,29 +174,29 @@ class Access:
         now = _identity(credential)
         return now if now.seal == identity.seal else None
 
-    def publish_table(self, identity: Identity, client_identifier: str) -> tables.Table | None:
+    def publish_grant(self, identity: Identity, client_identifier: str) -> rules.Grant | None:
         """What it may publish to; `None` allows everything."""
-        return self._table(identity, client_identifier, tables.PUBLISH)
+        return self._grant(identity, client_identifier, rules.PUBLISH)
 
-    def receive_table(self, identity: Identity, client_identifier: str) -> tables.Table | None:
+    def receive_grant(self, identity: Identity, client_identifier: str) -> rules.Grant | None:
         """What it may receive; `None` allows everything."""
-        return self._table(identity, client_identifier, tables.RECEIVE)
+        return self._grant(identity, client_identifier, rules.RECEIVE)
 
     def may_publish(self, identity: Identity, client_identifier: str, topic_name: str) -> bool:
         """True if it may publish to this topic."""
-        return tables.allows_topic(self.publish_table(identity, client_identifier), topic_name)
+        return rules.allows_topic(self.publish_grant(identity, client_identifier), topic_name)
 
     def may_subscribe(self, identity: Identity, client_identifier: str, topic_filter: str) -> bool:
         """True if it may subscribe to this filter, shared or not."""
-        table = self._table(identity, client_identifier, tables.SUBSCRIBE)
+        grant = self._grant(identity, client_identifier, rules.SUBSCRIBE)
         if not is_shared(topic_filter):
-            return tables.allows_filter(table, topic_filter)
+            return rules.allows_filter(grant, topic_filter)
         shared = parse_shared(topic_filter)
         if shared is None:
             return False
         # What a group has is given to any of its members, so each must be allowed all of it.
-        receive = self.receive_table(identity, client_identifier)
-        return all(tables.allows_filter(item, shared.topic_filter) for item in (table, receive))
+        receive = self.receive_grant(identity, client_identifier)
+        return all(rules.allows_filter(item, shared.topic_filter) for item in (grant, receive))
 
     def put(self, credential: Credential, now_us: int) -> int:
         """Adds or replaces a credential; returns the log position at which that is durable."""
@@ -315,16 +315,16 @@ class Access:
             log.warning("address banned for a while", extra={"fields": {"peer": peer}})
         return Denial(reason=DenialReason.WRONG_CREDENTIALS, slowly=True, user_name=known)
 
-    def _table(
+    def _grant(
         self, identity: Identity, client_identifier: str, actions: frozenset[str]
-    ) -> tables.Table | None:
+    ) -> rules.Grant | None:
         if not self.restricts:
             return None
         if identity.user_name is None and self.book.owners == 0:
             # The word that anonymous clients are wanted, and no word about what they may do.
             return None
         owner = ANONYMOUS if identity.user_name is None else identity.user_name
-        return tables.compile_table(
+        return rules.compile_grant(
             (*self.book.rules(owner), *self.book.rules(EVERYONE)),
             actions,
             client_identifier=client_identifier,

@@ -1,9 +1,9 @@
-"""Rules as tables for the kernel, and which subscriptions a table allows.
+"""Rules as grants for the kernel, and which subscriptions a grant allows.
 
 Owns: what a rule means. Never: knows whose rules they are.
 
-A table is a list of topic filters, each with "allowed" or not. The first filter that matches a
-topic decides about it; where none does, it is denied. `None` is the table that allows everything.
+A grant is a list of topic filters, each with "allowed" or not. The first filter that matches a
+topic decides about it; where none does, it is denied. `None` is the grant that allows everything.
 
 What rules say about an action:
 - publish: the rules for publish and all.
@@ -23,7 +23,7 @@ from holdfast.broker.access.credential import Rule
 from holdfast.broker.access.filters import covers, overlap
 from holdfast.kernel import topic_matches
 
-Table = Sequence[tuple[bytes, bool]]
+Grant = Sequence[tuple[bytes, bool]]
 
 PUBLISH: Final = frozenset({"publish", "all"})
 SUBSCRIBE: Final = frozenset({"subscribe", "all"})
@@ -33,37 +33,37 @@ _PLACEHOLDER: Final = re.compile("%[cu]")
 _UNSAFE: Final = re.compile(r"[+#/\0]")
 
 
-def compile_table(
+def compile_grant(
     rules: Iterable[Rule], actions: frozenset[str], *, client_identifier: str, user_name: str | None
 ) -> list[tuple[bytes, bool]]:
-    """The rules for some actions as a table, for one client.
+    """The rules for some actions as a grant, for one client.
 
     A name that cannot stand in one level of a topic must not change what a rule means: with such a
     name a rule that allows matches nothing, and one that denies whatever it could have meant.
     """
     names = {"%c": client_identifier, "%u": user_name or ""}
-    table = []
+    grant = []
     for rule in rules:
         if rule.action in actions:
             topic_filter = _substitute(rule, names)
             if topic_filter is not None:
-                table.append((topic_filter.encode(), rule.allowed))
-    return table
+                grant.append((topic_filter.encode(), rule.allowed))
+    return grant
 
 
-def allows_topic(table: Table | None, topic_name: str) -> bool:
-    """True if a table allows this topic."""
-    if table is None:
+def allows_topic(grant: Grant | None, topic_name: str) -> bool:
+    """True if a grant allows this topic."""
+    if grant is None:
         return True
     name = topic_name.encode()
-    return next((allowed for item, allowed in table if topic_matches(item, name)), False)
+    return next((allowed for item, allowed in grant if topic_matches(item, name)), False)
 
 
-def allows_filter(table: Table | None, topic_filter: str) -> bool:
-    """True if a table allows every topic that this filter matches."""
-    if table is None:
+def allows_filter(grant: Grant | None, topic_filter: str) -> bool:
+    """True if a grant allows every topic that this filter matches."""
+    if grant is None:
         return True
-    for item, allowed in table:
+    for item, allowed in grant:
         rule_filter = item.decode()
         if allowed and covers(rule_filter, topic_filter):
             return True

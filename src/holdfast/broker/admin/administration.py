@@ -15,9 +15,13 @@ from holdfast.broker.admin.control_socket import ControlSocket
 from holdfast.broker.admin.http import server as http
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
+from holdfast.broker.admin.v1.staged import Staging
+from holdfast.broker.admin.v1.tables import TablesView
+from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
 from holdfast.broker.observe.system_values import SystemValues
+from holdfast.broker.observe.tables import Tables
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
@@ -48,15 +52,17 @@ class Administration:
         self.reload = Reload(settings, read, self._reconfigure, system.open_files_limit())
         broker, commands = look_at(server, view_path), server.commands
         watch, forecast = Watch(broker), Forecast(broker)
+        cursors = CursorsSeen(broker, forecast)
 
         def snapshot() -> Snapshot:
-            return take(broker, watch, forecast)
+            return take(broker, watch, forecast, cursors)
 
         self._system_values = SystemValues(
             commands.show_system_values, snapshot, config.sys_interval_s
         )
         server.observe("watch", watch.look)
         server.observe("forecast", forecast.look)
+        server.observe("cursors", cursors.look)
         server.observe("system_values", self._system_values.tick)
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=server.credentials
@@ -64,17 +70,21 @@ class Administration:
         operations = interface.operations(
             broker,
             commands,
+            server.cursor_commands,
             watch,
             forecast,
+            cursors,
             snapshot,
             self.places,
             lambda: self.reload.settings,
             server.users(),
+            Staging(server.batches, server.credentials),
         )
         operations.append(reloading.operation(self.reload.run))
         operations.append(
             front_page.operation(broker.ready, snapshot, broker.now_us, self._protection.permits)
         )
+        operations += TablesView(Tables(broker), self._protection.permits).operations()
         self._app = http.application(operations, self._protection, server.steps)
         self._app.add_routes([websocket_route(server.listeners)])
 

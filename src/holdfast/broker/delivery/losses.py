@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
+from typing import Final
 
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, Table, format_loss, parse_loss
 from holdfast.core.limits import LEDGER_ROWS_MAXIMUM
 from holdfast.core.loss_reason import LossReason
-from holdfast.kernel import RangeSet
+from holdfast.kernel import NoticeKind, RangeSet
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +43,22 @@ was not lost too."""
 _Key = tuple[str, int, LossReason]
 """Client identifier, party, reason."""
 
-Notice = tuple[int, str, int, int, int]
-"""Party, reason, first offset, end offset, count; as the kernel gives it."""
+REASONS: Final = {
+    NoticeKind.EXPIRED: LossReason.EXPIRED,
+    NoticeKind.SLOW_READER: LossReason.SLOW_READER,
+    NoticeKind.TOO_LARGE: LossReason.TOO_LARGE,
+    NoticeKind.RETENTION: LossReason.RETENTION,
+    NoticeKind.REFUSED: LossReason.REFUSED,
+    NoticeKind.DENIED: LossReason.DENIED,
+    NoticeKind.SESSION_ENDED: LossReason.SESSION_ENDED,
+}
+"""What the ledger says for each kind of the kernel's notices."""
+
+Lost = tuple[int, LossReason, int, int, int]
+"""Party, reason, first offset, end offset, count."""
+
+Notice = tuple[int, NoticeKind, int, int, int]
+"""The same as the kernel gives it."""
 
 
 class Losses:
@@ -67,13 +82,19 @@ class Losses:
         self.stand_ins: dict[int, int] = {}
         """Parties whose losses are those of another party (re-drives)."""
 
-    def note(self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int) -> None:
-        """Takes what the kernel reported; `name_of` gives the client identifier of a party."""
-        for noticed, reason, first, end, count in notices:
-            party = self.stand_ins.get(noticed, noticed)
+    def notice(self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int) -> None:
+        """Takes what the kernel reported, as `note` does."""
+        lost = (
+            (party, REASONS[kind], first, end, count) for party, kind, first, end, count in notices
+        )
+        self.note(lost, name_of, now_us)
+
+    def note(self, lost: Iterable[Lost], name_of: Callable[[int], str], now_us: int) -> None:
+        """Takes what was lost; `name_of` gives the client identifier of a party."""
+        for loser, reason, first, end, count in lost:
+            party = self.stand_ins.get(loser, loser)
             ranges = [(first, end)] if end else []
-            why = LossReason(reason)
-            self.add(loss_of(name_of(party), party, why, ranges, count, now_us))
+            self.add(loss_of(name_of(party), party, reason, ranges, count, now_us))
 
     def has_room(self) -> bool:
         """True if `record` may be called in this turn, as often as a piece of a chore may lose."""

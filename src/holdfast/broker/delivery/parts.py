@@ -6,6 +6,7 @@ Owns: the order in which its parts are built and recover. Never: decides anythin
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
@@ -27,6 +28,7 @@ class DeliveryParts:
     queues: Queues
     redrives: Redrives
     groups: Groups
+    cursors: Cursors
 
     def recover(self, is_session: Callable[[int], bool], now_us: int) -> None:
         """Finds the queues on record that several take from; `is_session` says of a party whether
@@ -34,6 +36,7 @@ class DeliveryParts:
         shared = self.queues.recover(now_us)
         self.groups.recover(shared, now_us)
         self.redrives.recover(shared, is_session, now_us)
+        self.cursors.recover(shared, now_us)
 
 
 def assemble_delivery(
@@ -50,4 +53,5 @@ def assemble_delivery(
         queues=queues,
         redrives=redrives,
         groups=Groups(config, kernel, records, losses, parties, names, queues, redrives),
+        cursors=Cursors(config, kernel, records, parties, names, queues),
     )

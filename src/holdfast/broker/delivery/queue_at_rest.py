@@ -32,9 +32,9 @@ class QueueAtRest:
     mark: int
     subscriptions: tuple[Subscription, ...]
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """Its subscriptions as the kernel takes them."""
-        return [item.table() for item in self.subscriptions]
+        return [item.wanted() for item in self.subscriptions]
 
     def span(self) -> QueueSpan:
         """What it is made of."""
@@ -94,7 +94,7 @@ def cut_to_limit(
     if quota.messages is None:
         return queue, None
     # The whole range is counted in one question; most queues are within their limit by that.
-    count = yield from inquiry.count(queue.tables(), queue.party, queue.mark, end)
+    count = yield from inquiry.count(queue.wanted(), queue.party, queue.mark, end)
     if count <= quota.messages:
         return queue, None
     found = yield from waiting(inquiry, queue, end, unexpired_at_us=now_us)
@@ -130,7 +130,7 @@ class Backlog:
     """What waits in a queue at rest between two offsets."""
 
     party: int
-    tables: list[dict[str, Any]]
+    wanted: list[dict[str, Any]]
     end: int
     unexpired_at_us: int
     counts: tuple[tuple[int, int, int], ...]
@@ -146,11 +146,11 @@ class Backlog:
         at_us = self.unexpired_at_us
         for start, stop, count in self.counts:
             if index < count:
-                tables, party, end = self.tables, self.party, self.end
-                behind = yield from inquiry.count(tables, party, stop, end, unexpired_at_us=at_us)
+                wanted, party, end = self.wanted, self.party, self.end
+                behind = yield from inquiry.count(wanted, party, stop, end, unexpired_at_us=at_us)
                 return (
                     yield from inquiry.newest(
-                        tables, party, start, end, behind + count - index, unexpired_at_us=at_us
+                        wanted, party, start, end, behind + count - index, unexpired_at_us=at_us
                     )
                 )
             index -= count
@@ -168,13 +168,13 @@ def waiting(
     """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
     without what is acknowledged, and what is in flight. With a time, without what has expired by
     then."""
-    tables, counts = queue.tables(), []
+    wanted, counts = queue.wanted(), []
     for start, stop in _done(queue.state).gaps(max(queue.mark, begin), end):
         count = yield from inquiry.count(
-            tables, queue.party, start, stop, unexpired_at_us=unexpired_at_us
+            wanted, queue.party, start, stop, unexpired_at_us=unexpired_at_us
         )
         counts.append((start, stop, count))
-    return Backlog(queue.party, tables, end, unexpired_at_us, tuple(counts))
+    return Backlog(queue.party, wanted, end, unexpired_at_us, tuple(counts))
 
 
 def own_flights(state: bytes, phase: Literal["published", "received"] | None = None) -> list[int]:

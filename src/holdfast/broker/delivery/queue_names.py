@@ -21,9 +21,9 @@ from holdfast.core.queue_names import client_queue_names, shared_queue_names
 class Owner(NamedTuple):
     """Whose queue it is."""
 
-    kind: Literal["application", "shared"]
+    kind: Literal["application", "shared", "cursor"]
     of: str
-    """The client identifier, or the topic filter that groups read."""
+    """The client identifier, the topic filter that groups read, or the cursor's own name."""
 
 
 class QueueNames:

@@ -54,6 +54,7 @@ FORMER_ROWS: Final = 1_000
 class Prepared:
     """The queue of somebody who comes back, within its quota."""
 
+    record: QueueRecord
     before: QueueAtRest
     queue: QueueAtRest
     lost: tuple[tuple[LossReason, Cut], ...]
@@ -150,13 +151,13 @@ class Queues:
         before = self.at_rest(record)
         if not record.reads:
             # As of most who connect: nothing waits, so nothing has to be asked.
-            return Prepared(before, before, ())
+            return Prepared(record, before, before, ())
         end = self._log.durable_offset()
         inquiry, quota = Inquiry(self._log), self.quota(record)
         queue, lost = yield from cut_to_quota(
             self._kept, inquiry, before, quota, end=end, now_us=now_us
         )
-        return Prepared(before, queue, lost)
+        return Prepared(record, before, queue, lost)
 
     def cut(
         self, record: QueueRecord, owner: str, prepared: Prepared | None, now_us: int
@@ -188,7 +189,7 @@ class Queues:
             party=queue.party,
             owner=owner,
             state=queue.state,
-            subscriptions=queue.tables(),
+            subscriptions=queue.wanted(),
             mark=queue.mark,
             end_offset=end_offset,
         )
@@ -233,7 +234,7 @@ class Queues:
         if queue is None:
             return (yield from waiting(inquiry, self.at_rest(record), end)).count
         from_offset, returned = self._deliveries.backlog(queue)
-        span = (record.tables(), record.party, from_offset, end)
+        span = (record.wanted(), record.party, from_offset, end)
         return returned + (yield from inquiry.count(*span))
 
     def _is_as_before(self, record: QueueRecord, before: QueueAtRest) -> bool:

@@ -87,17 +87,17 @@ class Redrives:
 
     def look(self, ranges: Iterable[tuple[int, int]], target: Target) -> Pieces[Found]:
         """What these ranges hold for the target."""
-        wanted = RangeSet(list(ranges))
+        asked = RangeSet(list(ranges))
         whole_from = self._log.whole_from()
-        gone = [(first, min(end, whole_from)) for first, end in wanted.ranges()]
+        gone = [(first, min(end, whole_from)) for first, end in asked.ranges()]
         gone = [(first, end) for first, end in gone if first < end]
-        wanted.remove_below(whole_from)
+        asked.remove_below(whole_from)
         inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
-            tables = [item.table() for item in reads]
+            wanted = [item.wanted() for item in reads]
             counted = []
-            for first, end in wanted.ranges():
-                count = yield from inquiry.count(tables, target.party, first, end)
+            for first, end in asked.ranges():
+                count = yield from inquiry.count(wanted, target.party, first, end)
                 if count:
                     counted.append((first, end, count))
             if counted:

@@ -311,7 +311,7 @@ class Admission:
         fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
         version = opening.protocol_version
         self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))
-        received = self._sessions.attach(attached, prepared, now_us)
+        unreleased = self._sessions.attach(attached, prepared, now_us)
         self._inbox.accept(
             handle,
             party=party,
@@ -320,7 +320,7 @@ class Admission:
             receive_maximum=self._offer.receive_maximum,
             maximum_packet_size_bytes=self._offer.maximum_packet_size_bytes,
             topic_alias_maximum=self._offer.topic_alias_maximum if version == 5 else 0,
-            received=received,
+            unreleased=unreleased,
             key_slot=key_slot(opening.client_identifier.encode()),
         )
         self._permissions.admit(attached, now_us)

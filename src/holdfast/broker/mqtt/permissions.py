@@ -4,7 +4,7 @@ Owns: that nobody stays connected, keeps a subscription or a Will that is not al
 Never: decides what is allowed (access does), or sees a message (the kernel does).
 
 Invariants:
-1. The kernel has a connection's tables before it decodes anything after CONNECT.
+1. The kernel has a connection's grants before it decodes anything after CONNECT.
 2. A change is in force for all whom it concerns before the change is answered, except where it
    concerns more than RENEWED_AT_ONCE: then within the next turns of the loop, so that nobody else
    waits for it.
@@ -32,7 +32,7 @@ from holdfast.protocols.mqtt.subscribe import plan_unsubscribe
 log = logging.getLogger(__name__)
 
 RENEWED_AT_ONCE: Final = 1_000
-"""Connections whose tables are made anew without a pause: some ten milliseconds."""
+"""Connections whose grants are made anew without a pause: some ten milliseconds."""
 
 
 class Permissions:
@@ -144,11 +144,11 @@ class Permissions:
     def _grant(self, attached: Attached) -> None:
         assert attached.queue is not None, "a queue is attached before it is granted anything"
         identity, client_identifier = attached.identity, attached.session.client_identifier
-        receive = self._access.receive_table(identity, client_identifier)
+        receive = self._access.receive_grant(identity, client_identifier)
         self._subscriptions.grant(
             attached.queue,
             attached.connection,
-            self._access.publish_table(identity, client_identifier),
+            self._access.publish_grant(identity, client_identifier),
             receive,
         )
         self._redrives.grant(attached.session.party, receive)

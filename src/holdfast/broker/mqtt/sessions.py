@@ -38,14 +38,13 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import (
-    QueueRecord,
     Table,
 )
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
-from holdfast.kernel import received
+from holdfast.kernel import unreleased
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
 
@@ -194,7 +193,8 @@ class Sessions:
 
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
         """Finds out what its queues have to lose before it gets the rest; changes nothing."""
-        prepared = yield from self._queues.prepare(_own(attached), now_us)
+        record = own_queue(attached.session, own_of(attached.subscriptions))
+        prepared = yield from self._queues.prepare(record, now_us)
         for item in shared_of(attached.subscriptions):
             yield from self._groups.prepare(item.topic_filter, now_us)
         return prepared
@@ -204,7 +204,9 @@ class Sessions:
         and not released."""
         session = attached.session
         opening = attached.opening
-        record, shared = _own(attached), shared_of(attached.subscriptions)
+        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
+        # What it reads may have changed while its queue was looked at; nothing else has.
+        record = prepared.record if prepared.record.reads == own else own_queue(session, own)
         queue = self._queues.cut(record, session.client_identifier, prepared, now_us)
         if queue.subscriptions != record.reads:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
@@ -212,7 +214,7 @@ class Sessions:
             attached.connection,
             party=session.party,
             state=queue.state,
-            subscriptions=queue.tables(),
+            subscriptions=queue.wanted(),
             receive_maximum=opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
@@ -228,7 +230,7 @@ class Sessions:
         )
         self._groups.attach(attached.connection, session, shared, now_us)
         self._redrives.join(session.party, attached.connection, None)
-        return received(queue.state) if queue.state else b""
+        return unreleased(queue.state) if queue.state else b""
 
     def resubscribe(
         self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
@@ -268,7 +270,7 @@ class Sessions:
         self._recorded_attached -= is_durable(session)
         if attached.queue is not None:
             self._subscriptions.forget(attached.queue, attached.connection)
-            not_released = self._inbox.received(attached.connection)
+            not_released = self._inbox.unreleased(attached.connection)
             state = self._deliveries.detach(attached.connection, not_released)
             self._queues.detach(session.party)
             self._groups.detach(attached.connection, now_us)
@@ -558,7 +560,3 @@ class Sessions:
     def _put(self, session: Session, now_us: int) -> None:
         key = session.client_identifier.encode()
         self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
-
-
-def _own(attached: Attached) -> QueueRecord:
-    return own_queue(attached.session, own_of(attached.subscriptions))

@@ -1,18 +1,17 @@
-"""A session's subscriptions as the kernel's tables: routes for what comes, terms for what is
+"""A session's subscriptions as the kernel takes them: routes for what comes, terms for what is
 stored; and with them what it may publish and receive.
 
-Owns: that both kernel tables say the same. Never: decides what is granted.
+Owns: that routes and terms say the same. Never: decides what is granted.
 
 Invariant: routes hold exactly the subscriptions in force of attached queues, and grants of attached
 connections alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from holdfast.broker.access.rules import Grant
 from holdfast.broker.stages import KernelStages
 from holdfast.core.subscription import Subscription
-
-Table = Sequence[tuple[bytes, bool]] | None
 
 
 class Subscriptions:
@@ -46,10 +45,12 @@ class Subscriptions:
 
     def read_by(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
         """What the queue reads from the log, it reads on these terms."""
-        self._deliveries.subscribe(queue, [item.table() for item in subscriptions])
+        self._deliveries.subscribe(queue, [item.wanted() for item in subscriptions])
 
-    def grant(self, queue: int, connection: int, publish: Table, receive: Table) -> None:
-        """From now on these tables hold for what comes from the connection, and for what the queue
+    def grant(
+        self, queue: int, connection: int, publish: Grant | None, receive: Grant | None
+    ) -> None:
+        """From now on these grants hold for what comes from the connection, and for what the queue
         gets; each is a list of filters of which the first match decides, `None` allows all."""
         self._routes.grant(connection, publish, receive)
         self._deliveries.grant(queue, receive)

@@ -19,8 +19,9 @@ from holdfast.broker.store.questions import (
     SESSION_EFFORT,
     SUBSCRIPTION_READ_EFFORT,
     Inquiry,
-    Tables,
+    Wanted,
 )
+from holdfast.core.cursor import CursorSeen
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, own_of
 from holdfast.core.units import CENTURY_S, SECOND_US
@@ -80,13 +81,13 @@ class Forecast:
         record = own_queue(session, own_of(subscriptions))
         queue = self._queues.at_rest(record)
         return self.of_queue(
-            inquiry, queue.tables(), queue.party, queue.mark, self._queues.quota(record), now_us
+            inquiry, queue.wanted(), queue.party, queue.mark, self._queues.quota(record), now_us
         )
 
     def of_queue(
         self,
         inquiry: Inquiry,
-        tables: Tables,
+        wanted: Wanted,
         party: int,
         mark: int,
         quota: Quota,
@@ -95,7 +96,7 @@ class Forecast:
         """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
         here."""
         end = self._log.durable_offset()
-        queue = (tables, party)
+        queue = (wanted, party)
         messages = yield from inquiry.count(*queue, mark, end)
         if not messages:
             return Ahead(0, None, None)
@@ -108,11 +109,34 @@ class Forecast:
             arrived = yield from inquiry.count(*queue, since, end)
             if not room or arrived:
                 found.append(room * RATE_S // arrived if room else 0)
-        if quota.age_us is not None and not quota.step_bytes and oldest_at_us is not None:
+        if quota.bytes is not None and not quota.loses_whole_steps:
+            found += yield from self._full_in(inquiry, queue, mark, quota.bytes, now_us)
+        if quota.age_us is not None and not quota.loses_whole_steps and oldest_at_us is not None:
             left_us = oldest_at_us + quota.age_us - now_us
             found.append(max(left_us, 0) // SECOND_US)
         in_sight = (seconds for seconds in found if seconds < NEVER_S)
         return Ahead(messages, oldest_at_us, min(in_sight, default=None))
+
+    def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
+        """The same of a cursor."""
+        wanted = [item.wanted() for item in cursor.reads]
+        quota = self._queues.cursor_quota()
+        return self.of_queue(inquiry, wanted, cursor.party, cursor.place, quota, now_us)
+
+    def _full_in(
+        self,
+        inquiry: Inquiry,
+        queue: tuple[Wanted, int],
+        mark: int,
+        bytes_maximum: int,
+        now_us: int,
+    ) -> Pieces[list[int]]:
+        """In how many seconds it has so many bytes, if it comes to that."""
+        end = self._log.durable_offset()
+        room = max(bytes_maximum - (yield from inquiry.weigh(*queue, mark, end)), 0)
+        since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
+        arrived = yield from inquiry.weigh(*queue, since, end)
+        return [room * RATE_S // arrived] if arrived else [] if room else [0]
 
     def look(self, now_us: int) -> None:
         """A second has passed: the round goes on, and begins anew where it is over."""

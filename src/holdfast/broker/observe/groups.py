@@ -73,7 +73,7 @@ class GroupsSeen:
         quota = UNLIMITED if seen.members else self._broker.queues.quota(seen.record)
         ahead = yield from self._forecast.of_queue(
             inquiry,
-            [item.table() for item in seen.reads],
+            [item.wanted() for item in seen.reads],
             seen.party,
             seen.mark,
             quota,

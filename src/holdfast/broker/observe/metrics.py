@@ -5,7 +5,8 @@ Owns: names, units, labels. Never: counts anything itself.
 Invariants:
 1. Every refusal and every drop is a counter with its reason as a label. What has no
    metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
-2. No label has a value that a client chooses: the number of time series is bounded.
+2. No label has a value that a client chooses, the names of cursors apart, of which there are at
+   most CURSORS_MAXIMUM: the number of time series is bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,22 @@ def _ages(seen: Snapshot) -> Labelled:
 def _first_loss(seen: Snapshot) -> Labelled:
     if seen.first_loss_in_s is not None:
         yield (), seen.first_loss_in_s
+
+
+def _cursor_lags(seen: Snapshot) -> Labelled:
+    return [((row.seen.name,), row.ahead.messages) for row in seen.cursors]
+
+
+def _cursor_ages(seen: Snapshot) -> Labelled:
+    for row in seen.cursors:
+        oldest_at_us = row.ahead.oldest_at_us
+        yield (row.seen.name,), 0 if oldest_at_us is None else (seen.now_us - oldest_at_us) / 1e6
+
+
+def _cursor_losses(seen: Snapshot) -> Labelled:
+    for row in seen.cursors:
+        if row.ahead.first_loss_in_s is not None:
+            yield (row.seen.name,), row.ahead.first_loss_in_s
 
 
 def _accepted(seen: Snapshot) -> Labelled:
@@ -310,8 +327,19 @@ METRICS: Final = (
            "Messages that wait for sessions at rest, as of the last round over all of them.",
            lambda seen: seen.waiting_at_rest_messages),
     Metric("holdfast_first_loss_seconds", "gauge",
-           "When the first message that waits for a session at rest will be lost, at the rate of"
-           " the last minute; absent while none is in sight.", _first_loss),
+           "When the first message that waits for a session at rest or a cursor will be lost, at"
+           " the rate of the last minute; absent while none is in sight.", _first_loss),
+    Metric("holdfast_cursor_lag_messages", "gauge",
+           "Messages that a cursor has not released, as of the last round over all of them.",
+           _cursor_lags, ("cursor",)),
+    Metric("holdfast_cursor_oldest_seconds", "gauge",
+           "How old the oldest message is that a cursor has not released; 0: it has released all.",
+           _cursor_ages, ("cursor",)),
+    Metric("holdfast_cursor_first_loss_seconds", "gauge",
+           "When a cursor will be beyond its quota, at the rate of the last minute; absent while"
+           " that is not in sight.", _cursor_losses, ("cursor",)),
+    Metric("holdfast_cursors_held", "gauge", "Cursors that a reader holds.",
+           lambda seen: sum(bool(row.seen.holder) for row in seen.cursors)),
     Metric("holdfast_backlog_age_seconds", "gauge",
            "How old the backlogs are that are told: of attached queues, and of sessions at rest;"
            " absent before the first round over all of them.", _ages, ("queues",)),
@@ -339,6 +367,9 @@ METRICS: Final = (
            lambda seen: seen.log["cache_hits"]),
     Metric("holdfast_log_cache_misses", "counter", "Blocks of the log read from the disk.",
            lambda seen: seen.log["cache_misses"]),
+    Metric("holdfast_log_remembered_bytes", "gauge",
+           "Memory of what is remembered of the log to save work. Each part has its maximum.",
+           lambda seen: [((what,), size) for what, size in seen.remembered.items()], ("what",)),
     Metric("holdfast_log_segments_removed", "counter", "Segments that retention has removed.",
            lambda seen: seen.segments_removed),
     Metric("holdfast_log_records_carried", "counter",

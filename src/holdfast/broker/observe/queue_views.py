@@ -25,7 +25,7 @@ from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import topic_matches
 
-Kind = Literal["log", "persisted", "application", "shared"]
+Kind = Literal["log", "persisted", "application", "shared", "cursor"]
 ALWAYS_THERE = (EVERYTHING, PERSISTED)
 EVERYBODY = 0
 """In place of a party: whose own messages are not left out."""
@@ -33,12 +33,12 @@ EVERYBODY = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Who reads a queue to its end: a client, or a group of clients."""
+    """Who reads a queue to its end: a client, a group of clients, or the holder of a cursor."""
 
     consumer_group: str | None
-    """The group's name; `None`: the client that the queue belongs to."""
+    """The group's name; `None`: the client that the queue belongs to, or who holds the cursor."""
     consumers: tuple[str, ...]
-    """The clients that are connected."""
+    """The clients that are connected, or how the holder of a cursor calls itself."""
     committed_offset: int
     """Everything below it is done: the beginning of the client's pack while it has one."""
     waiting: int
@@ -67,9 +67,9 @@ class QueueView:
     """Connected clients that read it."""
     readers: tuple[Reader, ...] = ()
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """Its subscriptions as the kernel takes them."""
-        return [item.table() for item in self.subscriptions]
+        return [item.wanted() for item in self.subscriptions]
 
     def filters(self) -> list[str]:
         """Topic filters that match all that it shows."""
@@ -106,10 +106,11 @@ class QueueViews:
     def __init__(self, broker: Broker) -> None:
         self._log, self._queues = broker.log, broker.queues
         self._sessions, self._groups = broker.sessions, broker.groups
+        self._cursors = broker.cursors
         self._consumers = Consumers(broker)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
-        """The queue of this name, if it belongs to a client or is shared."""
+        """The queue of this name, if it belongs to a client, is shared or a cursor."""
         owner = self._queues.owner(queue_name)
         if owner is None:
             return None
@@ -145,7 +146,7 @@ class QueueViews:
             return offset - view.begin_offset
         if not view.counted:
             return None
-        return (yield from inquiry.count(view.tables(), view.party, view.begin_offset, offset))
+        return (yield from inquiry.count(view.wanted(), view.party, view.begin_offset, offset))
 
     def _weight(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
         """About how many bytes of the log a queue shows, if that can be counted."""
@@ -153,7 +154,7 @@ class QueueViews:
             return self._log.size_bytes()
         if not view.counted:
             return None
-        return (yield from inquiry.weigh(view.tables(), view.party, view.begin_offset, end))
+        return (yield from inquiry.weigh(view.wanted(), view.party, view.begin_offset, end))
 
     def _first(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int]:
         """The offset of the first message that a queue shows, `end` if there is none."""
@@ -161,11 +162,13 @@ class QueueViews:
             return view.begin_offset
         if not view.counted or not view.subscriptions:
             return end
-        return (yield from inquiry.first(view.tables(), view.party, view.begin_offset, end))
+        return (yield from inquiry.first(view.wanted(), view.party, view.begin_offset, end))
 
     def _of(self, queue_name: str, owner: Owner, inquiry: Inquiry) -> Pieces[QueueView | None]:
         if owner.kind == "shared":
             return (yield from self._shared(queue_name, owner.of, inquiry))
+        if owner.kind == "cursor":
+            return (yield from self._cursor(queue_name, inquiry))
         attached = self._sessions.attached(owner.of)
         session = self._sessions.on_record(owner.of) if attached is None else attached.session
         # It may have ended within this turn.
@@ -191,8 +194,8 @@ class QueueViews:
             rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = in_flight_at_rest(rest)
-        tables, end = [item.table() for item in subscriptions], self._log.durable_offset()
-        waiting = yield from inquiry.count(tables, session.party, mark, end)
+        wanted, end = [item.wanted() for item in subscriptions], self._log.durable_offset()
+        waiting = yield from inquiry.count(wanted, session.party, mark, end)
         reader = Reader(
             consumer_group=None,
             consumers=() if attached is None else (client_identifier,),
@@ -250,6 +253,29 @@ class QueueViews:
             begin_offset=_begin(kept, created_at, readers),
             consumers=sum(len(reader.consumers) for reader in readers),
             readers=tuple(readers),
+        )
+
+    def _cursor(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
+        seen = self._cursors.of(queue_name)
+        if seen is None:
+            return None
+        wanted, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
+        reader = Reader(
+            consumer_group=None,
+            consumers=(seen.held_as,) if seen.holder else (),
+            committed_offset=seen.place,
+            waiting=(yield from inquiry.count(wanted, seen.party, seen.place, end)),
+            in_flight=0,
+        )
+        return QueueView(
+            queue_name=queue_name,
+            kind="cursor",
+            party=seen.party,
+            subscriptions=seen.reads,
+            created_at_offset=seen.place,
+            begin_offset=seen.place,
+            consumers=len(reader.consumers),
+            readers=(reader,),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from holdfast import system
+from holdfast.broker.observe.cursors import CursorQueue, CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.watch import Behind, Stuck, Watch
 from holdfast.broker.state.broker import Broker
@@ -35,9 +36,13 @@ class Snapshot(Numbers):
     stuck: Mapping[Stuck, int]
     """Queues that are stuck, by reason."""
     busiest: tuple[Behind, ...]
+    cursors: tuple[CursorQueue, ...]
+    """All of them, as of the last round."""
+    now_us: int
+    """The time of this moment."""
 
 
-def take(broker: Broker, watch: Watch, forecast: Forecast) -> Snapshot:
+def take(broker: Broker, watch: Watch, forecast: Forecast, cursors: CursorsSeen) -> Snapshot:
     """The numbers of this moment."""
     counted, config, now_us = broker.numbers(), broker.config(), broker.now_us()
     return Snapshot(
@@ -52,12 +57,20 @@ def take(broker: Broker, watch: Watch, forecast: Forecast) -> Snapshot:
         backlog_messages=watch.backlog_messages,
         in_flight_messages=watch.in_flight_messages,
         waiting_at_rest_messages=forecast.waiting_messages,
-        first_loss_in_s=forecast.first_loss_in_s,
+        first_loss_in_s=_first_loss_in_s(forecast, cursors),
         at_rest_age_s=_age_s(forecast.round_ended_at_us, now_us),
         queues_age_s=_age_s(watch.round_ended_at_us, now_us),
         stuck=dict(watch.stuck),
         busiest=watch.busiest,
+        cursors=cursors.found,
+        now_us=now_us,
     )
+
+
+def _first_loss_in_s(forecast: Forecast, cursors: CursorsSeen) -> int | None:
+    """Of sessions at rest and cursors, whichever is first."""
+    in_s = [forecast.first_loss_in_s, *(row.ahead.first_loss_in_s for row in cursors.found)]
+    return min((each for each in in_s if each is not None), default=None)
 
 
 def _age_s(at_us: int | None, now_us: int) -> float | None:

@@ -214,8 +214,8 @@ class Watch:
         return found.has_unsent and is_taken
 
     def _count(self, inquiry: Inquiry, seen: _Seen, from_offset: int) -> Pieces[int]:
-        tables = [item.table() for item in seen.reads]
-        return inquiry.count(tables, seen.party, from_offset, self._log.durable_offset())
+        wanted = [item.wanted() for item in seen.reads]
+        return inquiry.count(wanted, seen.party, from_offset, self._log.durable_offset())
 
     def _end_round(self, now_us: int) -> None:
         self.round_ended_at_us = now_us

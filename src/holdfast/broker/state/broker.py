@@ -11,8 +11,10 @@ from pathlib import Path
 
 from holdfast.broker.chores import Chores
 from holdfast.broker.counts import Event
+from holdfast.broker.moments import Moments
 from holdfast.broker.server import Server
 from holdfast.broker.state.connections import ConnectionsState
+from holdfast.broker.state.cursors import CursorsState
 from holdfast.broker.state.groups import GroupsState
 from holdfast.broker.state.log import LogState
 from holdfast.broker.state.numbers import Numbers, count
@@ -30,9 +32,11 @@ class Broker:
     connections: ConnectionsState
     sessions: SessionsState
     groups: GroupsState
+    cursors: CursorsState
     queues: QueuesState
     log: LogState
     recorded: Recorded
+    moments: Moments
     chores: Chores
     """Who does in pieces what takes long."""
     numbers: Callable[[], Numbers]
@@ -56,6 +60,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         connections=ConnectionsState(stages.connections, kernel.outboxes),
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on),
+        cursors=CursorsState(stages.cursors),
         queues=QueuesState(
             kernel,
             stages.queues,
@@ -66,6 +71,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         ),
         log=LogState(kernel.log),
         recorded=Recorded(Path(view_path), server.records),
+        moments=stages.moments,
         chores=stages.chores,
         numbers=partial(count, server),
         log_full=partial(server.counts.total, Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED),

@@ -27,6 +27,8 @@ class Numbers:
     egress: Mapping[str, int]
     routes: Mapping[str, int]
     log: Mapping[str, int]
+    remembered: Mapping[str, int]
+    """Bytes of what the log remembers, by what it is."""
     accepted: Mapping[tuple[str, int], int]
     """Connections that have a session, by transport and protocol version."""
     connections: int
@@ -79,7 +81,7 @@ def count(server: Server) -> Numbers:
     stages, turn, sweep = server.stages, server.turn, server.sweep
     kernel = stages.kernel
     view = server.records.refresh()
-    received_by_qos, payload_bytes_received = turn.received()
+    received_by_qos, payload_bytes_received = turn.published()
     lengths = stages.steps.lengths
     return Numbers(
         counts=server.counts.all(),
@@ -89,6 +91,7 @@ def count(server: Server) -> Numbers:
         egress=kernel.outboxes.counters(),
         routes=kernel.routes.counters(),
         log=kernel.log.statistics(),
+        remembered=kernel.log.remembered(),
         accepted=dict(stages.connections.accepted),
         connections=len(stages.connections),
         sessions_attached=stages.sessions.count(),

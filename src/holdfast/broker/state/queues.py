@@ -109,6 +109,10 @@ class QueuesState:
         any age."""
         return 0 if quota.step_bytes else self._kept.by_age(quota, self._now_us())
 
+    def cursor_quota(self) -> Quota:
+        """What a cursor may have that it has not released."""
+        return quota_of(self._config(), "cursor", named=True)
+
     def kept_from(self, inquiry: Inquiry, span: QueueSpan) -> Pieces[int]:
         """The first offset that a queue with a name keeps."""
         quota = quota_of(self._config(), "client", named=True)

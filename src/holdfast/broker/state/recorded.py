@@ -19,6 +19,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, parse_loss, parse_subscriptions
 from holdfast.core.errors import BrokerBusyError
 from holdfast.core.subscription import Subscription
+from holdfast.reading.recorded import RecordedMoment
 
 LOCKED_FOR_S: Final = 30
 """How long the view may be locked, as it is while a disk that stalls takes a checkpoint of it."""
@@ -73,6 +74,7 @@ class Recorded:
     """Pages of what is on record."""
 
     def __init__(self, path: Path, records: ControlRecords) -> None:
+        self._path = path
         self._address = f"{path.absolute().as_uri()}?mode=ro"
         self._records = records
 
@@ -113,6 +115,10 @@ class Recorded:
             limit,
         )
         return [(int.from_bytes(key, "big"), parse_loss(value.encode())) for key, value in rows]
+
+    def moment(self) -> RecordedMoment:
+        """A transaction of the view, begun now; for a thread."""
+        return RecordedMoment(self._path)
 
     async def _rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows; the query bounds their number."""

@@ -61,6 +61,8 @@ class ControlRecords:
         """Log positions: of everything durable up to here the records have been read, and the view
         has what they say."""
         self._waiting: list[asyncio.Future[None]] = []
+        self._held_before: int | None = None
+        """The view stands still before the record of this number."""
 
     def recover(self, next_number: int) -> int:
         """Brings the view in line with a log that was just opened; returns how many records it
@@ -134,16 +136,23 @@ class ControlRecords:
         self._hand_over()
         return self._workers is None or self._written_until >= position
 
+    def last_ahead(self, table: Table) -> int:
+        """The number of the last record of a table that was put and that the view does not have
+        yet; 0 if it has all of them."""
+        ahead = (known.number for (of, _), known in self._ahead.items() if of == table)
+        return max(ahead, default=0)
+
+    def has_all_up_to(self, number: int) -> bool:
+        """True once the view has all up to this number, which is durable; it may be behind with
+        what came after it."""
+        is_whole = self.has_all_before(self._log.durable_position())
+        return is_whole or self._applied >= number
+
     async def caught_up(self) -> None:
         """Returns when the view has all that is durable now."""
         durable = self._log.durable_position()
         while not self.has_all_before(durable):
-            if not self._is_writing:
-                await asyncio.sleep(0)
-                continue
-            kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(kept)
-            await kept
+            await self._written_once()
 
     def advance(self) -> None:
         """Lets the view know how far it has read when there was nothing for it: acknowledgement
@@ -153,12 +162,39 @@ class ControlRecords:
         if not self._is_writing and number > self._saved:
             self._write(partial(self._view.advance, number), partial(self._knows, number))
 
+    def hold_before(self, number: int) -> None:
+        """From now on the view takes over no record of this number or behind it, which no record
+        has yet; `go_on` ends it."""
+        self._held_before = number
+
+    async def comes_to(self, number: int) -> None:
+        """Returns when the view has all before the record of this number, which is durable; if it
+        is held there, nothing behind it."""
+        self._hand_over()
+        while self._is_writing or self._applied < number - 1:
+            await self._written_once()
+            self._hand_over()
+
+    def go_on(self) -> None:
+        """The view takes over what comes."""
+        self._held_before = None
+        self._hand_over()
+
     def close(self) -> None:
         """Closes the view, which has all that is durable."""
         if self._workers is not None:
             self._workers.stop()
         self.catch_up()
         self._view.close()
+
+    async def _written_once(self) -> None:
+        """Waits for the worker, if it is at work."""
+        if not self._is_writing:
+            await asyncio.sleep(0)
+            return
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(kept)
+        await kept
 
     def _keep_up(self) -> None:
         self._hand_over()
@@ -170,12 +206,15 @@ class ControlRecords:
         if self._workers is None:
             self.catch_up()
             return
-        durable = self._log.durable_position()
-        if self._is_writing or self._read_until == durable:
+        durable, held = self._log.durable_position(), self._held_before
+        if self._is_writing or self._read_until == durable or held == self._applied + 1:
             return
         records, reached, is_all = self._log.controls(
             self._applied + 1, HANDED_RECORDS_MAXIMUM, PIECE_EFFORT
         )
+        if held is not None and reached >= held:
+            records = [record for record in records if record[0] < held]
+            reached, is_all = held - 1, False
         if is_all:
             self._read_until = durable
         if records:

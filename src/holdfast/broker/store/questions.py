@@ -25,7 +25,7 @@ EXACT: Final = 2**63
 LIST_EFFORT_MAXIMUM: Final = 1_000_000
 """The effort of one page of a list: a tenth of a second, or a few where the broker is busy. What
 has not been counted by then is told as "at least"."""
-Tables = Sequence[dict[str, Any]]
+Wanted = Sequence[dict[str, Any]]
 """Subscriptions as the kernel takes them."""
 
 
@@ -42,33 +42,33 @@ class Inquiry:
         """False if something was counted that is only told as "at least"."""
 
     def count(
-        self, tables: Tables, owner: int, begin: int, end: int, *, unexpired_at_us: int = 0
+        self, wanted: Wanted, owner: int, begin: int, end: int, *, unexpired_at_us: int = 0
     ) -> Pieces[int]:
         """How many stored messages of QoS 1 and 2 these subscriptions match from `begin` up to
         `end`, without those that have expired by a time; 0 counts all of them."""
-        if not tables or begin >= end:
+        if not wanted or begin >= end:
             return 0
         return (
             yield from self._ask(
-                "count", tables, owner, begin, end, unexpired_at_us=unexpired_at_us
+                "count", wanted, owner, begin, end, unexpired_at_us=unexpired_at_us
             )
         )
 
-    def weigh(self, tables: Tables, owner: int, begin: int, end: int) -> Pieces[int]:
+    def weigh(self, wanted: Wanted, owner: int, begin: int, end: int) -> Pieces[int]:
         """How many bytes they have: each as many as the messages of its topic and segment have on
         average."""
-        if not tables or begin >= end:
+        if not wanted or begin >= end:
             return 0
-        return (yield from self._ask("bytes", tables, owner, begin, end))
+        return (yield from self._ask("bytes", wanted, owner, begin, end))
 
-    def first(self, tables: Tables, owner: int, begin: int, end: int) -> Pieces[int]:
+    def first(self, wanted: Wanted, owner: int, begin: int, end: int) -> Pieces[int]:
         """The offset of the first of them; the end of the range, or of what is durable, if there is
         none. Not exact: an offset below which there is none."""
-        return (yield from self._ask("first", tables, owner, begin, end))
+        return (yield from self._ask("first", wanted, owner, begin, end))
 
     def newest(
         self,
-        tables: Tables,
+        wanted: Wanted,
         owner: int,
         begin: int,
         end: int,
@@ -81,7 +81,7 @@ class Inquiry:
         return (
             yield from self._ask(
                 "newest",
-                tables,
+                wanted,
                 owner,
                 begin,
                 end,
@@ -100,8 +100,8 @@ class Inquiry:
 
     def _ask(
         self,
-        wanted: str,
-        tables: Tables,
+        figure: str,
+        wanted: Wanted,
         owner: int,
         begin: int,
         end: int,
@@ -109,12 +109,12 @@ class Inquiry:
         messages: int = 0,
         unexpired_at_us: int = 0,
     ) -> Pieces[int]:
-        effort = QUESTION_EFFORT + SUBSCRIPTION_EFFORT * len(tables)
+        effort = QUESTION_EFFORT + SUBSCRIPTION_EFFORT * len(wanted)
         yield from self.rest(effort)
         self._left -= effort
         question = Question(
-            wanted,
-            list(tables),
+            figure,
+            list(wanted),
             owner,
             begin,
             end,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.store.questions import Inquiry, Tables
+from holdfast.broker.store.questions import Inquiry, Wanted
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
@@ -55,26 +55,26 @@ class KeptFrom:
             aged_until = self._log.offset_at(max(now_us - quota.age_us, 0))
         # Most logs are small and young, and then nothing has to be weighed.
         large = quota.bytes is not None and quota.bytes < self._log.statistics()["bytes"]
-        tables = [item.table() for item in queue.subscriptions if item.qos > 0]
-        if not tables or (aged_until <= begin and not large):
+        wanted = [item.wanted() for item in queue.subscriptions if item.qos > 0]
+        if not wanted or (aged_until <= begin and not large):
             return begin
-        all_of_it = yield from inquiry.weigh(tables, queue.party, begin, end)
-        aged = yield from inquiry.weigh(tables, queue.party, begin, max(aged_until, begin))
+        all_of_it = yield from inquiry.weigh(wanted, queue.party, begin, end)
+        aged = yield from inquiry.weigh(wanted, queue.party, begin, max(aged_until, begin))
         drop = quota.plan_drop(all_of_it, aged)
         if not drop:
             return begin
-        return (yield from _offset_after(inquiry, tables, queue.party, (begin, end), drop))
+        return (yield from _offset_after(inquiry, wanted, queue.party, (begin, end), drop))
 
 
 def _offset_after(
-    inquiry: Inquiry, tables: Tables, party: int, span: tuple[int, int], drop: int
+    inquiry: Inquiry, wanted: Wanted, party: int, span: tuple[int, int], drop: int
 ) -> Pieces[int]:
     """The offset before which the oldest messages of a span have `drop` bytes."""
     low, high = span
     while high - low > 1:
         middle = (low + high) // 2
         # Only what lies between is weighed, so that all steps together cost two looks at all of it.
-        passed = yield from inquiry.weigh(tables, party, low, middle)
+        passed = yield from inquiry.weigh(wanted, party, low, middle)
         if passed < drop:
             low, drop = middle, drop - passed
         else:

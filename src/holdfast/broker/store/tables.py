@@ -47,6 +47,8 @@ class Table(IntEnum):
     QUEUES = 10
     """Party (u32, little-endian) to `QueueRecord`. A session's queue has no row while it reads
     nothing."""
+    PRODUCERS = 11
+    """Name of a producer to `ProducerRecord`."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -90,21 +92,27 @@ class QueueRecord:
     """The number under which the log knows it."""
     kind: QueueKind
     owner: str
-    """Its client's identifier, the name of its group, or the number of the loss that it drives
-    again."""
+    """Its client's identifier, the name of its group or cursor, or the number of the loss that it
+    drives again."""
     created_at_offset: int
     """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
     """What it gets, on the terms of each, without the offsets that were cut off."""
     queue_name: str | None = None
-    """Its own name, if it has one: a client's that is an APPLICATION, and a group's from the first
-    of those that subscribes to it until it ends."""
+    """Its own name, if it has one: a client's that is an APPLICATION, a group's from the first of
+    those that subscribes to it until it ends, and a cursor's."""
     ends_at_us: int | None = None
     """When a group ends if nobody subscribes to it again; `None` while somebody does."""
     target: int = 0
     """Whom a re-drive stands in for: the party of a session or a group."""
     end_offset: int = 0
     """Where a re-drive ends."""
+    made_by: str = ""
+    """The user who made a cursor; empty if nobody had to say who they were."""
+    holder: str = ""
+    """Who holds a cursor; empty if nobody does."""
+    held_as: str = ""
+    """How the holder calls itself, for people."""
 
     @property
     def named(self) -> bool:
@@ -118,9 +126,40 @@ class QueueRecord:
         assert parts is not None, "planning lets no other pass"
         return parts
 
-    def tables(self) -> list[dict[str, Any]]:
+    def wanted(self) -> list[dict[str, Any]]:
         """What it reads as the kernel takes it."""
-        return [item.table() for item in self.reads]
+        return [item.wanted() for item in self.reads]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBatch:
+    """A batch that is decided: exactly these parts, and how far their rows have come."""
+
+    sequence: int
+    parts: tuple[str, ...]
+    rows: int = 0
+    """So many of its rows, the first ones, are in the log, ..."""
+    offset: int
+    """... all before this offset. What came behind is counted in the log."""
+    is_last: bool = False
+    """Its producer comes with no other one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerRecord:
+    """What the log remembers of whoever publishes by sequence numbers."""
+
+    party: int
+    """The number under which its messages are in the log."""
+    user_name: str | None
+    """Whose it is."""
+    sequence: int = -1
+    """Everything up to this one is in the log, once."""
+    rows: int = 0
+    """How many messages that one had."""
+    forget_at_us: int | None = None
+    """When it is forgotten unless it comes again."""
+    pending: PendingBatch | None = None
 
 
 _QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}
@@ -180,6 +219,20 @@ def _values(record: object, defaults: dict[str, Any]) -> dict[str, Any]:
     # This is done for each SUBSCRIBE, and `asdict` would copy what nobody changes.
     found = ((name, getattr(record, name)) for name in defaults)
     return {name: value for name, value in found if value != defaults[name]}
+
+
+def format_producer(producer: ProducerRecord) -> bytes:
+    """The value of a row in PRODUCERS."""
+    return format_value(asdict(producer))
+
+
+def parse_producer(value: bytes) -> ProducerRecord:
+    """The inverse of `format_producer`."""
+    values = parse_value(value)
+    pending = values["pending"]
+    if pending is not None:
+        pending = PendingBatch(**{**pending, "parts": tuple(pending["parts"])})
+    return ProducerRecord(**{**values, "pending": pending})
 
 
 def format_loss(loss: Loss) -> bytes:

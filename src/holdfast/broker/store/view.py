@@ -18,7 +18,7 @@ from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, key_party, pa
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Another one, newer or older, means: empty it and read the log again."""
 
 _WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
@@ -47,7 +47,16 @@ CREATE TABLE memberships (
 CREATE INDEX memberships_that_share ON memberships (key) WHERE shares;
 CREATE TABLE queues (
     key INTEGER PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
-    shared INTEGER GENERATED ALWAYS AS (substr(value, 1, 16) <> '{"kind":"client"') VIRTUAL
+    shared INTEGER GENERATED ALWAYS AS (substr(value, 1, 16) <> '{"kind":"client"') VIRTUAL,
+    reads TEXT GENERATED ALWAYS AS (json_extract(value, '$.reads')) VIRTUAL,
+    topics TEXT GENERATED ALWAYS AS (CASE
+        WHEN instr(reads, '+') OR instr(reads, '#') THEN NULL
+        ELSE json_extract(reads, '$[0].topic_filter')
+            || coalesce('#' || json_extract(reads, '$[1].topic_filter'), '')
+            || coalesce('#' || json_extract(reads, '$[2].topic_filter'), '')
+            || coalesce('#' || json_extract(reads, '$[3].topic_filter'), '')
+            || CASE json_array_length(reads) > 4 WHEN 1 THEN NULL ELSE '' END
+    END) STORED
 );
 CREATE INDEX queues_that_are_shared ON queues (key) WHERE shared;
 CREATE VIEW subscriptions AS
@@ -84,6 +93,11 @@ CREATE TABLE wills (
 CREATE TABLE redrives (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE producers (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL,
+    forget_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.forget_at_us')) VIRTUAL
+) WITHOUT ROWID;
+CREATE INDEX producers_by_time ON producers (forget_at_us);
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -96,6 +110,7 @@ _NAMES = {
     Table.WILLS: "wills",
     Table.REDRIVES: "redrives",
     Table.QUEUES: "queues",
+    Table.PRODUCERS: "producers",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608
@@ -111,8 +126,9 @@ _ROWS = {
     for table, name in _NAMES.items()
 }
 
+_QUEUE = "key, value, topics"
 _QUEUES = {
-    shared: f"SELECT key, value FROM queues WHERE {is_shared} AND key > ? ORDER BY key LIMIT ?"  # noqa: S608
+    shared: f"SELECT {_QUEUE} FROM queues WHERE {is_shared} AND key > ? ORDER BY key LIMIT ?"  # noqa: S608
     for shared, is_shared in ((True, "shared"), (False, "NOT shared"))
 }
 
@@ -122,6 +138,14 @@ class QueueRow(NamedTuple):
 
     party: int
     value: str
+    joined_topics: str | None
+    """What it reads where that is a few topics and no filter with a wildcard, which no topic has a
+    character of."""
+
+    @property
+    def topics(self) -> list[str] | None:
+        """The same, one by one; `None` where it is more, or has wildcards."""
+        return None if self.joined_topics is None else self.joined_topics.split("#")
 
 
 T = TypeVar("T")
@@ -296,6 +320,18 @@ class View:
         query = "SELECT key, value FROM wills WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
         rows = self._database.execute(query, (after, _WILLS_OF_CONNECTED, limit)).fetchall()
         return [(key, value.encode()) for key, value in rows]
+
+    def producers_pending(self) -> list[tuple[bytes, bytes]]:
+        """Key and value of the producers with a batch that is not in the log whole."""
+        rows = self._database.execute(
+            "SELECT key, value FROM producers WHERE forget_at_us IS NULL ORDER BY key"
+        )
+        return [(key, value.encode()) for key, value in rows]
+
+    def producers_unused(self, now_us: int, limit: int) -> list[bytes]:
+        """Producers (their keys) that are to be forgotten by now."""
+        query = "SELECT key FROM producers WHERE forget_at_us <= ? ORDER BY forget_at_us LIMIT ?"
+        return [key for (key,) in self._database.execute(query, (now_us, limit))]
 
     def losses(self, limit: int) -> list[tuple[bytes, bytes]]:
         """Key and value of the oldest rows of the loss ledger."""

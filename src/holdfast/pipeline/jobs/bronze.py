@@ -1,42 +1,125 @@
-"""Keep every record of some topics in a table, as it is, exactly once.
+"""Bronze: keep every record of some topics in a table, as it is, exactly once.
 
-Owns: the first job of the pipeline. From here on messages are rows, and retention in the log no
-longer matters.
+Owns: the first table of the pipeline, and the query that fills it. From here on messages are rows,
+and retention in the log no longer matters.
 
-What is true after a crash between any two steps: Spark repeats the micro-batch, the table keeps
-what it has and takes what it lacks. Checkpoint and table may even be lost one without the other: a
-lost checkpoint only costs reading.
+What is true after a crash between any two steps: Spark repeats the micro-batch, and the table takes
+what it lacks, since its version is an offset of the log. A lost checkpoint costs only reading; one
+that is ahead of its table is put aside, and the query begins again where the table ends.
+
+Flow: log -> micro-batch -> data files on executors -> one commit with the greatest offset.
 """
 
-from dataclasses import dataclass
+import json
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DateType, StructField, StructType
 
-from holdfast.pipeline.load.delta import LogTable
+from holdfast.pipeline.cursor import CURSOR
+from holdfast.pipeline.load.files import write_files
+from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
+from holdfast.pipeline.load.warehouse import Warehouse
+from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.options import parse_options
+from holdfast.reading.log import ReadableLog
+
+log = logging.getLogger(__name__)
+
+BRONZE = "bronze"
+RECORDS = read_schema(DEFAULT_COLUMNS)
+SHAPE = Shape(StructType([*RECORDS, StructField("day", DateType())]), partition="day")
+
+Continued = Callable[[int], None]
+"""Told the rows of a micro-batch when they are in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class BronzePlan:
-    """What to read, and where to keep it."""
-
-    source: dict[str, str]
-    """Options of the data source; it starts at `earliest` unless they say otherwise."""
-    table: str
-    checkpoint: str
+def log_of(source: Mapping[str, str]) -> ReadableLog:
+    """The log itself: a cursor of it is made when the query first starts, and this asks before."""
+    return open_log(parse_options({key: source[key] for key in source if key != CURSOR}))
 
 
-def start_available_now(spark: SparkSession, plan: BronzePlan) -> StreamingQuery:
-    """Starts a query that takes what is there now and ends. `awaitTermination` waits for it."""
-    source = {"startingOffsets": "earliest", **plan.source}
-    extent = open_log(parse_options(source)).extent()
-    table = LogTable(plan.table, extent.epoch)
-    raw = spark.readStream.format("holdfast").options(**source).load()
-    return (
-        raw.writeStream.foreachBatch(table.append_batch)
-        .option("checkpointLocation", plan.checkpoint)
-        .trigger(availableNow=True)
-        .start()
+def append_records(table: StoredTable, batch: DataFrame) -> int:
+    """Appends the records that the table lacks; returns how many, when they are in it."""
+    version = table.version()
+    fresh = batch.where(f.col("offset") > version).withColumn("day", f.to_date("timestamp"))
+    files = write_files(fresh.select(*SHAPE.columns.names), table.path, SHAPE.partition)
+    if not files.rows:
+        files.discard()
+        return 0
+    last = max(_last_offset(action.stats) for action in files.actions)
+    table.commit(files, SHAPE, last)
+    return files.rows
+
+
+def start_query(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    source: Mapping[str, str],
+    *,
+    continued: Continued = lambda rows: None,
+    once: bool = True,
+    interval_s: float = 0,
+) -> StreamingQuery:
+    """Starts the query. `once`: it takes what is there now and ends; `awaitTermination` waits."""
+    table = warehouse.table(BRONZE)
+    checkpoint = warehouse.checkpoint(BRONZE)
+    begin = table.version() + 1
+    options = dict(source)
+    if begin > NOTHING + 1:
+        options |= {"startingOffsets": str(begin)}
+        options.pop("startingTimestamp", None)
+    elif "startingTimestamp" not in options:
+        options.setdefault("startingOffsets", "earliest")
+    _put_aside_if_ahead(options, checkpoint, begin)
+
+    def take(batch: DataFrame, _batch_id: int) -> None:
+        continued(append_records(table, batch))
+
+    raw = spark.readStream.format("holdfast").options(**options).load()
+    writer = raw.select(*RECORDS.names).writeStream.queryName(BRONZE).foreachBatch(take)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval_s} seconds").start()
+
+
+def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int) -> None:
+    """A table that was restored or removed lacks records which its checkpoint takes for done."""
+    reached = checkpoint_offset(checkpoint)
+    if reached is None or reached <= begin:
+        return
+    parsed = parse_options(options)
+    opened = log_of(options)
+    low = max(begin, opened.extent().begin)
+    if (
+        low >= reached
+        or not opened.read(parsed.criteria, low, reached, rows_maximum=1).batch.num_rows
+    ):
+        return
+    log.warning(
+        "the checkpoint %s is at offset %s and its table ends at %s: it begins again there",
+        checkpoint,
+        reached,
+        begin - 1,
     )
+    shutil.rmtree(checkpoint)
+
+
+def checkpoint_offset(checkpoint: Path) -> int | None:
+    """The offset that the query has committed, as its checkpoint says; none without one."""
+    done = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
+    if not done:
+        return None
+    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
+    return int(json.loads(lines[-1])["o"])
+
+
+def _last_offset(statistics: str) -> int:
+    return int(json.loads(statistics)["maxValues"]["offset"])

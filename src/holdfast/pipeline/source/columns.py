@@ -4,6 +4,7 @@ Owns: Spark's names of columns. A column is added here and in the read interface
 """
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     IntegerType,
@@ -14,6 +15,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
 READ_COLUMNS = {
     "topic": ("topic", StringType()),
@@ -29,6 +32,7 @@ READ_COLUMNS = {
     "publisher": ("publisher", LongType()),
     "expiresAt": ("expires_at", TimestampType()),
     "properties": ("properties", MapType(StringType(), StringType())),
+    "headers": ("headers", ArrayType(HEADER)),
 }
 """Spark's name of each column: the read interface's name of it, and its type in Spark."""
 

@@ -1,19 +1,40 @@
 """What Spark finds by the name `holdfast`.
 
-Owns: which reader answers, and which options a batch and a stream refuse.
+Owns: which reader answers, which options a batch and a stream refuse, and the options of a table
+that was made by SQL.
 """
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+import json
+from collections.abc import Mapping
+from typing import Any, Final
 
-from holdfast.pipeline.source.batch import BatchReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+)
+from pyspark.sql.types import StructField, StructType
+
+from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
 from holdfast.pipeline.source.columns import read_schema
-from holdfast.pipeline.source.options import OptionError, parse_options
+from holdfast.pipeline.source.following import FollowingReader, FromCursorReader
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.options import (
+    is_of_a_table,
+    options_of_user,
+    parse_options,
+)
 from holdfast.pipeline.source.stream import StreamReader
+from holdfast.pipeline.source.table import TableReader, parse_table_options, table_schema
+
+OF_TABLE: Final = "holdfast.options"
+"""Spark hands the options of `CREATE TABLE` to `schema()`, and none of them to a query of the
+table. What it keeps is the schema, so that they are kept with the first column."""
 
 
 class HoldfastSource(DataSource):
-    """`spark.read.format("holdfast")` and `spark.readStream.format("holdfast")`."""
+    """`format("holdfast")` of `spark.read`, `spark.readStream`, `df.write` and
+    `df.writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -22,20 +43,64 @@ class HoldfastSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options ask for."""
-        return read_schema(parse_options(self.options).columns)
+        given = options_of_user(self.options)
+        table = parse_table_options(given)
+        if table is not None:
+            schema = table_schema(table)
+        else:
+            schema = read_schema(parse_options(given).columns)
+        return _with_options(schema, given) if is_of_a_table(self.options) else schema
 
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> BatchReader | TableReader:
         """For `spark.read`."""
-        options = parse_options(self.options)
-        if options.offsets_per_trigger is not None:
-            raise OptionError("maxOffsetsPerTrigger", "is for streams; this is a batch")
-        return BatchReader(options, schema)
+        given = self._given(schema)
+        table = parse_table_options(given)
+        if table is not None:
+            return TableReader(table, schema)
+        options = parse_options(given)
+        options.refuse_unless("batch", "this is a batch")
+        if options.cursor is not None:
+            return FromCursorReader(options, schema)
+        kind = FilteredBatchReader if options.pushdown else BatchReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For `spark.readStream`."""
-        options = parse_options(self.options)
-        if options.ending_offset is not None:
-            raise OptionError("endingOffsets", "is for batches; a stream has no end")
-        if options.ending_time_us is not None:
-            raise OptionError("endingTimestamp", "is for batches; a stream has no end")
-        return StreamReader(options, schema)
+        given = self._given(schema)
+        if parse_table_options(given) is not None:
+            raise OptionError("table", "is for batches; a table is of one moment")
+        options = parse_options(given)
+        options.refuse_unless("stream", "this is a stream, which has no end")
+        kind = StreamReader if options.cursor is None else FollowingReader
+        return kind(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        from holdfast.pipeline.writer.writers import batch_writer  # It stands on this folder.
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`."""
+        from holdfast.pipeline.writer.writers import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+    def _given(self, schema: StructType) -> dict[str, str]:
+        """The query's options; where it has none, those with which its table was made."""
+        of_table: dict[str, str] = json.loads(schema.fields[0].metadata.get(OF_TABLE, "{}"))
+        return {**of_table, **options_of_user(self.options)}
+
+
+def _with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
+    """The schema of a table that is made by SQL, with its options."""
+    lower = {name.lower(): value for name, value in given.items()}
+    if "password" in lower:
+        raise OptionError(
+            "password", "would be kept with the table; use CREATE TEMPORARY VIEW instead"
+        )
+    first, *others = schema.fields
+    kept: dict[str, Any] = {OF_TABLE: json.dumps(lower)}
+    return StructType([StructField(first.name, first.dataType, metadata=kept), *others])

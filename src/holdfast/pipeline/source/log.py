@@ -8,21 +8,34 @@ from pathlib import Path
 
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.pipeline.source.options import Options
+from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, PatientLog
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import ReadableLog
 from holdfast.reading.remote import RemoteLog
 
 
 @lru_cache(maxsize=4)
-def _opened(
-    broker: str | None, user: str | None, password: str | None, data_dir: str | None
-) -> ReadableLog:
+def opened(
+    broker: str | None,
+    user: str | None,
+    password: str | None,
+    data_dir: str | None,
+    cursor: str | None,
+) -> LogDirectory | RemoteLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
     if broker is not None:
-        return RemoteLog(broker, user, password)
+        return RemoteLog(broker, user, password, cursor=cursor)
     return LogDirectory(str(Path(str(data_dir)) / LOG_DIRECTORY))
 
 
-def open_log(options: Options) -> ReadableLog:
-    """The log that the options name; the same object for the same log in one process."""
-    return _opened(options.broker, options.user, options.password, options.data_dir)
+def open_log(options: Options, patience_s: float = BATCH_PATIENCE_S) -> ReadableLog:
+    """The log that the options name, waited for as long as they say; without them, `patience_s`."""
+    found = open_without_waiting(options)
+    if isinstance(found, LogDirectory):
+        return found
+    return PatientLog(found, patience_s if options.timeout_s is None else options.timeout_s)
+
+
+def open_without_waiting(options: Options) -> LogDirectory | RemoteLog:
+    """The same; what is away raises at once."""
+    return opened(options.broker, options.user, options.password, options.data_dir, options.cursor)

@@ -1,6 +1,7 @@
 """Understand the options of the data source `holdfast`.
 
-Owns: the options' names, forms and defaults, in the style of Spark's Kafka source.
+Owns: the table of options with their forms, defaults and Kafka's names for them, in the style of
+Spark's Kafka source; docs/pipeline/coming-from-kafka.md is made of it.
 Never: talks to a broker or a directory.
 
 Invariants:
@@ -8,192 +9,415 @@ Invariants:
 2. `Options` is a value: it travels to executors and means the same there.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Final, Literal
 
-from holdfast.core.moment import parse_moment_us
-from holdfast.kernel import is_valid_topic_filter
-from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, READ_COLUMNS
+from holdfast import system
+from holdfast.pipeline.source import forms
+from holdfast.pipeline.source.columns import DEFAULT_COLUMNS
+from holdfast.pipeline.source.forms import Boundary, OptionError
+from holdfast.reading.criteria import Criteria
 
-Boundary = Literal["earliest", "latest"] | int
+PUSHDOWN_VARIABLE: Final = "SPARK_HOLDFAST_PUSHDOWN"
+"""Only the environment of the session's process reaches the worker that plans a query:
+`local_session` says by it that the session takes readers with filters."""
+Use = Literal["batch", "stream", "write"]
+READ: Final[tuple[Use, ...]] = ("batch", "stream")
 
-KNOWN = (
-    "broker",
-    "user",
-    "password",
-    "dataDir",
-    "subscribe",
-    "startingOffsets",
-    "startingTimestamp",
-    "endingOffsets",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-    "columns",
-    "includeHeaders",
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: a row of the table."""
+
+    name: str
+    form: Callable[[str, str], Any]
+    """Reads the text, given the name for what is wrong with it."""
+    default: str
+    meaning: str
+    uses: tuple[Use, ...] = READ
+    kafka: str = ""
+    """Kafka's name of what means the same; empty: there is none."""
+
+
+OPTIONS: Final = (
+    Option(
+        "broker",
+        forms.address,
+        "",
+        "host:port of the HTTP listener, or https://host:port",
+        ("batch", "stream", "write"),
+        "kafka.bootstrap.servers",
+    ),
+    Option(
+        "dataDir",
+        forms.text,
+        "",
+        "in place of `broker`: a broker's data directory on this machine, also beside a running"
+        " broker",
+    ),
+    Option(
+        "user",
+        forms.text,
+        "",
+        "where credentials are set up: a reader or an administrator",
+        ("batch", "stream", "write"),
+        "kafka.sasl.jaas.config",
+    ),
+    Option(
+        "password",
+        forms.text,
+        "",
+        "of that user; in no plan and no log line",
+        ("batch", "stream", "write"),
+        "kafka.sasl.jaas.config",
+    ),
+    Option(
+        "brokerTimeout",
+        forms.patience_s,
+        "batch 60s, stream forever",
+        "how long a broker may be away before the query fails",
+        READ,
+        "kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries",
+    ),
+    Option(
+        "subscribe",
+        forms.filters,
+        "",
+        "topics or MQTT filters, separated by commas",
+        READ,
+        "subscribe",
+    ),
+    Option(
+        "subscribePattern",
+        forms.pattern,
+        "",
+        "in place of `subscribe`: a regular expression that the whole topic name matches",
+        READ,
+        "subscribePattern",
+    ),
+    Option(
+        "queue",
+        forms.text,
+        "",
+        "in place of `subscribe`: what a named queue shows, read or not",
+        ("batch",),
+    ),
+    Option(
+        "cursor",
+        forms.cursor,
+        "",
+        "a durable place at the broker, with this name: what the query has not committed is kept"
+        " for it; a batch reads from there and moves nothing",
+        READ,
+        "kafka.group.id",
+    ),
+    Option(
+        "startingOffsets",
+        forms.boundary,
+        "batch earliest, stream latest",
+        'earliest (-2), latest (-1), a number, or one of these as JSON for the shard: {"0": 17}',
+        READ,
+        "startingOffsets",
+    ),
+    Option(
+        "startingTimestamp",
+        forms.time_us,
+        "",
+        "instead: milliseconds since 1970, or ISO 8601",
+        READ,
+        "startingTimestamp",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        forms.shard_time_us,
+        "",
+        'instead, as JSON for the shard: {"0": milliseconds since 1970}',
+        READ,
+        "startingOffsetsByTimestamp",
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        forms.strategy,
+        "latest",
+        "a starting time later than every message means: `latest`, nothing is there yet; `error`,"
+        " Kafka's default, fail",
+        READ,
+        "startingOffsetsByTimestampStrategy",
+    ),
+    Option(
+        "endingOffsets",
+        forms.boundary,
+        "latest",
+        'latest (-1), a number, or {"0": 17}',
+        ("batch",),
+        "endingOffsets",
+    ),
+    Option(
+        "endingTimestamp",
+        forms.time_us,
+        "",
+        "instead: milliseconds since 1970, or ISO 8601",
+        ("batch",),
+        "endingTimestamp",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        forms.shard_time_us,
+        "",
+        "instead, as JSON for the shard",
+        ("batch",),
+        "endingOffsetsByTimestamp",
+    ),
+    Option(
+        "maxOffsetsPerTrigger",
+        forms.count,
+        "500000",
+        "messages in a micro-batch, at most",
+        ("stream",),
+        "maxOffsetsPerTrigger",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        forms.size,
+        "128m",
+        "bytes of them in the log, about",
+        ("stream",),
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        forms.count,
+        "",
+        "a micro-batch waits until there are so many, or until",
+        ("stream",),
+        "minOffsetsPerTrigger",
+    ),
+    Option(
+        "maxTriggerDelay",
+        forms.duration_s,
+        "15m",
+        "so much time has passed since the last one",
+        ("stream",),
+        "maxTriggerDelay",
+    ),
+    Option(
+        "minPartitions",
+        forms.count,
+        "2, or 1 for a small range",
+        "tasks, each with about as many bytes",
+        READ,
+        "minPartitions",
+    ),
+    Option(
+        "maxRecordsPerPartition",
+        forms.count,
+        "",
+        "messages of a task, at most: there are more tasks where needed",
+        READ,
+        "maxRecordsPerPartition",
+    ),
+    Option(
+        "failOnDataLoss",
+        forms.flag,
+        "true",
+        "fail if retention has taken what was to be read; `false` goes on and counts what is lost",
+        READ,
+        "failOnDataLoss",
+    ),
+    Option(
+        "columns",
+        forms.columns,
+        "all without a star",
+        "read only these columns; the others are not even filled",
+    ),
+    Option(
+        "includeHeaders",
+        forms.flag,
+        "false",
+        "add the column `headers`",
+        READ,
+        "includeHeaders",
+    ),
+    Option(
+        "pushdown",
+        forms.flag,
+        "as the session says",
+        "hand filters on topic, offset, timestamp, qos, key and retain to the broker; the session"
+        " needs spark.sql.python.filterPushdown.enabled, which `local_session` sets",
+        ("batch",),
+    ),
 )
-_KNOWN_LOWER = {name.lower(): name for name in KNOWN}
-_SPARK_ITS_OWN = {"path"}
-"""Spark adds `path` where `load(path)` is called; anything else is the user's."""
-_HEADERS = "properties"
+"""Every option of the source."""
 
-
-class OptionError(ValueError):
-    """An option of the data source is wrong. The message names it."""
-
-    def __init__(self, option: str, problem: str) -> None:
-        super().__init__(f"holdfast data source: option '{option}' {problem}")
+INSTEAD: Final = {
+    "assign": "there are no partitions to choose: give 'subscribe', and 'startingOffsets' for where"
+    " to begin",
+    "kafka.bootstrap.servers": "give 'broker', host:port of the HTTP listener",
+    "kafka.group.id": "give 'cursor', a durable place with a name",
+    "groupIdPrefix": "give 'cursor', a durable place with a name",
+    "kafka.security.protocol": "give 'broker' as https://host:port",
+    "kafka.sasl.jaas.config": "give 'user' and 'password'",
+    "kafka.sasl.mechanism": "give 'user' and 'password'",
+    "fetchOffset.numRetries": "give 'brokerTimeout'",
+    "fetchOffset.retryIntervalMs": "give 'brokerTimeout'",
+    "kafkaConsumer.pollTimeoutMs": "give 'brokerTimeout'",
+}
+"""Options of Spark's Kafka source that cannot be here, and what to use."""
+_INSTEAD: Final = {name.lower(): instead for name, instead in INSTEAD.items()}
+_KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
+_OF_A_TABLE: Final = frozenset({"owner", "provider"})
+"""Spark adds both where a table is made."""
+_SPARK_ITS_OWN: Final = _OF_A_TABLE | {
+    *("location", "comment", "external", "is_managed_location", "collation"),
+    *("serialization.format", "transient_lastddltime"),
+}
+_AT_MOST_ONE: Final = (
+    ("subscribe", "subscribePattern", "queue"),
+    ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What one `load()` asked for."""
 
+    given: tuple[str, ...]
+    """The names of what was given."""
     broker: str | None
     user: str | None
     password: str | None = field(repr=False)
     data_dir: str | None
-    filters: tuple[str, ...]
+    timeout_s: float | None
+    criteria: Criteria
+    queue: str | None
+    cursor: str | None
     starting_offset: Boundary | None
     starting_time_us: int | None
+    starting_strategy: str
     ending_offset: Boundary | None
     ending_time_us: int | None
     offsets_per_trigger: int | None
+    bytes_per_trigger: int | None
+    offsets_to_wait_for: int | None
+    trigger_delay_s: float | None
     partitions: int | None
+    records_per_partition: int | None
     fail_on_data_loss: bool
     columns: tuple[str, ...]
+    pushdown: bool
+
+    def refuse_unless(self, use: Use, sentence: str) -> None:
+        """Raises for an option that is not for this use, with what it is."""
+        for name in self.given:
+            uses = _KNOWN[name.lower()].uses
+            if use not in uses:
+                where = {"batch": "batches", "stream": "streams", "write": "writing"}
+                among = " and ".join(where[each] for each in uses)
+                raise OptionError(name, f"is for {among}; {sentence}")
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """Options as Spark hands them over: text, with names in any case."""
-    options = _known(given)
-    broker, data_dir = options.get("broker"), options.get("dataDir")
-    if (broker is None) == (data_dir is None):
-        raise OptionError("broker", "or 'dataDir' must be given, and not both")
-    for one, other in (("user", "password"), ("password", "user")):
-        if one in options and (broker is None or other not in options):
-            raise OptionError(one, f"goes with 'broker' and '{other}'")
-    for at, time in (
-        ("startingOffsets", "startingTimestamp"),
-        ("endingOffsets", "endingTimestamp"),
-    ):
-        if at in options and time in options:
-            raise OptionError(time, f"cannot be combined with '{at}'")
+    found = _known(given)
+    _check_together(found)
+    starting = found.get("startingOffsetsByTimestamp", found.get("startingTimestamp"))
+    ending = found.get("endingOffsetsByTimestamp", found.get("endingTimestamp"))
     return Options(
-        broker=None if broker is None else _address(broker),
-        user=options.get("user"),
-        password=options.get("password"),
-        data_dir=data_dir,
-        filters=_filters(options.get("subscribe")),
-        starting_offset=_boundary("startingOffsets", options.get("startingOffsets")),
-        starting_time_us=_time_us("startingTimestamp", options.get("startingTimestamp")),
-        ending_offset=_boundary("endingOffsets", options.get("endingOffsets")),
-        ending_time_us=_time_us("endingTimestamp", options.get("endingTimestamp")),
-        offsets_per_trigger=_count("maxOffsetsPerTrigger", options.get("maxOffsetsPerTrigger")),
-        partitions=_count("minPartitions", options.get("minPartitions")),
-        fail_on_data_loss=_flag("failOnDataLoss", options.get("failOnDataLoss"), default=True),
-        columns=_columns(options),
+        given=tuple(found),
+        broker=found.get("broker"),
+        user=found.get("user"),
+        password=found.get("password"),
+        data_dir=found.get("dataDir"),
+        timeout_s=found.get("brokerTimeout"),
+        criteria=Criteria(
+            filters=found.get("subscribe", ()), pattern=found.get("subscribePattern")
+        ),
+        queue=found.get("queue"),
+        cursor=found.get("cursor"),
+        starting_offset=found.get("startingOffsets"),
+        starting_time_us=starting,
+        starting_strategy=found.get("startingOffsetsByTimestampStrategy", "latest"),
+        ending_offset=found.get("endingOffsets"),
+        ending_time_us=ending,
+        offsets_per_trigger=found.get("maxOffsetsPerTrigger"),
+        bytes_per_trigger=found.get("maxBytesPerTrigger"),
+        offsets_to_wait_for=found.get("minOffsetsPerTrigger"),
+        trigger_delay_s=found.get("maxTriggerDelay"),
+        partitions=found.get("minPartitions"),
+        records_per_partition=found.get("maxRecordsPerPartition"),
+        fail_on_data_loss=found.get("failOnDataLoss", True),
+        columns=_columns(found),
+        pushdown=found.get("pushdown", system.environment().get(PUSHDOWN_VARIABLE) == "true"),
     )
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for name, value in given.items():
-        if name.lower() in _SPARK_ITS_OWN:
+def is_of_a_table(given: Mapping[str, str]) -> bool:
+    """True while `CREATE TABLE` asks, which has options of Spark's own."""
+    return {name.lower() for name in given} >= _OF_A_TABLE
+
+
+def options_of_user(given: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that Spark adds."""
+    names = _SPARK_ITS_OWN | ({"path"} if is_of_a_table(given) else set())
+    return {
+        name: value
+        for name, value in given.items()
+        if name.lower() not in names and not name.lower().startswith("option.")
+    }
+
+
+def _known(given: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in options_of_user(given).items():
+        lower = name.lower()
+        if lower == "path":
             raise OptionError(
                 name, "is not used; give 'broker' or 'dataDir', and load() without a path"
             )
-        if name.lower() not in _KNOWN_LOWER:
-            raise OptionError(name, f"is unknown; there are {', '.join(KNOWN)}")
-        known = _KNOWN_LOWER[name.lower()]
-        found[known] = value if known == "password" else value.strip()
+        if lower in _INSTEAD or lower.startswith("kafka."):
+            instead = _INSTEAD.get(lower, "a broker here has no such setting; leave it out")
+            raise OptionError(name, f"is Kafka's own; {instead}")
+        option = _KNOWN.get(lower)
+        if option is None:
+            known = ", ".join(each.name for each in OPTIONS)
+            raise OptionError(name, f"is unknown; there are {known}")
+        # A password may begin or end with a space.
+        text = value if option.name == "password" else value.strip()
+        found[option.name] = option.form(option.name, text)
     return found
 
 
-def _address(text: str) -> str:
-    host, colon, port = text.removeprefix("https://").rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise OptionError(
-            "broker",
-            f"must be host:port of the broker's HTTP listener, or https://host:port, not {text!r}",
-        )
-    return text
-
-
-def _filters(text: str | None) -> tuple[str, ...]:
-    if text is None:
+def _check_together(found: Mapping[str, Any]) -> None:
+    if ("broker" in found) == ("dataDir" in found):
+        raise OptionError("broker", "or 'dataDir' must be given, and not both")
+    for one, other in (("user", "password"), ("password", "user")):
+        if one in found and ("broker" not in found or other not in found):
+            raise OptionError(one, f"goes with 'broker' and '{other}'")
+    for names in _AT_MOST_ONE:
+        first, *more = [name for name in names if name in found] or [names[0]]
+        if more:
+            raise OptionError(more[0], f"cannot be combined with '{first}'")
+    if not any(name in found for name in _AT_MOST_ONE[0]):
         raise OptionError("subscribe", "is missing: topics or MQTT filters, separated by commas")
-    filters = tuple(part.strip() for part in text.split(","))
-    for each in filters:
-        if not is_valid_topic_filter(each.encode()):
-            raise OptionError("subscribe", f"has {each!r}, which is not a valid MQTT topic filter")
-    return filters
+    if "queue" in found and "broker" not in found:
+        raise OptionError("queue", "goes with 'broker', which knows what a queue shows")
+    if "cursor" in found and "broker" not in found:
+        raise OptionError("cursor", "is kept by a running broker: it goes with 'broker'")
+    if "cursor" in found and "subscribe" not in found:
+        raise OptionError("cursor", "keeps what filters match: it goes with 'subscribe'")
+    if "maxTriggerDelay" in found and "minOffsetsPerTrigger" not in found:
+        raise OptionError("maxTriggerDelay", "goes with 'minOffsetsPerTrigger'")
+    least, most = found.get("minOffsetsPerTrigger", 0), found.get("maxOffsetsPerTrigger")
+    if most is not None and least > most:
+        raise OptionError("minOffsetsPerTrigger", "is greater than 'maxOffsetsPerTrigger'")
 
 
-def _boundary(option: str, text: str | None) -> Boundary | None:
-    """earliest, latest, an offset, or an offset per shard as JSON: {"0": 17}."""
-    if text is None:
-        return None
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
-    wrong = OptionError(
-        option, f'must be earliest, latest, a number or {{"0": number}}, not {text!r}'
-    )
-    try:
-        value = json.loads(text)
-    except ValueError:
-        raise wrong from None
-    if isinstance(value, dict) and list(value) == ["0"]:
-        value = value["0"]
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise wrong
-    return value
-
-
-def _time_us(option: str, text: str | None) -> int | None:
-    """Milliseconds since 1970, as for Spark's Kafka source, or ISO 8601 (UTC by default)."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) < 16:
-        return int(text) * 1000
-    try:
-        return parse_moment_us(text)
-    except ValueError:
-        problem = f"must be milliseconds since 1970 or ISO 8601, not {text!r}"
-        raise OptionError(option, problem) from None
-
-
-def _count(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:19]) < 2**63):
-        raise OptionError(option, f"must be a whole number greater than 0, not {text!r}")
-    return int(text)
-
-
-def _flag(option: str, text: str | None, *, default: bool) -> bool:
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise OptionError(option, f"must be true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    headers = _flag("includeHeaders", options.get("includeHeaders"), default=True)
-    if "columns" not in options:
-        return tuple(name for name in DEFAULT_COLUMNS if headers or name != _HEADERS)
-    names = tuple(part.strip() for part in options["columns"].split(","))
-    for name in names:
-        if name not in READ_COLUMNS:
-            raise OptionError("columns", f"has {name!r}; there are {', '.join(READ_COLUMNS)}")
-    if len(set(names)) != len(names):
-        raise OptionError("columns", "names a column twice")
-    if _HEADERS in names and not headers:
-        raise OptionError("columns", "names 'properties', and 'includeHeaders' is false")
-    return names
+def _columns(found: Mapping[str, Any]) -> tuple[str, ...]:
+    headers = found.get("includeHeaders")
+    names: tuple[str, ...] = found.get("columns", DEFAULT_COLUMNS)
+    if "headers" in names:
+        if headers is False:
+            raise OptionError("columns", "names 'headers', and 'includeHeaders' is false")
+        return names
+    return (*names, "headers") if headers else names

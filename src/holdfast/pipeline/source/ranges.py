@@ -8,9 +8,9 @@ Invariants:
 2. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
 """
 
-import warnings
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -18,14 +18,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.source.columns import READ_COLUMNS
+from holdfast.pipeline.source.forms import Boundary, OptionError
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.offsets import DataLossError, check_epoch
-from holdfast.pipeline.source.options import Boundary, Options
+from holdfast.pipeline.source.options import Options
+from holdfast.pipeline.source.patience import BATCH_PATIENCE_S
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
     BATCH_ROWS_MAXIMUM,
     Extent,
     ReadableLog,
     RecordsGoneError,
+    UnreadableLogError,
     batches,
 )
 
@@ -33,6 +37,12 @@ CORES = 2
 """Partitions where `minPartitions` does not say: one a core, each further one costs 30 ms."""
 SMALL_RANGE = BATCH_ROWS_MAXIMUM
 """A micro-batch of one Arrow batch is not worth a second task."""
+
+log = logging.getLogger(__name__)
+
+
+class ReadError(Exception):
+    """A task could not read its range."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +52,14 @@ class LogRange(InputPartition):
     epoch: str
     begin: int
     end: int
+    criteria: Criteria | None = None
+    """In place of what the options say, where that was narrowed."""
 
 
 class RangeReader:
     """Reads a partition on an executor; what batch and stream have in common."""
+
+    patience_s = BATCH_PATIENCE_S
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -54,59 +68,82 @@ class RangeReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, as Arrow batches."""
         assert isinstance(partition, LogRange)
-        log = open_log(self.options)
-        check_epoch(partition.epoch, log.extent(), "the plan of this query")
+        if partition.begin >= partition.end:
+            return
+        wanted = self.options.criteria if partition.criteria is None else partition.criteria
+        opened = open_log(self.options, self.patience_s)
         target = to_arrow_schema(self._schema, timezone="UTC")
         columns = [READ_COLUMNS[name][0] for name in target.names]
-        begin = partition.begin
         try:
-            for batch in batches(log, self.options.filters, begin, partition.end, columns=columns):
+            check_epoch(partition.epoch, opened.extent(), "the plan of this query")
+            for batch in batches(opened, wanted, partition.begin, partition.end, columns=columns):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
         except RecordsGoneError as gone:
             # Taken between planning and reading. What was read before it has been delivered.
             tell_loss(self.options, gone.begin, gone.available_from)
-            rest = LogRange(partition.epoch, gone.available_from, partition.end)
-            yield from self.read(rest)
+            yield from self.read(replace(partition, begin=gone.available_from))
+        except UnreadableLogError as problem:
+            raise ReadError(
+                f"holdfast data source: offsets {partition.begin} to {partition.end - 1} of"
+                f" {wanted} could not be read: {problem}"
+            ) from problem
 
 
 def plan_ranges(
-    log: ReadableLog, options: Options, extent: Extent, begin: int, end: int
+    opened: ReadableLog,
+    options: Options,
+    extent: Extent,
+    begin: int,
+    end: int,
+    criteria: Criteria | None = None,
 ) -> list[LogRange]:
-    """Ranges of about equal bytes that cover what was asked for and is there."""
+    """Ranges of about equal bytes that cover what was asked for and is there. One of nothing, where
+    there is nothing: a query without a partition is an error to Spark."""
     if begin < extent.begin and begin < end:
         available_from = min(extent.begin, end)
         tell_loss(options, begin, available_from)
         begin = available_from
     if begin >= end:
-        return []
+        return [LogRange(extent.epoch, begin, begin)]
     parts = options.partitions or (1 if end - begin <= SMALL_RANGE else CORES)
-    ranges = log.split(options.filters, begin, end, parts) if parts > 1 else [(begin, end)]
-    return [LogRange(extent.epoch, first, to) for first, to in ranges]
+    rows = options.records_per_partition
+    if parts > 1 or rows is not None:
+        wanted = options.criteria if criteria is None else criteria
+        ranges = opened.split(wanted, begin, end, parts, rows=rows)
+    else:
+        ranges = [(begin, end)]
+    return [LogRange(extent.epoch, first, to, criteria) for first, to in ranges]
 
 
 def tell_loss(options: Options, begin: int, available_from: int) -> None:
     """Raises or warns, as `failOnDataLoss` says."""
     text = (
         f"holdfast data source: offsets {begin} to {available_from - 1} have been removed by "
-        f"retention (read: {', '.join(options.filters)}); the log begins at offset {available_from}"
+        f"retention (read: {options.criteria}); the log begins at offset {available_from}"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. To go on without them set failOnDataLoss to false")
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
+    log.warning(text)
 
 
-def starting(options: Options, extent: Extent, log: ReadableLog, *, default: Boundary) -> int:
+def starting(options: Options, extent: Extent, opened: ReadableLog, *, default: Boundary) -> int:
     """The first offset that the options ask for."""
     if options.starting_time_us is not None:
-        return log.offset_at(options.starting_time_us)
+        found = opened.offset_at(options.starting_time_us)
+        if found >= extent.end and options.starting_strategy == "error":
+            raise OptionError(
+                "startingOffsetsByTimestampStrategy",
+                "is error, and no message is as late as the starting time",
+            )
+        return found
     boundary = default if options.starting_offset is None else options.starting_offset
     return _resolved(boundary, extent)
 
 
-def ending(options: Options, extent: Extent, log: ReadableLog) -> int:
+def ending(options: Options, extent: Extent, opened: ReadableLog) -> int:
     """The offset that the options end before; at most the durable end where it is an offset."""
     if options.ending_time_us is not None:
-        return log.offset_at(options.ending_time_us)
+        return opened.offset_at(options.ending_time_us)
     boundary = "latest" if options.ending_offset is None else options.ending_offset
     return min(_resolved(boundary, extent), extent.end)
 

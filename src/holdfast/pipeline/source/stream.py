@@ -1,8 +1,14 @@
 """The log as a stream, for `spark.readStream`.
 
-Invariant: its offset never lies beyond what is durable, and never moves back.
+Owns: how much a micro-batch takes, and what the query's progress says of the log.
+
+Invariants:
+1. Its offset never lies beyond what is durable, and never moves back.
+2. While the broker is away nothing new is offered, and the query's progress says what is waited
+   for; the query itself goes on.
 """
 
+import logging
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -14,27 +20,45 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from holdfast.pipeline.source.log import open_log
+from holdfast import system
+from holdfast.pipeline.source.log import open_log, open_without_waiting
 from holdfast.pipeline.source.offsets import format_offset, parse_offset
 from holdfast.pipeline.source.options import Options
+from holdfast.pipeline.source.patience import Absence, wait_s
 from holdfast.pipeline.source.ranges import LogRange, RangeReader, plan_ranges, starting
+from holdfast.reading.log import BrokerAwayError, Reach
 
 OFFSETS_PER_TRIGGER = 500_000
 """A micro-batch that a driver can still take as one Arrow table."""
+BYTES_PER_TRIGGER = 128 << 20
+"""The same for payloads of megabytes."""
+TRIGGER_DELAY_S = 15 * 60.0
+"""How long `minOffsetsPerTrigger` may hold back a micro-batch, as in Kafka's source."""
+STREAM_PATIENCE_S = float("inf")
+"""Nobody waits for a stream's end; what it waits for is in its progress."""
+
+log = logging.getLogger(__name__)
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log as a stream. Its offset is one number and the log's epoch."""
 
+    patience_s = STREAM_PATIENCE_S
+
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self._target: int | None = None
+        self._reach: Reach | None = None
+        self._lost = 0
+        self._triggered_s: float | None = None
+        timeout_s = options.timeout_s
+        self._absence = Absence(self.patience_s if timeout_s is None else timeout_s)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins."""
-        log = open_log(self.options)
-        extent = log.extent()
-        begin = starting(self.options, extent, log, default="latest")
+        opened = open_log(self.options, self.patience_s)
+        extent = opened.extent()
+        begin = starting(self.options, extent, opened, default="latest")
         return format_offset(extent.epoch, max(begin, extent.begin))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -43,33 +67,74 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is durable now is all that this query will read."""
-        self._target = open_log(self.options).extent().end
+        self._target = open_log(self.options, self.patience_s).extent().end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself if there is nothing to read."""
-        log = open_log(self.options)
-        extent = log.extent()
-        begin = parse_offset(start, extent)
-        end = extent.end if self._target is None else min(self._target, extent.end)
-        if end <= begin:
-            return start
-        if isinstance(limit, ReadMaxRows):
-            # Loss is told when partitions are planned; here only what is there can be counted.
-            first = max(begin, extent.begin)
-            end = log.end_after_rows(self.options.filters, first, max(first, end), limit.max_rows)
-        elif not isinstance(limit, ReadAllAvailable):
+        if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
             raise TypeError(f"holdfast data source: read limit {limit} is not supported")
-        return format_offset(extent.epoch, max(begin, end))
+        try:
+            reach = self._reached(int(start["o"]), limit)
+        except BrokerAwayError as away:
+            # To offer nothing keeps the query's progress alive; to wait here would stop it.
+            wait_s(self._absence.begin_or_go_on(away))
+            return start
+        self._absence.end()
+        begin = parse_offset(start, reach.extent)
+        self._reach = reach
+        if reach.end <= begin or self._is_too_little(reach):
+            return start
+        self._triggered_s = system.monotonic_s()
+        return format_offset(reach.extent.epoch, reach.end)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The durable end, for the query's progress: the difference is its lag."""
-        extent = open_log(self.options).extent()
-        return format_offset(extent.epoch, extent.end)
+        """The durable end, with what the query's progress has to say: its lag behind the end in
+        messages and in seconds, what retention took before it was read, what it waits for."""
+        waiting_for, reach = self._absence.told(), self._reach
+        if reach is None:
+            extent = open_log(self.options, self.patience_s).extent()
+            return format_offset(extent.epoch, extent.end)
+        told: dict[str, Any] = format_offset(reach.extent.epoch, reach.extent.end)
+        told["lagMessages"] = reach.extent.end - reach.end
+        late_us = 0 if reach.next_at_us is None else system.now_us() - reach.next_at_us
+        told["lagSeconds"] = max(0, late_us) / 1_000_000
+        told["lostMessages"] = self._lost
+        return told if waiting_for is None else {**told, "waitingFor": waiting_for}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
         """The ranges of one micro-batch; the same again when it is repeated."""
-        log = open_log(self.options)
-        extent = log.extent()
-        return plan_ranges(
-            log, self.options, extent, parse_offset(start, extent), parse_offset(end, extent)
+        opened = open_log(self.options, self.patience_s)
+        extent = opened.extent()
+        begin, to = parse_offset(start, extent), parse_offset(end, extent)
+        ranges = plan_ranges(opened, self.options, extent, begin, to)
+        # Under `failOnDataLoss` it has been raised.
+        self._lost += max(0, min(extent.begin, to) - begin)
+        return ranges
+
+    def _reached(self, begin: int, limit: ReadLimit) -> Reach:
+        is_bounded = isinstance(limit, ReadMaxRows)
+        # What is taken now has an end that must be found; a stream that goes on may come back.
+        must_answer = self._target is not None or isinstance(limit, ReadAllAvailable)
+        opened = (
+            open_log(self.options, self.patience_s)
+            if must_answer
+            else open_without_waiting(self.options)
         )
+        return opened.reach(
+            self.options.criteria,
+            begin,
+            self._target,
+            rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            size_bytes=(self.options.bytes_per_trigger or BYTES_PER_TRIGGER)
+            if is_bounded
+            else None,
+        )
+
+    def _is_too_little(self, reach: Reach) -> bool:
+        """True while `minOffsetsPerTrigger` holds the next micro-batch back."""
+        least = self.options.offsets_to_wait_for
+        if least is None or self._target is not None or self._triggered_s is None:
+            return False
+        delay_s = self.options.trigger_delay_s
+        passed_s = system.monotonic_s() - self._triggered_s
+        return reach.rows < least and passed_s < (TRIGGER_DELAY_S if delay_s is None else delay_s)

@@ -215,7 +215,7 @@ def test_who_watches_is_told_whom_a_change_concerns(door: Doorway) -> None:
 def test_nobody_may_do_anything_without_a_rule(door: Doorway) -> None:
     identity = door.log_in("gate", "open sesame")
     assert isinstance(identity, Identity)
-    assert door.access.publish_table(identity, "reader-7") == []
+    assert door.access.publish_grant(identity, "reader-7") == []
     assert not door.access.may_subscribe(identity, "reader-7", "a")
     door.users.add_rule("everyone", {"action": "all", "topic_filter": "a", "allowed": True})
     door.users.add_rule("gate", {"action": "publish", "topic_filter": "a", "allowed": False})
@@ -227,7 +227,7 @@ def test_anonymous_clients_may_do_everything_until_there_is_a_rule() -> None:
     door = door_with_user(anonymous=True)
     identity = door.log_in()
     assert isinstance(identity, Identity)
-    assert door.access.publish_table(identity, "reader-7") is None
+    assert door.access.publish_grant(identity, "reader-7") is None
     door.users.add_rule("anonymous", {"action": "publish", "topic_filter": "a", "allowed": True})
     assert door.access.may_publish(identity, "reader-7", "a")
     assert not door.access.may_publish(identity, "reader-7", "b")

@@ -1,4 +1,4 @@
-"""Rules as tables: order, placeholders, and which subscriptions are allowed."""
+"""Rules as grants: order, placeholders, and which subscriptions are allowed."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from holdfast.broker.access.rules import (
     SUBSCRIBE,
     allows_filter,
     allows_topic,
-    compile_table,
+    compile_grant,
 )
 from holdfast.kernel import topic_matches
 from tests.unit.broker.access.test_filters import topic_filters, topic_names
@@ -31,7 +31,7 @@ def table(
     client: str = "reader-7",
     user: str | None = "gate",
 ) -> list[tuple[bytes, bool]]:
-    return compile_table(rules, actions, client_identifier=client, user_name=user)
+    return compile_grant(rules, actions, client_identifier=client, user_name=user)
 
 
 def test_the_first_rule_that_matches_decides() -> None:

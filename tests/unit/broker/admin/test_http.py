@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.core.layout import LOG_DIRECTORY
-from holdfast.reading.columns import SCHEMA
 from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import COLUMNS_UNASKED
 from tests.builders.served import served
 from tests.builders.stored import START_US, STEP_US, Message, forget, store
 
@@ -69,7 +69,7 @@ def test_the_log_says_which_it_is_and_where_it_ends(address: str, directory: Pat
 
 def test_records_come_as_arrow_with_where_to_go_on(address: str) -> None:
     batch, told = records(address, filter="t/1", **{"from": 3, "to": 15}, max_rows=4)
-    assert batch.schema.names == SCHEMA.names
+    assert tuple(batch.schema.names) == COLUMNS_UNASKED
     assert batch["offset"].to_pylist() == [3, 5, 7, 9]
     assert (told["begin"], told["end"]) == (3, 15)
     rest, told = records(address, filter="t/1", **{"from": told["next_offset"], "to": 15})
@@ -110,6 +110,84 @@ def test_the_end_after_rows(address: str) -> None:
     assert document(address, "/v1/log/end", filter="t/1", rows=1000)["end"] == 18
 
 
+def post(address: str, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", path, json.dumps(body), headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def read_by_body(address: str, **body: Any) -> list[int]:
+    status, content = post(address, "/v1/log/records", {"columns": ["offset"], **body})
+    assert status == 200, content
+    found: list[int] = pa.ipc.open_stream(content).read_next_batch()["offset"].to_pylist()
+    return found
+
+
+def test_a_body_has_room_for_ten_thousand_topics(address: str) -> None:
+    topics = [f"some/long/name/of/a/topic/{number}" for number in range(10_000)]
+    assert read_by_body(address, filter=[*topics, "t/1"]) == list(range(1, 18, 2))
+    assert read_by_body(address, topics=[*topics, "t/0"]) == list(range(0, 18, 2))
+
+
+def test_a_body_says_what_a_message_has_to_meet(address: str) -> None:
+    assert read_by_body(address, pattern="t/[1-9]") == list(range(1, 18, 2))
+    assert read_by_body(address, pattern="t") == []
+    assert read_by_body(address, prefix="t/0", **{"from": 3, "to": 9}) == [4, 6, 8]
+    assert read_by_body(address, qos=[2]) == []
+    assert read_by_body(address, retain=True) == []
+    assert read_by_body(address, keys=["aw=="]) == []
+    spans = [{"filter": "t/0", "until": 5}, {"filter": "#", "from": 15, "until": 17}]
+    assert read_by_body(address, spans=spans) == [0, 2, 4, 15, 16]
+
+
+def test_one_request_tells_the_extent_and_how_far_a_range_reaches(
+    address: str, directory: Path
+) -> None:
+    found = document(address, "/v1/log/end", filter="t/1", rows=3)
+    assert found == {
+        "end": 6,
+        "rows": 3,
+        "epoch": LogDirectory(str(directory / LOG_DIRECTORY)).extent().epoch,
+        "log_begin": 0,
+        "log_end": 18,
+        "next_at_us": START_US + 6 * STEP_US,
+    }
+    assert document(address, "/v1/log/end")["next_at_us"] is None
+
+
+def test_parts_can_be_bounded_by_rows(address: str) -> None:
+    status, body = post(address, "/v1/log/plan", {"rows": 4, "filter": ["t/1"]})
+    assert status == 200, body
+    parts = [(part["from"], part["to"]) for part in json.loads(body)["parts"]]
+    assert parts == [(0, 8), (8, 16), (16, 18)]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"filter": ["a/#/b"]}, "filter 'a/#/b' is not"),
+        ({"pattern": "a("}, "pattern: "),
+        ({"keys": ["?"]}, "keys: "),
+        ({"columns": ["colour"]}, "columns: no column 'colour'"),
+        ({"from": 5, "to": 4}, "from (5) is greater than to (4)"),
+        ({"qos": [3]}, "qos[0] must"),
+        ({"limit": 1}, "unknown member 'limit'"),
+    ],
+)
+def test_a_wrong_member_of_a_body_is_refused_by_name(
+    address: str, body: dict[str, Any], words: str
+) -> None:
+    status, content = post(address, "/v1/log/records", body)
+    answer = json.loads(content)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert words in answer["detail"]
+
+
 @pytest.mark.parametrize(
     ("path", "query"),
     [
@@ -122,7 +200,7 @@ def test_the_end_after_rows(address: str) -> None:
         ("/v1/log/records", {"columns": "colour"}),
         ("/v1/log/records", {"limit": 5}),
         ("/v1/log/plan", {"parts": 0}),
-        ("/v1/log/end", {}),
+        ("/v1/log/end", {"rows": 0}),
         ("/v1/log/offset", {"time": "soon"}),
         ("/v1/log", {"x": 1}),
     ],

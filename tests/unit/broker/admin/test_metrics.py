@@ -83,6 +83,12 @@ def test_losses_are_counted_by_reason() -> None:
     assert 'holdfast_messages_lost{reason="ledger_rows_removed"}' not in found
 
 
+def test_what_the_log_remembers_is_told_by_what_it_is() -> None:
+    found = values(snapshot(remembered={"filters": 5, "blocks": 6}))
+    assert found['holdfast_log_remembered_bytes{what="filters"}'] == 5
+    assert found['holdfast_log_remembered_bytes{what="blocks"}'] == 6
+
+
 def test_a_commit_is_timed_from_when_somebody_waits_for_it() -> None:
     times = CommitTimes()
     times.ended(500_000)

@@ -21,14 +21,12 @@ def test_a_number_that_is_not_given_has_its_default() -> None:
         query.number({}, "rows", None, 1, 10)
 
 
-def test_a_range_ends_at_what_is_durable() -> None:
-    assert query.offset_range({}, 5, 20) == (5, 20)
-    assert query.offset_range({"from": "7", "to": "1000"}, 5, 20) == (7, 20)
-    assert query.offset_range({"from": "3", "to": "9"}, 5, 20) == (3, 9)
-    # Past the durable end there is nothing yet, and nothing is what a reader there gets.
-    assert query.offset_range({"from": "30"}, 5, 20) == (30, 30)
+def test_an_offset_may_be_left_out_and_is_a_number_otherwise() -> None:
+    assert query.offset("from")(MultiDict()) is None
+    assert query.offset("from")(MultiDict({"from": "7"})) == 7
+    assert query.count("rows")(MultiDict()) is None
     with pytest.raises(web.HTTPBadRequest):
-        query.offset_range({"from": "9", "to": "8"}, 5, 20)
+        query.count("rows")(MultiDict({"rows": "0"}))
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                role: {"type": "http", "scheme": "basic"} for role in ("administrator", "reader")
+                role: {"type": "http", "scheme": "basic"}
+                for role in ("administrator", "reader", "publisher")
             },
         },
     }
@@ -102,10 +103,14 @@ def _described(each: Operation, schemas: Mapping[Any, Schema]) -> dict[str, Any]
         found["security"] = [{"administrator": []}, {}]
     elif each.audience is Audience.READERS:
         found["security"] = [{"reader": []}, {"administrator": []}, {}]
+    elif each.audience is Audience.PUBLISHERS:
+        found["security"] = [{"publisher": []}, {"administrator": []}, {}]
     if each.body is not None:
         is_required = any(field.required for field in fields(each.body))
         content = {JSON: {"schema": schemas[each.body]}}
         found["requestBody"] = {"required": is_required, "content": content}
+    elif each.takes is not None:
+        found["requestBody"] = {"required": True, "content": {each.takes: {"schema": {}}}}
     return found
 
 

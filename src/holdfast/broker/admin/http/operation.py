@@ -64,6 +64,7 @@ class Audience(Enum):
 
     EVERYBODY = "everybody"
     READERS = "who may read the log"
+    PUBLISHERS = "whoever has a credential, as far as its rules allow"
     ADMINISTRATORS = "administrators"
 
 
@@ -114,6 +115,8 @@ class Operation:
     """What it answers itself; what any operation may answer is added to the document."""
     parameters: tuple[Parameter, ...] = ()
     body: type[Struct] | None = None
+    takes: str | None = None
+    """The type of a body that is no JSON, which the operation reads itself."""
     audience: Audience = Audience.ADMINISTRATORS
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -197,6 +200,7 @@ def listing(
     run: Callable[[Asked], Awaitable[Struct]],
     summary: str,
     parameters: tuple[Parameter, ...] = (),
+    audience: Audience = Audience.ADMINISTRATORS,
 ) -> Operation:
     """Asks for all rows of a kind, page by page, at `/v1/` and what they are called."""
     return Operation(
@@ -207,6 +211,7 @@ def listing(
         run=run,
         parameters=(*parameters, LIMIT, AFTER),
         answers={200: Answered(f"A page of {rows}.", page)},
+        audience=audience,
     )
 
 

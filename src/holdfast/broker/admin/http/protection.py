@@ -10,8 +10,9 @@ Invariants:
    for readers of the log, to a reader too.
 """
 
+import re
 from base64 import b64decode
-from typing import Protocol
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -28,12 +29,20 @@ class Role(Protocol):
     """What somebody may do here."""
 
     @property
+    def user_name(self) -> str | None:
+        """By what name they are known."""
+
+    @property
     def administrator(self) -> bool:
         """True: everything."""
 
     @property
     def reader(self) -> bool:
         """True: read the log."""
+
+
+ROLE: Final = web.RequestKey("role", Role)
+"""Where a request keeps who has made it; nothing is there if nobody had to say who they were."""
 
 
 class Credentials(Protocol):
@@ -57,10 +66,15 @@ class Protection:
         self._is_loopback = is_loopback(host)
         self._credentials = credentials
         self._audiences = {MQTT_PATH: Audience.EVERYBODY}
+        self._patterns: list[tuple[re.Pattern[str], Audience]] = []
 
     def open(self, path: str, audience: Audience) -> None:
         """Says who may ask for a path; for what is not named here, administrators may."""
-        self._audiences[path] = audience
+        if "{" not in path:
+            self._audiences[path] = audience
+        elif audience is not Audience.ADMINISTRATORS:
+            pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", path))
+            self._patterns.append((pattern, audience))
 
     async def authorize(self, request: web.Request) -> None:
         """Returns if the request may be answered; raises a `ProblemError` else."""
@@ -93,7 +107,8 @@ class Protection:
     def _audience(self, path: str) -> Audience:
         if path == METRICS_PATH and self.metrics_public:
             return Audience.EVERYBODY
-        return self._audiences.get(path, Audience.ADMINISTRATORS)
+        found = (audience for pattern, audience in self._patterns if pattern.fullmatch(path))
+        return self._audiences.get(path) or next(found, Audience.ADMINISTRATORS)
 
     async def _check_credentials(
         self, request: web.Request, audience: Audience, credentials: Credentials
@@ -102,10 +117,13 @@ class Protection:
         role = None
         if given is not None:
             role = await credentials.identify(*given, request.remote or "unknown")
-        for_readers = audience is Audience.READERS
-        if role is not None and (role.administrator or (for_readers and role.reader)):
+        for_readers, for_all = audience is Audience.READERS, audience is Audience.PUBLISHERS
+        is_let_in = for_all or (for_readers and role is not None and role.reader)
+        if role is not None and (role.administrator or is_let_in):
+            request[ROLE] = role
             return
         who = "a reader's or an administrator's" if for_readers else "an administrator's"
+        who = "a" if for_all else who
         detail = f"{who} user name and password are needed (HTTP Basic)"
         raise ProblemError(401, "unauthorized", detail)
 

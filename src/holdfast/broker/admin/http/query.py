@@ -6,7 +6,7 @@ Never: reads the log.
 Invariant: whatever is wrong raises `web.HTTPBadRequest` with a sentence that names the parameter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from multidict import MultiMapping
@@ -35,6 +35,16 @@ def filters(query: MultiMapping[str]) -> list[str]:
     return given
 
 
+def offset(name: str) -> Callable[[MultiMapping[str]], int | None]:
+    """Reads an offset that may be left out."""
+    return lambda query: number(query, name, None, 0, OFFSET_MAXIMUM) if name in query else None
+
+
+def count(name: str) -> Callable[[MultiMapping[str]], int | None]:
+    """Reads a number above 0 that may be left out."""
+    return lambda query: number(query, name, None, 1, OFFSET_MAXIMUM) if name in query else None
+
+
 def columns(query: MultiMapping[str]) -> list[str] | None:
     """The columns that were asked for, or `None` for all."""
     if "columns" not in query:
@@ -57,15 +67,6 @@ def number(query: Mapping[str, str], name: str, default: int | None, low: int, h
     if not low <= value <= high:
         raise refusal(f"{name} must be from {low} to {high}, not {value}")
     return value
-
-
-def offset_range(query: Mapping[str, str], begin: int, end: int) -> tuple[int, int]:
-    """`from` and `to`; what is not given is the beginning and the durable end of the log."""
-    from_offset = number(query, "from", begin, 0, OFFSET_MAXIMUM)
-    to_offset = number(query, "to", max(end, from_offset), 0, OFFSET_MAXIMUM)
-    if from_offset > to_offset:
-        raise refusal(f"from ({from_offset}) is greater than to ({to_offset})")
-    return from_offset, min(to_offset, max(end, from_offset))
 
 
 def time_us(query: Mapping[str, str], name: str = "time") -> int:

@@ -106,5 +106,7 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
 
 def _refusal(problem: ProblemError) -> web.Response:
     """Written with escapes: a path may have what is no text in UTF-8."""
-    headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else None
+    headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else {}
+    if "retry_after_s" in problem.document:
+        headers["Retry-After"] = str(problem.document["retry_after_s"])
     return web.json_response(problem.document, status=problem.status, headers=headers)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from holdfast.broker.admin.http.operation import Operation
 from holdfast.broker.admin.v1.backlog import Backlog
+from holdfast.broker.admin.v1.cursors import CursorsView
 from holdfast.broker.admin.v1.description import Description, Listeners
 from holdfast.broker.admin.v1.groups import GroupsView
 from holdfast.broker.admin.v1.health import Health
@@ -15,10 +16,13 @@ from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.queues import Queues
 from holdfast.broker.admin.v1.reading import LogReaders, Reading
 from holdfast.broker.admin.v1.sessions import SessionsView
+from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
 from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
 from holdfast.broker.commands import Commands
+from holdfast.broker.cursor_commands import CursorCommands
+from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.sessions import SessionsSeen
 from holdfast.broker.observe.snapshot import Snapshot
@@ -31,12 +35,15 @@ from holdfast.core.layout import LOG_DIRECTORY
 def operations(
     broker: Broker,
     commands: Commands,
+    cursor_commands: CursorCommands,
     watch: Watch,
     forecast: Forecast,
+    cursors: CursorsSeen,
     snapshot: Callable[[], Snapshot],
     listeners: Listeners,
     settings: Callable[[], Effective],
     users: tuple[Users, WaitDurable],
+    staging: Staging,
 ) -> list[Operation]:
     """All operations on this broker."""
     data_dir = broker.config().data_dir
@@ -49,11 +56,13 @@ def operations(
         *Backlog(broker, forecast).operations(),
         *SubscriptionsView(SessionsSeen(broker, watch)).operations(),
         *GroupsView(broker, watch, forecast).operations(),
+        *CursorsView(broker, cursor_commands, cursors).operations(),
         *Topics(broker, readers, publishing).operations(),
         *Queues(broker, readers).operations(),
         *LossesView(broker, commands).operations(),
         *UsersView(*users).operations(),
         *RulesView(*users).operations(),
         *publishing.operations(),
-        *Reading(readers, broker.retention).operations(),
+        *staging.operations(),
+        *Reading(readers, broker.retention, broker.cursors.of).operations(),
     ]

@@ -18,6 +18,7 @@ from holdfast.broker.admin.http.operation import (
     LIMIT,
     Answered,
     Asked,
+    Audience,
     Next,
     Operation,
     ProblemError,
@@ -25,11 +26,13 @@ from holdfast.broker.admin.http.operation import (
     number,
 )
 from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
+from holdfast.broker.admin.v1.ranges import AskedSpan
 from holdfast.broker.admin.v1.reading import LogReaders
 from holdfast.broker.observe.device_filters import TooManyFiltersError
 from holdfast.broker.observe.named_queues import NamedQueues, ShownQueue, Shows
 from holdfast.broker.observe.queue_views import QueueView
 from holdfast.broker.state.broker import Broker
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 
 PAGE_BYTES_MAXIMUM: Final = 1 << 20
@@ -71,7 +74,8 @@ class Queue(Struct, kw_only=True):
         str,
         Meta(
             description="log: everything. persisted: what is kept for DEVICE clients, all of them"
-            " together. application: of one client. shared: of the groups of one filter."
+            " together. application: of one client. shared: of the groups of one filter. cursor:"
+            " what it has not released."
         ),
     ]
     client_identifier: str | None
@@ -134,6 +138,14 @@ class MessagePage(Struct, kw_only=True):
     ]
 
 
+class QueueCriteria(Struct, kw_only=True):
+    """What a queue shows: members of the body that asks for records."""
+
+    spans: list[AskedSpan]
+    topics: Annotated[list[str] | None, Meta(description="Empty where it shows nothing.")]
+    qos: list[int] | None
+
+
 class Queues:
     """What can be asked about queues."""
 
@@ -150,8 +162,8 @@ class Queues:
                 "queues",
                 QueuePage,
                 self.page,
-                summary="Queues by their names: the log, what is kept for DEVICE clients, and each"
-                " APPLICATION client's own.",
+                summary="Queues by their names: the log, what is kept for DEVICE clients, each"
+                " APPLICATION client's own, and cursors.",
             ),
             Operation(
                 method="GET",
@@ -160,6 +172,19 @@ class Queues:
                 summary="One queue.",
                 run=self.show,
                 answers={200: Answered("The queue.", Queue), 404: MISSING},
+            ),
+            Operation(
+                method="GET",
+                path=f"{one}/criteria",
+                name="queueCriteria",
+                summary="What a queue shows, to read it with: criteria of the log's records.",
+                run=self.criteria,
+                answers={
+                    200: Answered("The criteria.", QueueCriteria),
+                    404: MISSING,
+                    422: Answered("It shows what too many filters match."),
+                },
+                audience=Audience.READERS,
             ),
             Operation(
                 method="GET",
@@ -185,6 +210,26 @@ class Queues:
     async def show(self, asked: Asked) -> Queue:
         """One queue."""
         return _row(await self._queues.show(await self._view(asked.path["queue_name"])))
+
+    async def criteria(self, asked: Asked) -> QueueCriteria:
+        """What a queue shows."""
+        view = await self._view(asked.path["queue_name"])
+        if view.kind == "log":
+            return QueueCriteria(spans=[], topics=None, qos=None)
+        if not view.counted:
+            raise ProblemError(
+                422, "too_many_filters", "it shows what too many filters match; read tbmq.msg.all"
+            )
+        spans = [
+            AskedSpan(
+                filter=each.topic_filter,
+                from_offset=each.from_offset,
+                until=min(each.until_offset, OFFSET_MAXIMUM),
+                without_publisher=view.party if each.no_local else 0,
+            )
+            for each in view.subscriptions
+        ]
+        return QueueCriteria(spans=spans, topics=None if spans else [], qos=[1, 2])
 
     async def messages(self, asked: Asked) -> MessagePage:
         """A page of one queue's messages."""
@@ -251,7 +296,7 @@ def _rows(
     if begin >= end:
         return [], end
     chunk = reader.read_left(
-        filters,
+        Criteria(filters=tuple(filters)),
         begin,
         end,
         columns=COLUMNS,

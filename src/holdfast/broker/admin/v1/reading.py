@@ -14,10 +14,11 @@ Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct, UnsetType
 
 from holdfast.broker.admin.http import query
 from holdfast.broker.admin.http.operation import (
@@ -27,10 +28,21 @@ from holdfast.broker.admin.http.operation import (
     Audience,
     Operation,
     Parameter,
+    ProblemError,
+    bad_request,
     number,
+    text,
 )
+from holdfast.broker.admin.v1.ranges import AskedParts, AskedRange, AskedReach, AskedRecords
+from holdfast.core.cursor import CursorSeen
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
-from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, Chunk
+from holdfast.reading.log import (
+    BATCH_BYTES_MAXIMUM,
+    BATCH_ROWS_MAXIMUM,
+    Chunk,
+    RecordsGoneError,
+)
 from holdfast.reading.log import COLUMNS as NAMES
 
 if TYPE_CHECKING:
@@ -59,20 +71,31 @@ TIME = Parameter(
     "Microseconds since 1970, or ISO 8601.",
     query.time_us,
 )
-FROM = Parameter("from", OFFSET, "From this offset on.", lambda given: given.get("from"))
-TO = Parameter("to", OFFSET, "Up to before this offset.", lambda given: given.get("to"))
+FROM = Parameter("from", OFFSET, "From this offset on.", query.offset("from"))
+TO = Parameter("to", OFFSET, "Up to before this offset.", query.offset("to"))
+CURSOR = text(
+    "cursor",
+    "The name of a cursor: the range may begin at its place, where the log itself begins later,"
+    " since what it has not released is kept. The filters are its own.",
+)
 COLUMNS = Parameter(
     "columns",
     {"type": "string"},
-    f"Columns, separated by commas: {', '.join(NAMES)}. None: all.",
+    f"Columns, separated by commas: {', '.join(NAMES)}. None: all but headers.",
     query.columns,
 )
 PARTS = number("parts", 1, 1, query.PARTS_MAXIMUM, "How many ranges there are at most.")
 ROWS = Parameter(
     "rows",
     {"type": "integer", "minimum": 1, "maximum": query.OFFSET_MAXIMUM},
-    "How many matching messages the range has to have.",
-    lambda given: query.number(given, "rows", None, 1, query.OFFSET_MAXIMUM),
+    "The most messages of its topics that the range may have.",
+    query.count("rows"),
+)
+SIZE_BYTES = Parameter(
+    "size_bytes",
+    {"type": "integer", "minimum": 1, "maximum": query.OFFSET_MAXIMUM},
+    "About the most bytes of them that it may have.",
+    query.count("size_bytes"),
 )
 MAX_ROWS = number(
     "max_rows", BATCH_ROWS_MAXIMUM, 1, query.READ_ROWS_MAXIMUM, "The most messages of one answer."
@@ -81,6 +104,7 @@ MAX_BYTES = number(
     "max_bytes", BATCH_BYTES_MAXIMUM, 1, query.READ_BYTES_MAXIMUM, "The most bytes of one answer."
 )
 GONE = Answered("Retention has taken the beginning of the range; `available_from` is what is left.")
+T = TypeVar("T", bound=AskedRange)
 Run = Callable[[Asked], Awaitable[web.StreamResponse | Struct]]
 
 
@@ -122,9 +146,16 @@ class Parts(Struct, kw_only=True):
 
 
 class RangeEnd(Struct, kw_only=True):
-    """Where a range ends."""
+    """How far a range reaches, and where the log begins and ends at the same moment."""
 
     end: int
+    rows: Annotated[int, Meta(description="Messages of its topics in the range.")]
+    epoch: str
+    log_begin: int
+    log_end: int
+    next_at_us: Annotated[
+        int | None, Meta(description="When the first message behind the range was stored, if any.")
+    ]
 
 
 class LogReaders:
@@ -137,8 +168,9 @@ class LogReaders:
         self._places = asyncio.Semaphore(READERS_MAXIMUM)
 
     @asynccontextmanager
-    async def lend(self) -> AsyncIterator[LogDirectory]:
-        """A reader that sees what is durable now."""
+    async def lend(self, kept_from: int | None = None) -> AsyncIterator[LogDirectory]:
+        """A reader that sees what is durable now, from where the log is whole; or from before that,
+        where it has all that is asked for."""
         async with self._places:
             if self._idle:
                 reader = self._idle.pop()
@@ -146,6 +178,7 @@ class LogReaders:
                 reader = await asyncio.to_thread(LogDirectory, self._data_dir)
             # Asked here, on the loop's thread, where nothing else uses the log meanwhile.
             reader.durable_offset = self._durable_offset()
+            reader.kept_from = kept_from
             yield reader
             # Reached only when the request went well: a reader that failed is not used again.
             self._idle.append(reader)
@@ -154,77 +187,82 @@ class LogReaders:
 class Reading:
     """The read interface: where the log begins and ends, and what is in it."""
 
-    def __init__(self, readers: LogReaders, retention: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        readers: LogReaders,
+        retention: Mapping[str, int],
+        cursor_of: Callable[[str], CursorSeen | None],
+    ) -> None:
         self._readers = readers
+        self._cursor_of = cursor_of
         self._retention = retention
         self._answers = asyncio.Semaphore(ANSWERS_MAXIMUM)
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
 
-        def get(
-            path: str, name: str, summary: str, run: Run, kind: Any, *taken: Parameter
-        ) -> Operation:
-            content_type = ARROW_STREAM if kind is None else JSON
-            answers = {200: Answered(summary, kind, content_type)}
-            if FROM in taken:
-                answers[410] = GONE
-            return Operation(
-                method="GET",
-                path=path,
-                name=name,
-                summary=summary,
-                run=run,
-                answers=answers,
-                parameters=taken,
-                audience=Audience.READERS,
-            )
-
-        selection = (FILTER, FROM, TO)
+        selection = (FILTER, FROM, TO, CURSOR)
         return [
-            get("/v1/log", "describeLog", "Which log it is, and its files.", self.log, LogExtent),
-            get(
+            Operation(
+                method="GET",
+                path="/v1/log",
+                name="describeLog",
+                summary="Which log it is, and its files.",
+                run=self.log,
+                answers={200: Answered("Which log it is, and its files.", LogExtent)},
+                parameters=(CURSOR,),
+                audience=Audience.READERS,
+            ),
+            Operation(
+                method="GET",
+                path="/v1/log/offset",
+                name="offsetAt",
+                summary="The first offset at a time.",
+                run=self.offset,
+                answers={200: Answered("The first offset at a time.", OffsetAt)},
+                parameters=(TIME,),
+                audience=Audience.READERS,
+            ),
+            *_asked_twice(
                 "/v1/log/records",
                 "readRecords",
                 "Matching messages as an Arrow stream.",
                 self.records,
+                AskedRecords,
                 None,
                 *selection,
                 MAX_ROWS,
                 MAX_BYTES,
                 COLUMNS,
             ),
-            get(
-                "/v1/log/offset",
-                "offsetAt",
-                "The first offset at a time.",
-                self.offset,
-                OffsetAt,
-                TIME,
-            ),
-            get(
+            *_asked_twice(
                 "/v1/log/plan",
                 "planParts",
                 "Ranges of about equal bytes, for readers in parallel.",
                 self.plan,
+                AskedParts,
                 Parts,
                 *selection,
                 PARTS,
             ),
-            get(
+            *_asked_twice(
                 "/v1/log/end",
-                "endAfterRows",
-                "Where a range ends that has so many matching messages.",
+                "reach",
+                "How far a range reaches that has so much, and the extent of the log.",
                 self.end,
+                AskedReach,
                 RangeEnd,
                 *selection,
                 ROWS,
+                SIZE_BYTES,
             ),
         ]
 
-    async def log(self, _asked: Asked) -> LogExtent:
+    async def log(self, asked: Asked) -> LogExtent:
         """Which log it is, where it begins and ends, and the files that it lies in."""
-        async with self._readers.lend() as reader:
+        name = asked.query["cursor"]
+        kept_from = self._cursor(name).place if name else None
+        async with self._readers.lend(kept_from) as reader:
             extent = await asyncio.to_thread(reader.extent)
             segments = await asyncio.to_thread(reader.segments)
         shard = Shard(shard=0, begin=extent.begin, end=extent.end, segments=segments)
@@ -239,41 +277,132 @@ class Reading:
 
     async def plan(self, asked: Asked) -> Parts:
         """Ranges of about equal bytes that cover a range, for readers in parallel."""
-        filters, parts = asked.query["filter"], asked.query["parts"]
-        async with self._readers.lend() as reader:
-            begin, end = await _requested_range(reader, asked)
-            ranges = await asyncio.to_thread(reader.split, filters, begin, end, parts)
+        wanted: AskedParts = _body(asked, AskedParts)
+        criteria = wanted.criteria()
+        rows = None if isinstance(wanted.rows, UnsetType) else wanted.rows
+        async with self._readers.lend(self._kept_from(wanted)) as reader:
+            begin, end = await _range(reader, wanted)
+            ranges = await asyncio.to_thread(
+                reader.split, criteria, begin, end, wanted.parts, rows=rows
+            )
         return Parts(parts=[Part(from_offset=first, to_offset=to) for first, to in ranges])
 
     async def end(self, asked: Asked) -> RangeEnd:
-        """Where a range ends that has so many matching messages."""
-        filters, rows = asked.query["filter"], asked.query["rows"]
-        async with self._readers.lend() as reader:
-            begin, end = await _requested_range(reader, asked)
-            found = await asyncio.to_thread(reader.end_after_rows, filters, begin, end, rows)
-        return RangeEnd(end=found)
+        """How far a range reaches that has so much, and the extent of the log."""
+        wanted: AskedReach = _body(asked, AskedReach)
+        criteria = wanted.criteria()
+        wanted.within(0, query.OFFSET_MAXIMUM)
+        async with self._readers.lend(self._kept_from(wanted)) as reader:
+            return await asyncio.to_thread(_reach, reader, criteria, wanted)
 
     async def records(self, asked: Asked) -> web.StreamResponse:
         """Matching messages as an Arrow stream, up to a number of rows and bytes."""
+        wanted: AskedRecords = _body(asked, AskedRecords)
+        criteria, columns = wanted.criteria(), wanted.names()
         async with self._answers:
-            async with self._readers.lend() as reader:
-                begin, end = await _requested_range(reader, asked)
+            async with self._readers.lend(self._kept_from(wanted)) as reader:
+                begin, end = await _range(reader, wanted)
                 chunk = await asyncio.to_thread(
                     reader.read,
-                    asked.query["filter"],
+                    criteria,
                     begin,
                     end,
-                    columns=asked.query["columns"],
-                    rows_maximum=asked.query["max_rows"],
-                    bytes_maximum=asked.query["max_bytes"],
+                    columns=columns,
+                    rows_maximum=wanted.max_rows,
+                    bytes_maximum=wanted.max_bytes,
                 )
+                if wanted.cursor:
+                    # What it has lost meanwhile would be missing without a word.
+                    reader.kept_from = self._kept_from(wanted)
+                    available_from = (await asyncio.to_thread(reader.extent)).begin
+                    if begin < available_from:
+                        raise RecordsGoneError(begin, min(available_from, end))
             body = await asyncio.to_thread(encode_stream, chunk, begin, end)
-            return await _send(asked.request, body)
+            return await send(asked.request, body)
+
+    def _kept_from(self, wanted: AskedRange) -> int | None:
+        """From where all is there that is asked for by a cursor."""
+        if not wanted.cursor:
+            return None
+        cursor = self._cursor(wanted.cursor)
+        if wanted.spans or set(wanted.filter) != set(cursor.selection):
+            raise bad_request(f"the filters are not those of the cursor {cursor.name!r}")
+        return cursor.place
+
+    def _cursor(self, name: str) -> CursorSeen:
+        cursor = self._cursor_of(name)
+        if cursor is None:
+            raise ProblemError(404, "no_such_cursor", f"no cursor is called {name!r}")
+        return cursor
 
 
-async def _requested_range(reader: LogDirectory, asked: Asked) -> tuple[int, int]:
+def _asked_twice(
+    path: str,
+    name: str,
+    summary: str,
+    run: Run,
+    body: type[AskedRange],
+    kind: Any,
+    *parameters: Parameter,
+) -> list[Operation]:
+    """What can be asked by a query, and, of many topics, by a body."""
+    content_type = ARROW_STREAM if kind is None else JSON
+    answers = {200: Answered(summary, kind, content_type), 410: GONE}
+    as_query = Operation(
+        method="GET",
+        path=path,
+        name=name,
+        summary=summary,
+        run=run,
+        answers=answers,
+        parameters=parameters,
+        audience=Audience.READERS,
+    )
+    as_body = replace(
+        as_query,
+        method="POST",
+        name=f"{name}OfTopics",
+        summary=f"{summary} With a body, which has room for thousands of topics.",
+        parameters=(),
+        body=body,
+    )
+    return [as_query, as_body]
+
+
+def _body(asked: Asked, kind: type[T]) -> T:
+    """What was asked, whether by a body or by a query."""
+    if asked.body is not None:
+        assert isinstance(asked.body, kind)
+        return asked.body
+    names = {"from": "from_offset", "to": "to_offset"}
+    given = {names.get(name, name): value for name, value in asked.query.items()}
+    return kind(**{name: value for name, value in given.items() if value is not None})
+
+
+async def _range(reader: LogDirectory, wanted: AskedRange) -> tuple[int, int]:
     extent = await asyncio.to_thread(reader.extent)
-    return query.offset_range(asked.request.query, extent.begin, extent.end)
+    return wanted.within(extent.begin, extent.end)
+
+
+def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach) -> RangeEnd:
+    def given(value: int | UnsetType) -> int | None:
+        return None if isinstance(value, UnsetType) else value
+
+    reach = reader.reach(
+        criteria,
+        given(wanted.from_offset),
+        given(wanted.to_offset),
+        rows=given(wanted.rows),
+        size_bytes=given(wanted.size_bytes),
+    )
+    return RangeEnd(
+        end=reach.end,
+        rows=reach.rows,
+        epoch=reach.extent.epoch,
+        log_begin=reach.extent.begin,
+        log_end=reach.extent.end,
+        next_at_us=reach.next_at_us,
+    )
 
 
 def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
@@ -288,7 +417,8 @@ def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
     return sink.getvalue()
 
 
-async def _send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+async def send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+    """Sends an Arrow stream, as fast as the peer takes it."""
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
     response.content_length = body.size
     await response.prepare(request)

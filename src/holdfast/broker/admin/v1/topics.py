@@ -26,6 +26,7 @@ from holdfast.broker.admin.v1.reading import LogReaders
 from holdfast.broker.commands import Message
 from holdfast.broker.state.broker import Broker
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import RecordsGoneError
 
@@ -217,9 +218,10 @@ class Topics:
 
 def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> list[RetainedMessage]:
     found = []
+    criteria = Criteria(filters=(topic_filter,))
     for offset in offsets:
         try:
-            chunk = reader.read([topic_filter], offset, offset + 1, columns=COLUMNS)
+            chunk = reader.read(criteria, offset, offset + 1, columns=COLUMNS)
         except RecordsGoneError:
             # Retention has passed, or the message has been replaced in the meantime.
             continue

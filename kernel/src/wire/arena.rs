@@ -1,0 +1,69 @@
+//! What has come on all connections since the last decode: sockets' bytes are copied here once.
+//!
+//! Owns: the bytes, and whose they are. Never: looks into them.
+
+use crate::ids::Connection;
+use crate::limits::TURN_BYTES_MAXIMUM;
+use std::mem;
+use std::ops::Range;
+
+/// Bytes of one connection in the arena.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub connection: Connection,
+    pub range: Range<usize>,
+}
+
+/// The bytes of the next turn.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+impl Arena {
+    /// True if nothing has come.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// True if a turn holds so many bytes more.
+    pub fn has_room(&self, count: usize) -> bool {
+        self.bytes.len().saturating_add(count) <= TURN_BYTES_MAXIMUM
+    }
+
+    /// Takes what `fill` appends; returns how many bytes that were.
+    pub fn put(&mut self, connection: Connection, fill: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let start = self.bytes.len();
+        fill(&mut self.bytes);
+        let end = self.bytes.len();
+        match self.pieces.last_mut() {
+            Some(last) if last.connection == connection && last.range.end == start => last.range.end = end,
+            _ => self.pieces.push(Piece { connection, range: start..end }),
+        }
+        end - start
+    }
+
+    /// What one connection has here, in order.
+    pub fn of(&self, connection: Connection) -> impl Iterator<Item = &[u8]> {
+        let pieces = self.pieces.iter().filter(move |piece| piece.connection == connection);
+        pieces.map(|piece| self.bytes.get(piece.range.clone()).unwrap_or_default())
+    }
+
+    /// What one connection has here is nobody's any more.
+    pub fn forget(&mut self, connection: Connection) {
+        self.pieces.retain(|piece| piece.connection != connection);
+    }
+
+    /// Exchanges its bytes for those of an empty turn, and hands out whose they are.
+    pub fn hand_over(&mut self, turn: &mut Vec<u8>) -> Vec<Piece> {
+        mem::swap(turn, &mut self.bytes);
+        mem::take(&mut self.pieces)
+    }
+
+    /// The list that was handed out is not needed any more: its allocation is.
+    pub fn reuse(&mut self, mut pieces: Vec<Piece>) {
+        pieces.clear();
+        self.pieces = pieces;
+    }
+}

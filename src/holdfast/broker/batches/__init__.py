@@ -1,0 +1,1 @@
+"""Batches: messages that a writer stages in parts and that enter the log by one commit."""

@@ -1,0 +1,101 @@
+"""Silver: records as reports, each once, with a place for every record that is none.
+
+Owns: the tables of parsed rows, `rejected` and `duplicates`.
+
+Flow: bronze -> by topic to its schema -> parsed, rejected or repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from holdfast.pipeline.jobs.job import Job, Past
+from holdfast.pipeline.load.table import Shape
+from holdfast.pipeline.payloads.catalog import Versions
+from holdfast.pipeline.payloads.judging import (
+    DUPLICATES,
+    NO_SCHEMA,
+    RECORDS,
+    REJECTED,
+    judged,
+    parsed_columns,
+    repeats_marked,
+    report_key,
+    topic_condition,
+)
+
+REJECTED_TABLE = "rejected"
+DUPLICATES_TABLE = "duplicates"
+KEYS = "key string, offset long, receivedAt timestamp"
+
+
+def silver_job(schemas: Sequence[Versions]) -> Job:
+    """The job that reads bronze by these schemas."""
+
+    def transform(fresh: DataFrame, past: Past) -> Mapping[str, DataFrame]:
+        return reports(fresh, past, schemas)
+
+    tables = {each.newest.table: Shape(parsed_columns(each)) for each in schemas}
+    tables |= {REJECTED_TABLE: Shape(REJECTED), DUPLICATES_TABLE: Shape(DUPLICATES)}
+    return Job(
+        "silver",
+        "bronze",
+        tables,
+        transform,
+        accounts=True,
+        about="parse by schema, mark what is late, take each report once",
+    )
+
+
+def reports(fresh: DataFrame, past: Past, schemas: Sequence[Versions]) -> Mapping[str, DataFrame]:
+    """The rows of each table."""
+    found: dict[str, DataFrame] = {}
+    rejected, duplicates = [], []
+    unknown = f.lit(True)
+    for versions in schemas:
+        condition = topic_condition(versions.newest)
+        rows = judged(fresh.where(unknown & condition), versions)
+        unknown = unknown & ~condition
+        marked = past.kept(repeats_marked(rows, _before(fresh, past, versions), versions))
+        good = f.col("rule").isNull()
+        table = versions.newest.table
+        found[table] = marked.where(good & f.col("repeats").isNull()).select(
+            *parsed_columns(versions).names
+        )
+        rejected.append(marked.where(~good).select(*REJECTED.names))
+        duplicates.append(
+            marked.where(good & f.col("repeats").isNotNull()).select(*DUPLICATES.names)
+        )
+    rest = fresh.where(unknown).select(*RECORDS)
+    rejected.append(
+        rest.select(
+            "offset",
+            "topic",
+            f.col("timestamp").alias("receivedAt"),
+            "value",
+            f.lit("").alias("schema"),
+            f.lit(NO_SCHEMA).alias("rule"),
+        )
+    )
+    found[REJECTED_TABLE] = reduce(DataFrame.unionByName, rejected)
+    empty = fresh.sparkSession.createDataFrame([], DUPLICATES)
+    found[DUPLICATES_TABLE] = reduce(DataFrame.unionByName, duplicates, empty)
+    return found
+
+
+def _before(fresh: DataFrame, past: Past, versions: Versions) -> DataFrame:
+    """Keys of reports that those of this step may repeat."""
+    schema = versions.newest
+    first = fresh.agg(f.min("timestamp")).first() if schema.key else None
+    since = None if first is None else first[0]
+    if since is None:
+        return fresh.sparkSession.createDataFrame([], KEYS)
+    horizon = f.lit(since) - f.expr(f"INTERVAL {schema.duplicate_within_s} SECONDS")
+    kept = past.rows(schema.table).where(f.col("receivedAt") >= horizon)
+    again = past.rows(DUPLICATES_TABLE).where(f.col("receivedAt") >= horizon)
+    again = again.where(f.col("schema") == schema.name)
+    return kept.select(report_key(schema).alias("key"), "offset", "receivedAt").unionByName(
+        again.select("key", "offset", "receivedAt")
+    )

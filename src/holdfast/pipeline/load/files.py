@@ -1,0 +1,118 @@
+"""Have executors write data files, and find out on the driver what they have written.
+
+Owns: where the files of a commit lie, and what the table's log says of each.
+Never: brings a row to the driver; it reads the footers of files.
+
+Flow: DataFrame -> Parquet files below the table -> one `AddAction` each -> commit.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+
+from holdfast import system
+
+DATA = "data"
+NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+MICROSECONDS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+"""Spark's own choice is a form of timestamps that only Spark and Hive still write."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """Files that lie below a table and that no commit names yet."""
+
+    folder: Path
+    actions: tuple[AddAction, ...]
+    rows: int
+
+    def discard(self) -> None:
+        """Removes them, since nothing will name them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def write_files(frame: DataFrame, table: Path, partition: str | None) -> WrittenFiles:
+    """Writes the rows below the table; returns when all files are whole."""
+    name = str(UUID(bytes=system.entropy(16), version=4))
+    folder = table / DATA / name
+    spark = frame.sparkSession
+    before = spark.conf.get(MICROSECONDS[0])
+    spark.conf.set(*MICROSECONDS)
+    try:
+        writer = frame.write.option(NO_MARKER, "false").mode("error")
+        (writer if partition is None else writer.partitionBy(partition)).parquet(str(folder))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        if before is not None:
+            spark.conf.set(MICROSECONDS[0], before)
+    actions, total = [], 0
+    for path in sorted(folder.rglob("*.parquet")):
+        action, rows = _described(path, table)
+        if rows:
+            actions.append(action)
+            total += rows
+        else:
+            # Spark says its schema in a file even where it has no row.
+            path.unlink()
+    return WrittenFiles(folder, tuple(actions), total)
+
+
+def _described(path: Path, table: Path) -> tuple[AddAction, int]:
+    footer = pq.read_metadata(path)
+    relative = path.relative_to(table)
+    values = dict(part.split("=", 1) for part in relative.parts if "=" in part)
+    status = path.stat()
+    action = AddAction(
+        path=str(relative),
+        size=status.st_size,
+        partition_values={key: unquote(value) for key, value in values.items()},
+        modification_time=int(status.st_mtime * 1000),
+        data_change=True,
+        stats=json.dumps(_statistics(footer)),
+    )
+    return action, footer.num_rows
+
+
+def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
+    """Rows, and the range of each column of numbers or times at the top."""
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for place in range(row_group.num_columns):
+            column = row_group.column(place)
+            found = column.statistics
+            name = column.path_in_schema
+            if "." in name or found is None or not found.has_min_max:
+                continue
+            if isinstance(found.min, int | datetime) and not isinstance(found.min, bool):
+                lows[name] = min(lows.get(name, found.min), found.min)
+                highs[name] = max(highs.get(name, found.max), found.max)
+    return {
+        "numRecords": footer.num_rows,
+        "minValues": {name: _text(value, up=False) for name, value in lows.items()},
+        "maxValues": {name: _text(value, up=True) for name, value in highs.items()},
+        "nullCount": {},
+    }
+
+
+def _text(value: int | datetime, *, up: bool) -> int | str:
+    """Times are said in milliseconds there, and the range must still hold every row."""
+    if isinstance(value, int):
+        return value
+    rounded = value.replace(microsecond=value.microsecond // 1000 * 1000)
+    if up and rounded != value:
+        rounded += timedelta(milliseconds=1)
+    aware = rounded.astimezone(UTC) if rounded.tzinfo else rounded.replace(tzinfo=UTC)
+    return aware.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

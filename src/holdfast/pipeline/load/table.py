@@ -1,0 +1,280 @@
+"""A Delta table that knows how far of its input it holds.
+
+Owns: the commit of rows and progress together, and what is refused before it.
+Never: trusts that a commit is new. delta-rs takes a version of an application twice without a word,
+so the table is looked at first, and a lock keeps other writers away (`load.lock`).
+
+Invariants:
+1. Rows and version are one commit of the table: both are there, or neither.
+2. The version never moves back, but for a replaced range, which keeps it.
+3. A table holds rows of one log. Every commit of ours says so; a commit of somebody else's that
+   changed rows is found before the next of ours, and stops the job.
+
+Flow: rows -> data files (`load.files`) -> one commit.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from holdfast.core.errors import OperatingError
+from holdfast.pipeline.load.files import WrittenFiles
+
+EPOCH = "holdfast.epoch"
+FORMAT = "holdfast.format"
+FORMAT_VERSION = 1
+MARK = "holdfast"
+NOTHING = -1
+"""The version of a table that holds nothing yet."""
+COMMIT_ATTEMPTS = 5
+"""Compaction beside a job may take a file that a commit was to replace; the next try sees that."""
+HISTORY_COMMITS = 1_000
+"""How far back a commit of ours is looked for; `maintain` makes a few, and nobody else any."""
+HARMLESS = frozenset(
+    ("OPTIMIZE", "VACUUM START", "VACUUM END", "ADD COLUMN", "CREATE TABLE", "SET TBLPROPERTIES")
+)
+"""Operations that change no row."""
+
+
+class TableError(OperatingError):
+    """A table is not what the pipeline left there."""
+
+    retriable = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a table looks like."""
+
+    columns: StructType
+    key: tuple[str, ...] = ()
+    """Rows are upserted by it; without one they are appended."""
+    partition: str | None = None
+
+
+class StoredTable:
+    """One table of one log, at a path."""
+
+    def __init__(self, path: Path, epoch: str) -> None:
+        self.path = path
+        self.name = path.name
+        self._epoch = epoch
+
+    @cached_property
+    def application(self) -> str:
+        """Under which the version is kept."""
+        return f"holdfast/{self._epoch}"
+
+    def exists(self) -> bool:
+        """True once something was committed."""
+        return DeltaTable.is_deltatable(str(self.path))
+
+    def version(self) -> int:
+        """The input's greatest offset that this table has taken, or `NOTHING`."""
+        if not self.exists():
+            return NOTHING
+        delta = self.opened()
+        found: int | None = delta.transaction_version(self.application)
+        return NOTHING if found is None else found
+
+    def opened(self) -> DeltaTable:
+        """The table as it is now. Raises `TableError` if it is another log's or a newer form."""
+        delta = DeltaTable(str(self.path))
+        about = delta.metadata().configuration
+        if int(about.get(FORMAT, FORMAT_VERSION)) > FORMAT_VERSION:
+            raise TableError(
+                f"the table {self.path} was written by a newer version of this program"
+                f" (form {about[FORMAT]}, this one knows {FORMAT_VERSION})"
+            )
+        if about.get(EPOCH, self._epoch) != self._epoch:
+            raise TableError(
+                f"the table {self.path} holds rows of the log with epoch {about[EPOCH]}, and this"
+                f" is the log with epoch {self._epoch}, whose offsets mean other messages; give"
+                " the pipeline another directory for its tables"
+            )
+        return delta
+
+    def commit(self, files: WrittenFiles, shape: Shape, version: int) -> bool:
+        """Adds the files and moves the version; false if the table has that version already."""
+        if version <= self.version():
+            files.discard()
+            return False
+        delta = self._ready(shape)
+        delta.create_write_transaction(
+            list(files.actions),
+            "append",
+            delta.schema(),
+            partition_by=_partitions(shape),
+            commit_properties=self._properties(version),
+        )
+        return True
+
+    def upsert(self, rows: pa.Table, shape: Shape, version: int) -> bool:
+        """Replaces rows by key, removes those with `gone`, and moves the version, in one commit."""
+        for attempt in range(COMMIT_ATTEMPTS):
+            if version <= self.version():
+                return False
+            delta = self._ready(shape)
+            try:
+                self._merge(delta, rows, shape, version)
+            except CommitFailedError:
+                if attempt + 1 == COMMIT_ATTEMPTS:
+                    raise
+            else:
+                return True
+        return False
+
+    def replace(self, rows: pa.RecordBatchReader, begin: int, end: int, shape: Shape) -> None:
+        """Puts these rows in the place of those with offsets from `begin` to before `end`."""
+        self._ready(shape)
+        write_deltalake(
+            str(self.path),
+            rows,
+            mode="overwrite",
+            predicate=f"offset >= {begin} and offset < {end}",
+            commit_properties=CommitProperties(custom_metadata={MARK: self.name}),
+        )
+
+    def frame(
+        self,
+        spark: SparkSession,
+        columns: StructType,
+        *,
+        above: Mapping[str, Any] | None = None,
+        files: Iterable[str] | None = None,
+    ) -> DataFrame:
+        """The rows as Spark reads them; `above` leaves out files that lie wholly below it."""
+        chosen = list(files) if files is not None else self.files(above or {})
+        if not chosen:
+            return spark.createDataFrame([], columns)
+        reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
+        return reader.parquet(*chosen)
+
+    def between(self, spark: SparkSession, columns: StructType, after: int, upto: int) -> DataFrame:
+        """The rows with offsets beyond `after`, up to and with `upto`."""
+        frame = self.frame(spark, columns, above={"offset": after + 1})
+        return frame.where((f.col("offset") > after) & (f.col("offset") <= upto))
+
+    def files(self, above: Mapping[str, Any]) -> list[str]:
+        """The files that may hold rows at or above these values."""
+        if not self.exists():
+            return []
+        found = pa.table(self.opened().get_add_actions(flatten=True)).to_pylist()
+        kept = [
+            each
+            for each in found
+            if all(_may_reach(each.get(f"max.{name}"), value) for name, value in above.items())
+        ]
+        return [str(self.path / each["path"]) for each in kept]
+
+    def step_end(self, after: int, rows: int) -> int:
+        """The offset up to which there are about so many rows beyond `after`; the version at
+        most."""
+        version = self.version()
+        found = pa.table(self.opened().get_add_actions(flatten=True)).to_pylist()
+        ahead = sorted(
+            (each["min.offset"], each["max.offset"], each["num_records"])
+            for each in found
+            if each.get("max.offset") is not None and each["max.offset"] > after
+        )
+        taken, end = 0, after
+        for low, high, count in ahead:
+            if taken + count > rows:
+                begin = max(after, low - 1)
+                return min(version, end if taken else min(high, begin + rows))
+            taken, end = taken + count, max(end, high)
+        return version
+
+    def columns(self) -> StructType:
+        """The columns that the table has now."""
+        found = from_arrow_schema(pa.schema(self.opened().schema().to_arrow()))
+        return StructType([StructField(each.name, each.dataType) for each in found])
+
+    def _ready(self, shape: Shape) -> DeltaTable:
+        """The table, made if it is new, with every column of the shape, and nobody else's rows."""
+        arrow = to_arrow_schema(shape.columns, timezone="UTC")
+        if not self.exists():
+            return DeltaTable.create(
+                str(self.path),
+                schema=Schema.from_arrow(_nullable(arrow)),
+                partition_by=_partitions(shape),
+                configuration={EPOCH: self._epoch, FORMAT: str(FORMAT_VERSION)},
+                raise_if_key_not_exists=False,
+                commit_properties=CommitProperties(custom_metadata={MARK: self.name}),
+            )
+        delta = self.opened()
+        self._refuse_foreign(delta)
+        there = {field.name for field in delta.schema().fields}
+        new = [field for field in arrow if field.name not in there]
+        if new:
+            delta.alter.add_columns(list(Schema.from_arrow(_nullable(pa.schema(new))).fields))
+            delta = self.opened()
+        return delta
+
+    def _refuse_foreign(self, delta: DeltaTable) -> None:
+        for commit in delta.history(HISTORY_COMMITS):
+            if MARK in commit:
+                return
+            if commit.get("operation") not in HARMLESS:
+                raise TableError(
+                    f"the table {self.path} was changed by somebody else: version"
+                    f" {commit.get('version')} is a {commit.get('operation')} by"
+                    f" {commit.get('engineInfo', 'an unknown program')}. Restore the version before"
+                    " it, or remove the table and let the pipeline make it again"
+                )
+
+    def _merge(self, delta: DeltaTable, rows: pa.Table, shape: Shape, version: int) -> None:
+        if not rows.num_rows:
+            delta.create_write_transaction(
+                [], "append", delta.schema(), commit_properties=self._properties(version)
+            )
+            return
+        if "gone" not in rows.column_names:
+            rows = rows.append_column("gone", pa.array([False] * rows.num_rows))
+        names = [name for name in rows.column_names if name != "gone"]
+        same = " and ".join(f"t.{name} = s.{name}" for name in shape.key)
+        taken = {name: f"s.{name}" for name in names}
+        (
+            delta.merge(
+                rows,
+                same,
+                source_alias="s",
+                target_alias="t",
+                commit_properties=self._properties(version),
+            )
+            .when_matched_delete(predicate="s.gone")
+            .when_matched_update(taken, predicate="not s.gone")
+            .when_not_matched_insert(taken, predicate="not s.gone")
+            .execute()
+        )
+
+    def _properties(self, version: int) -> CommitProperties:
+        return CommitProperties(
+            custom_metadata={MARK: self.name},
+            app_transactions=[Transaction(self.application, version)],
+        )
+
+
+def _partitions(shape: Shape) -> list[str] | None:
+    return None if shape.partition is None else [shape.partition]
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _may_reach(highest: Any, value: Any) -> bool:
+    if isinstance(highest, datetime) and highest.tzinfo is None:
+        highest = highest.replace(tzinfo=UTC)
+    return highest is None or bool(highest >= value)

@@ -1,0 +1,55 @@
+"""All schemas that a pipeline knows: its own folder's, and those that are built in.
+
+Owns: which schema a topic has.
+
+Invariants:
+1. A schema of the folder with a built-in one's name takes its place, with all versions.
+2. The versions of one schema have the same topics, table and key.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from holdfast.pipeline.payloads.schema import PayloadSchema, SchemaError, read_schema_file
+
+BUILT_IN = Path(str(files("holdfast.pipeline.payloads") / "built_in"))
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """One schema with all its versions, the newest first."""
+
+    newest_first: tuple[PayloadSchema, ...]
+
+    @property
+    def newest(self) -> PayloadSchema:
+        """What new devices send."""
+        return self.newest_first[0]
+
+
+def read_catalog(folder: Path | None) -> tuple[Versions, ...]:
+    """The schemas of a folder and the built-in ones, by name. Raises `SchemaError`."""
+    own = (
+        [] if folder is None else [read_schema_file(path) for path in sorted(folder.glob("*.toml"))]
+    )
+    taken = {each.name for each in own}
+    built_in = [read_schema_file(path) for path in sorted(BUILT_IN.glob("*.toml"))]
+    return grouped([*own, *(each for each in built_in if each.name not in taken)])
+
+
+def grouped(schemas: Iterable[PayloadSchema]) -> tuple[Versions, ...]:
+    """Versions of one schema together. Raises `SchemaError` where they contradict each other."""
+    by_name: dict[str, list[PayloadSchema]] = {}
+    for each in schemas:
+        by_name.setdefault(each.name, []).append(each)
+    found = []
+    for name, versions in sorted(by_name.items()):
+        newest_first = tuple(sorted(versions, key=lambda each: -each.version))
+        if len({each.version for each in versions}) < len(versions):
+            raise SchemaError(f"the schema {name} has a version twice")
+        if len({(each.topics, each.table, each.key) for each in versions}) > 1:
+            raise SchemaError(f"the versions of schema {name} differ in topics, table or key")
+        found.append(Versions(newest_first))
+    return tuple(found)

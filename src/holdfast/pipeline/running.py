@@ -1,0 +1,257 @@
+"""Run a pipeline: the query that fills bronze, and the jobs behind it, until told to end.
+
+Owns: which jobs there are, the order in which they take their turns, and what is seen meanwhile.
+Never: knows what a job computes.
+
+What is true after a crash anywhere: each table has its own version, and the next run goes on from
+there (`jobs.bronze`, `jobs.stepping`).
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from holdfast.core.errors import ConfigurationError, OperatingError
+from holdfast.pipeline.configuration import Configuration
+from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
+from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, start_query
+from holdfast.pipeline.jobs.gold import Answers, gold_jobs
+from holdfast.pipeline.jobs.job import Job, in_order
+from holdfast.pipeline.jobs.silver import silver_job
+from holdfast.pipeline.jobs.stepping import Step, step
+from holdfast.pipeline.load.serving import ServingCopy
+from holdfast.pipeline.load.table import Shape
+from holdfast.pipeline.load.warehouse import Origin, Warehouse
+from holdfast.pipeline.payloads.catalog import read_catalog
+from holdfast.pipeline.session import local_session
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.offsets import CheckpointError, DataLossError
+from holdfast.pipeline.source.options import parse_options
+from holdfast.reading.log import RecordsGoneError, UnreadableLogError
+
+ERROR = re.compile(r"\w(Error|Exception): ")
+SOURCE_ERRORS = (
+    *(UnreadableLogError, RecordsGoneError),
+    *(OptionError, CheckpointError, CursorError, DataLossError),
+)
+IDLE_S = 0.2
+"""How long a run with nothing to do waits for the query."""
+
+
+class RunError(OperatingError):
+    """The query that fills bronze has ended with an error."""
+
+    retriable = True
+
+
+@dataclass
+class Progress:
+    """What a run has done so far."""
+
+    batches: int = 0
+    rows: int = 0
+    lag: int = 0
+    """Offsets of the log that are not in bronze."""
+    steps: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def took(self, done: Step) -> None:
+        """Adds a step."""
+        self.steps[done.job] = self.steps.get(done.job, 0) + 1
+        for name, rows in done.rows_out.items():
+            self.rows_out[name] = self.rows_out.get(name, 0) + rows
+            self.versions[name] = done.upto
+
+
+class Pipeline:
+    """One pipeline, as its configuration describes it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        folder = configuration.folder / configuration.jobs.schemas
+        self.schemas = read_catalog(folder if folder.is_dir() else None)
+        answers = configuration.answers
+        self.jobs = in_order(
+            [
+                silver_job(self.schemas),
+                *gold_jobs(
+                    Answers(
+                        answers.presence_gap_s,
+                        answers.liveness_gap_s,
+                        answers.environment_level,
+                        answers.window_s,
+                        answers.queued_rows_minimum,
+                    )
+                ),
+                *_own_jobs(configuration),
+            ],
+            frozenset((BRONZE,)),
+        )
+
+    def shapes(self) -> dict[str, Shape]:
+        """Every table with its shape."""
+        return {BRONZE: SHAPE} | {
+            name: shape for job in self.jobs for name, shape in job.makes.items()
+        }
+
+    def opened(self) -> Warehouse:
+        """The tables, for the log as it is now."""
+        source = self.configuration.source()
+        extent = log_of(source).extent()
+        return Warehouse.opened(
+            self.configuration.directory, Origin(extent.epoch, source["subscribe"])
+        )
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """Spark, as the configuration wants it."""
+        run = self.configuration.run
+        settings = {"spark.driver.memory": run.driver_memory}
+        spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+    def run(
+        self,
+        spark: SparkSession,
+        *,
+        once: bool,
+        seen: Callable[[Progress], None] = lambda progress: None,
+    ) -> Progress:
+        """Takes what is there and goes on until interrupted; `once`: until all of it is in all
+        tables."""
+        warehouse, progress = self.opened(), Progress()
+        serving = self.serving()
+        with warehouse.writing(*self.shapes()), self._releasing(spark, warehouse):
+            if serving is not None:
+                self.follow(warehouse, serving)
+            query = start_query(
+                spark,
+                warehouse,
+                self.configuration.source(),
+                continued=lambda rows: _batch(progress, rows),
+                once=once,
+                interval_s=self.configuration.run.interval_s,
+            )
+            try:
+                while True:
+                    running = query.isActive
+                    busy = self._turn(spark, warehouse, serving, progress)
+                    seen(self._measured(warehouse, progress))
+                    if not running and not busy:
+                        break
+                    if not busy:
+                        query.awaitTermination(IDLE_S)  # type: ignore[arg-type]
+            finally:
+                query.stop()
+            _raise_its_error(query)
+        return progress
+
+    def _releasing(self, spark: SparkSession, warehouse: Warehouse) -> AbstractContextManager[None]:
+        """Where a cursor keeps messages for bronze, they are released once they are in it."""
+        options = parse_options(self.configuration.source())
+        if options.cursor is None or options.broker is None:
+            return nullcontext()
+        cursor = Cursor(options.cursor, options.broker, options.user, options.password)
+        return released_after_commit(spark, cursor, warehouse.checkpoint(BRONZE))
+
+    def serving(self) -> ServingCopy | None:
+        """The copy of the answers, if there shall be one."""
+        name = self.configuration.tables.serving
+        return ServingCopy(self.configuration.directory / name) if name else None
+
+    def follow(self, warehouse: Warehouse, serving: ServingCopy) -> None:
+        """Makes the copies anew that are not as far as their tables."""
+        for name, shape in self.shapes().items():
+            if shape.key:
+                serving.follow(warehouse.table(name), shape)
+
+    def _turn(
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        serving: ServingCopy | None,
+        progress: Progress,
+    ) -> bool:
+        """A step of each job; false if there was nothing to do."""
+        busy = False
+
+        def upserted(name: str, job: Job, version: int, rows: object) -> None:
+            if serving is not None:
+                serving.upsert(name, rows, job.makes[name], version)
+
+        for job in self.jobs:
+            rows = self.configuration.run.rows_per_batch
+            done = step(spark, warehouse, job, rows=rows, upserted=upserted)
+            if done is not None:
+                busy = True
+                progress.took(done)
+        return busy
+
+    def _measured(self, warehouse: Warehouse, progress: Progress) -> Progress:
+        end = log_of(self.configuration.source()).extent().end
+        progress.versions[BRONZE] = warehouse.table(BRONZE).version()
+        progress.lag = max(0, end - 1 - progress.versions[BRONZE])
+        return progress
+
+
+def _batch(progress: Progress, rows: int) -> None:
+    progress.batches += 1
+    progress.rows += rows
+    progress.rows_out[BRONZE] = progress.rows_out.get(BRONZE, 0) + rows
+
+
+def _raise_its_error(query: StreamingQuery) -> None:
+    problem = query.exception()
+    if problem is not None:
+        raise RunError(last_line(str(problem)))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever the log, Spark or a table has against it becomes one sentence, in `RunError`."""
+    try:
+        yield
+    except SOURCE_ERRORS as problem:
+        raise RunError(str(problem)) from problem
+    except (PySparkException, Py4JError, DeltaError) as problem:
+        raise RunError(last_line(str(problem))) from problem
+
+
+def last_line(text: str) -> str:
+    """What a Python error says, out of all that Spark puts around it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if ERROR.search(line) and not line.startswith("at ")]
+    return (errors or lines or ["the query has ended with an error"])[-1]
+
+
+def _own_jobs(configuration: Configuration) -> list[Job]:
+    found: list[Job] = []
+    folder = str(configuration.folder.resolve())
+    if configuration.jobs.modules and folder not in sys.path:
+        sys.path.insert(0, folder)
+    for name in configuration.jobs.modules:
+        try:
+            module = importlib.import_module(name)
+        except ImportError as problem:
+            raise ConfigurationError(
+                f"jobs.modules: {name} cannot be imported: {problem}"
+            ) from problem
+        jobs = getattr(module, "JOBS", None)
+        if not isinstance(jobs, list) or not all(isinstance(job, Job) for job in jobs):
+            raise ConfigurationError(f"jobs.modules: {name} has no list JOBS of jobs")
+        found += jobs
+    return found

@@ -1,2 +1,0 @@
-"""Functions from DataFrame to DataFrame. No session, path or clock inside; a `select` at both
-ends."""

@@ -1,0 +1,117 @@
+"""Presence, liveness, latency, queued deliveries and rates: checked by hand, and in any steps."""
+
+import shutil
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from holdfast.pipeline.configuration import read_configuration
+from holdfast.pipeline.jobs.stepping import catch_up
+from holdfast.pipeline.load.warehouse import Warehouse
+from holdfast.pipeline.running import Pipeline
+from tests.builders.stored import Message, store
+from tests.builders.tag_reads import message, mixed, read, received_at
+
+
+def pipeline_of(tmp_path: Path) -> Pipeline:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[log]\ndata_dir = "data"\nsubscribe = "#"\n')
+    return Pipeline(read_configuration(file))
+
+
+def rows(warehouse: Warehouse, name: str, *order: str) -> list[dict[str, object]]:
+    table = pa.table(DeltaTable(str(warehouse.table(name).path)).to_pyarrow_table())
+    return table.sort_by([(each, "ascending") for each in order]).to_pylist()
+
+
+def two_visits() -> list[Message]:
+    """A tag comes, goes for two minutes, and comes back; a second tag's reads all arrive at once,
+    ten minutes after they were made."""
+    begin = received_at(0) - timedelta(minutes=9)
+    seconds = [0, 10, 20, 140, 150]
+    found = [
+        message(read("FX-1", number, begin + timedelta(seconds=at)))
+        for number, at in enumerate(seconds)
+    ]
+    return found + [
+        message(
+            read("FX-2", number, begin + timedelta(seconds=5 * number), tag="E28011602000B001"),
+            topic="zebra/fx/2/reads",
+        )
+        for number in range(12)
+    ]
+
+
+@pytest.mark.accepts("S3.60")
+def test_answers_are_those_of_a_count_by_hand(spark: SparkSession, tmp_path: Path) -> None:
+    store(tmp_path / "data", two_visits())
+    pipeline = pipeline_of(tmp_path)
+    progress = pipeline.run(spark, once=True)
+    assert (progress.rows, progress.lag) == (17, 0)
+    warehouse = pipeline.opened()
+    visits = rows(warehouse, "presence", "hostName", "startedAt")
+    assert [(each["idHex"], each["dwellSeconds"], each["reports"]) for each in visits] == [
+        ("E28011602000A001", 20.0, 3),
+        ("E28011602000A001", 10.0, 2),
+        ("E28011602000B001", 55.0, 12),
+    ]
+    [batch] = rows(warehouse, "queued_deliveries", "batch_time")
+    assert list(batch) == [
+        "batch_time",
+        "batch_size",
+        "earliest_event",
+        "latest_event",
+        "event_span_seconds",
+    ]
+    assert (batch["batch_size"], batch["event_span_seconds"]) == (17, 150.0)
+    [window] = rows(warehouse, "throughput", "windowStart")
+    assert (window["environment"], window["messages"], window["topics"]) == ("zebra", 17, 2)
+    [took] = rows(warehouse, "latency", "windowStart")
+    assert took["reports"] == 17
+    assert 390_000 <= float(str(took["p50Ms"])) <= float(str(took["longestMs"])) <= 541_000
+    alive = rows(warehouse, "liveness", "device")
+    assert [(each["device"], each["messages"]) for each in alive] == [
+        ("zebra/fx/1", 5),
+        ("zebra/fx/2", 12),
+    ]
+    with sqlite3.connect(warehouse.directory / "serving.db") as copy:
+        served = copy.execute("SELECT dwellSeconds FROM presence ORDER BY hostName, startedAt")
+        assert [row[0] for row in served] == [20.0, 10.0, 55.0]
+
+
+def test_answers_do_not_depend_on_the_steps_and_are_rebuilt_equal(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(150))
+    pipeline = pipeline_of(tmp_path)
+    pipeline.run(spark, once=True)
+    store(tmp_path / "data", mixed(230)[150:], at=150)
+    pipeline.run(spark, once=True)
+    warehouse = pipeline.opened()
+
+    def answers() -> dict[str, list[dict[str, object]]]:
+        return {
+            job.name: rows(warehouse, name, *shape.key)
+            for job in pipeline.jobs
+            for name, shape in job.makes.items()
+            if shape.key
+        }
+
+    before = answers()
+    assert sum(each["messages"] for each in before["throughput"]) == 230  # type: ignore[misc]
+    for job in pipeline.jobs:
+        for name in job.makes:
+            shutil.rmtree(warehouse.table(name).path)
+        catch_up(spark, warehouse, job)
+    assert answers() == before
+    serving = pipeline.serving()
+    assert serving is not None
+    pipeline.follow(warehouse, serving)
+    with sqlite3.connect(serving.path) as copy:
+        [served] = copy.execute("SELECT count(*) FROM presence").fetchone()
+    assert served == len(before["presence"])

@@ -1,0 +1,217 @@
+"""Reports out of payloads: a few rows in, each with its fate, by JSON, Avro and Protobuf."""
+
+import io
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.pipeline.payloads.catalog import Versions, grouped, read_catalog
+from holdfast.pipeline.payloads.judging import judged, parsed_columns
+from holdfast.pipeline.payloads.schema import SchemaError, read_schema_file, topic_pattern
+from holdfast.pipeline.source.columns import read_schema
+
+RECEIVED = datetime(2025, 3, 1, 12, 0, 5, tzinfo=UTC)
+READS = next(each for each in read_catalog(None) if each.newest.table == "tag_reads")
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    data = {
+        "eventNum": 1,
+        "format": "epc",
+        "idHex": "e280116020001234",
+        "antenna": 2,
+        "peakRssi": -51,
+        "reads": 3,
+        "hostName": "FX9600-01",
+    }
+    return {"type": "SIMPLE", "timestamp": "2025-03-01T12:00:00.250+0000", "data": data} | changes
+
+
+def without(name: str) -> dict[str, Any]:
+    data = {key: value for key, value in report()["data"].items() if key != name}
+    return report(data=data)
+
+
+def having(**changes: Any) -> dict[str, Any]:
+    return report(data=report()["data"] | changes)
+
+
+def records(spark: SparkSession, *payloads: bytes | dict[str, Any]) -> DataFrame:
+    rows = [
+        (
+            "zebra/fx/1/reads",
+            payload if isinstance(payload, bytes) else json.dumps(payload).encode(),
+            offset,
+            RECEIVED,
+        )
+        for offset, payload in enumerate(payloads)
+    ]
+    return spark.createDataFrame(rows, read_schema(("topic", "value", "offset", "timestamp")))
+
+
+def judge(frame: DataFrame, versions: Versions = READS) -> list[Any]:
+    return sorted(judged(frame, versions).collect(), key=lambda row: row["offset"])
+
+
+def test_a_read_is_understood_with_its_time_in_any_form(spark: SparkSession) -> None:
+    times = ["2025-03-01T12:00:00Z", "2025-03-01T13:00:00.000+01:00"]
+    times += ["2025-03-01T10:00:00.000000-0200"]
+    rows = judge(records(spark, report(), *(report(timestamp=each) for each in times)))
+    row = rows[0]
+    assert row["rule"] is None
+    assert (row["hostName"], row["eventNum"], row["antenna"]) == ("FX9600-01", 1, 2)
+    assert (row["idHex"], row["peakRssi"], row["reads"]) == ("E280116020001234", -51, 3)
+    assert (row["late"], row["schemaVersion"]) == (False, 1)
+    assert row["readAt"].timestamp() == datetime(2025, 3, 1, 12, 0, 0, 250_000, UTC).timestamp()
+    noon = datetime(2025, 3, 1, 12, tzinfo=UTC).timestamp()
+    assert {each["readAt"].timestamp() for each in rows[1:]} == {noon}
+
+
+def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None:
+    form = "is json with the types of zebra-fx9600-reads version 1"
+    broken: list[tuple[str | None, bytes | dict[str, Any]]] = [
+        (form, b'{"type": "SIMPLE", "data": {"eve'),
+        ("names its reader", without("hostName")),
+        ("has an event number", without("eventNum")),
+        ("names a tag in hex", having(idHex="E2G0")),
+        ("has a time", report(timestamp="yesterday")),
+        ("is not from the future", report(timestamp="2025-03-01T12:06:00Z")),
+        ("has at most 1048576 bytes", b"{" + b" " * (1 << 20) + b"}"),
+        ("names its reader", b"{}"),
+        (form, b"\xff\xfe"),
+        (form, having(antenna={"port": 1})),
+        (form, having(eventNum="x")),
+        (None, report(timestamp="2025-03-01T12:04:00Z")),
+    ]
+    rows = judge(records(spark, *(payload for _, payload in broken)))
+    assert [row["rule"] for row in rows] == [rule for rule, _ in broken]
+    assert [bytes(row["value"])[:9] for row in rows[:1]] == [b'{"type": ']
+    for payload in (b"", b"null", b"[]", b"42"):
+        [row] = judge(records(spark, payload))
+        assert row["rule"] is not None
+
+
+def test_a_new_version_adds_a_column_and_both_are_understood(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    common = 'name = "t"\ntopics = "t/#"\nformat = "json"\ntable = "t"\n[fields]\n'
+    one = 'a = { type = "long", required = "has a" }\n'
+    two = one + 'b = { type = "double", required = "has b" }\n'
+    (tmp_path / "t.v1.toml").write_text("version = 1\n" + common + one)
+    (tmp_path / "t.v2.toml").write_text("version = 2\n" + common + two)
+    versions = read_catalog(tmp_path)[0]
+    assert parsed_columns(versions).names[-2:] == ["a", "b"]
+    rows = judge(records(spark, {"a": 1}, {"a": 2, "b": 0.5}, {"b": 1.5}), versions)
+    assert [(row["schemaVersion"], row["a"], row["b"]) for row in rows] == [
+        (1, 1, None),
+        (2, 2, 0.5),
+        (None, None, None),
+    ]
+    assert rows[2]["rule"] == "has a"
+
+
+AVRO = {
+    "type": "record",
+    "name": "Reading",
+    "fields": [
+        {"name": "device", "type": "string"},
+        {"name": "celsius", "type": ["null", "double"]},
+        {"name": "at", "type": "long"},
+    ],
+}
+FIELDS = """
+[fields]
+device = { type = "string", required = "names its device" }
+celsius = { type = "double", check = "celsius < 100" }
+at = { type = "timestamp", form = "epoch_ms" }
+"""
+AT_MS = 1_740_830_400_000
+
+
+def test_avro(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "reading.avsc").write_text(json.dumps(AVRO))
+    (tmp_path / "reading.v1.toml").write_text(
+        'name = "r"\nversion = 1\ntopics = "#"\nformat = "avro"\ntable = "r"\ntime = "at"\n'
+        'definition = "reading.avsc"\n' + FIELDS
+    )
+
+    def encoded(**values: Any) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), values)
+        return stream.getvalue()
+
+    good = encoded(device="d", celsius=21.5, at=AT_MS)
+    cold = encoded(device="d", celsius=None, at=AT_MS)
+    hot = encoded(device="d", celsius=451.0, at=AT_MS)
+    versions = grouped([read_schema_file(tmp_path / "reading.v1.toml")])[0]
+    rows = judge(records(spark, good, cold, hot, good + b"x", b"\xff"), versions)
+    form = "is avro with the types of r version 1"
+    assert [row["rule"] for row in rows] == [None, None, "has a right celsius", form, form]
+    assert (rows[0]["device"], rows[0]["celsius"]) == ("d", 21.5)
+    assert rows[0]["at"].timestamp() * 1000 == AT_MS
+    assert rows[1]["celsius"] is None
+
+
+def test_protobuf(spark: SparkSession, tmp_path: Path) -> None:
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="reading.proto", package="demo", syntax="proto3")
+    described = file.message_type.add(name="Reading")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for number, (name, kind) in enumerate(
+        [("device", kinds.TYPE_STRING), ("celsius", kinds.TYPE_DOUBLE), ("at", kinds.TYPE_INT64)], 1
+    ):
+        described.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+    (tmp_path / "reading.desc").write_bytes(files.SerializeToString())
+    (tmp_path / "reading.v1.toml").write_text(
+        'name = "r"\nversion = 1\ntopics = "#"\nformat = "protobuf"\ntable = "r"\n'
+        'definition = "reading.desc"\nmessage = "demo.Reading"\n' + FIELDS
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    reading = message_factory.GetMessageClass(pool.FindMessageTypeByName("demo.Reading"))
+    good = reading(device="d", celsius=21.5, at=AT_MS).SerializeToString()
+    versions = grouped([read_schema_file(tmp_path / "reading.v1.toml")])[0]
+    rows = judge(records(spark, good, b"\x0a\xff"), versions)
+    assert [row["rule"] for row in rows] == [None, "is protobuf with the types of r version 1"]
+    assert (rows[0]["device"], rows[0]["celsius"]) == ("d", 21.5)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "matching", "other"),
+    [
+        ("zebra/fx/+/reads", "zebra/fx/7/reads", "zebra/fx/7/8/reads"),
+        ("zebra/#", "zebra", "zebras"),
+        ("zebra/#", "zebra/a/b", "other"),
+        ("#", "a/b", "$SYS/a"),
+        ("+/b", "a/b", "$a/b"),
+        ("a.b/c", "a.b/c", "axb/c"),
+    ],
+)
+def test_topics_are_matched_as_mqtt_does(topic_filter: str, matching: str, other: str) -> None:
+    pattern = topic_pattern(topic_filter)
+    assert re.search(pattern, matching)
+    assert not re.search(pattern, other)
+
+
+def test_a_wrong_schema_file_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    begin = 'name = "b"\nversion = 1\ntopics = "b"\nformat = "json"\ntable = "b"\n'
+    for text, problem in (
+        (begin + '[fields]\na = { type = "text" }', "a has the type 'text'"),
+        (begin + '[fields]\noffset = { type = "long" }', "a name that the pipeline uses itself"),
+        (begin + 'key = ["x"]\n[fields]\na = { type = "long" }', "key names x"),
+        (begin.replace('"json"', '"xml"') + "[fields]", "format is 'xml'"),
+        (begin, "no right entry 'fields'"),
+        (begin + "color = 1\n[fields]", "color"),
+    ):
+        file.write_text(text)
+        with pytest.raises(SchemaError, match=problem) as refused:
+            read_schema_file(file)
+        assert str(file) in str(refused.value)

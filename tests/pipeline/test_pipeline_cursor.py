@@ -1,0 +1,43 @@
+"""A pipeline as a consumer of the broker: what is in bronze needs to be kept no more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.client.http import HttpClient
+from holdfast.pipeline.configuration import Configuration, LogEntries
+from holdfast.pipeline.running import Pipeline
+from tests.interop.device import Device
+from tests.pipeline.test_running_broker import start
+from tests.process import HOST, BrokerProcess, free_port
+
+TOPIC = "zebra/fx/7/reads"
+
+
+@pytest.fixture
+def http_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
+    running = BrokerProcess(tmp_path, http_port=http_port)
+    start(running, http_port)
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+def test_the_cursor_of_a_run_is_where_bronze_is_when_it_has_ended(
+    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+) -> None:
+    device = Device(broker.port, "seven").connect()
+    device.publish_all(TOPIC, [b"report %d" % number for number in range(20)], qos=1)
+    device.close()
+    log = LogEntries(broker=f"{HOST}:{http_port}", options={"cursor": "tables"})
+    pipeline = Pipeline(Configuration(folder=tmp_path, log=log))
+    assert pipeline.run(spark, once=True).rows == 20
+    [cursor] = HttpClient.on(broker.data_directory).get("/v1/cursors")["cursors"]
+    assert (cursor["name"], cursor["place"], cursor["holder"]) == ("tables", 20, "")
+    assert pipeline.opened().table("rejected").version() == 19

@@ -1,0 +1,266 @@
+"""What of the log is read: patterns, headers, bounds of tasks, tables of SQL, and filters of a
+query that the broker obeys."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from holdfast.pipeline.source.batch import FilteredBatchReader
+from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.pushdown import Narrowing, narrowed
+from holdfast.reading.criteria import Criteria
+from tests.builders.served import served
+from tests.builders.stored import START_US, STEP_US, Message, store
+
+PATTERN = "zebra/fx/[12]/.*"
+
+
+@pytest.fixture(params=["dataDir", "broker"])
+def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]]:
+    if request.param == "dataDir":
+        yield {"dataDir": str(log)}
+    else:
+        with served(log) as address:
+            yield {"broker": address}
+
+
+def load(spark: SparkSession, **options: Any) -> DataFrame:
+    return spark.read.format("holdfast").options(**options).load()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.select("offset").collect())
+
+
+def test_a_pattern_chooses_topics_by_their_whole_name(
+    spark: SparkSession, source: dict[str, str], messages: list[Message]
+) -> None:
+    expected = [
+        at
+        for at, message in enumerate(messages)
+        if message.topic in ("zebra/fx/1/reads", "zebra/fx/2/reads")
+    ]
+    assert offsets(load(spark, subscribePattern=PATTERN, **source)) == expected
+    assert offsets(load(spark, subscribePattern="zebra", **source)) == []
+
+
+def test_a_stream_finds_topics_of_its_pattern_as_they_come(
+    spark: SparkSession, log: Path, tmp_path: Path
+) -> None:
+    found: list[str] = []
+
+    def run() -> None:
+        stream = spark.readStream.format("holdfast").options(
+            subscribePattern="new/.*", startingOffsets="earliest", dataDir=str(log)
+        )
+        query = (
+            stream.load()
+            .writeStream.foreachBatch(
+                lambda batch, _: found.extend(row["topic"] for row in batch.collect())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run()
+    store(log, [Message("new/one", b"1"), Message("old", b"2")], at=100)
+    run()
+    store(log, [Message("new/two", b"3")], at=102)
+    run()
+    assert found == ["new/one", "new/two"]
+
+
+def test_headers_are_in_order_with_repeats(spark: SparkSession, tmp_path: Path) -> None:
+    properties = (("b", "1"), ("a", "2"), ("b", "3"))
+    store(tmp_path / "log", [Message("t", b"x", properties=properties), Message("t", b"y")])
+    frame = load(spark, dataDir=str(tmp_path / "log"), subscribe="#", includeHeaders="true")
+    first, second = frame.orderBy("offset").collect()
+    assert [(each["key"], bytes(each["value"])) for each in first["headers"]] == [
+        ("b", b"1"),
+        ("a", b"2"),
+        ("b", b"3"),
+    ]
+    assert second["headers"] == []
+
+
+def test_no_task_has_more_records_than_it_may(spark: SparkSession, source: dict[str, str]) -> None:
+    frame = load(spark, subscribe="zebra/#", maxRecordsPerPartition=20, **source)
+    counts = [row["count"] for row in frame.groupBy(fn.spark_partition_id()).count().collect()]
+    assert sum(counts) == 90
+    assert max(counts) <= 20
+
+
+# --- tables of SQL --------------------------------------------------------------------------------
+
+
+def test_a_table_and_a_view_are_made_by_sql(spark: SparkSession, log: Path) -> None:
+    options = f"OPTIONS (dataDir '{log}', subscribe 'zebra/#', columns 'offset,topic')"
+    spark.sql(f"CREATE TABLE stored USING holdfast {options} COMMENT 'reads'")
+    try:
+        assert spark.table("stored").columns == ["offset", "topic"]
+        assert spark.sql("SELECT count(*) AS n FROM stored").collect()[0]["n"] == 90
+    finally:
+        spark.sql("DROP TABLE stored")
+    spark.sql(f"CREATE TEMPORARY VIEW seen USING holdfast {options}")
+    assert spark.sql("SELECT max(offset) AS last FROM seen").collect()[0]["last"] == 99
+
+
+def test_a_table_does_not_keep_a_password(spark: SparkSession) -> None:
+    options = "OPTIONS (broker 'h:1', user 'u', password 'open sesame', subscribe '#')"
+    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW instead"):
+        spark.sql(f"CREATE TABLE secret USING holdfast {options}")
+
+
+# --- filters of a query ---------------------------------------------------------------------------
+
+
+def at(offset: int) -> datetime:
+    return datetime.fromtimestamp((START_US + offset * STEP_US) / 1e6, UTC)
+
+
+def conditions() -> st.SearchStrategy[Column]:
+    """Predicates of every kind, and their combinations."""
+    topics = st.sampled_from(["zebra/fx/1/reads", "zebra/fx/2/reads", "other/thing", "nobody"])
+    numbers = st.integers(-2, 105)
+    compared = st.sampled_from(["__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"])
+
+    def comparing(column: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Column]:
+        return st.builds(
+            lambda how, value: getattr(fn.col(column), how)(fn.lit(value)), compared, values
+        )
+
+    leaves = st.one_of(
+        comparing("topic", topics),
+        comparing("offset", numbers),
+        comparing("qos", st.integers(-1, 3)),
+        comparing("timestamp", st.integers(0, 105).map(at)),
+        comparing("retain", st.booleans()),
+        st.lists(topics, max_size=3).map(lambda each: fn.col("topic").isin(each)),
+        st.lists(numbers, max_size=3).map(lambda each: fn.col("offset").isin(each)),
+        st.sampled_from(["", "zebra/", "zebra/fx/1", "o"]).map(fn.col("topic").startswith),
+        st.just(fn.col("key").isNull()),
+        st.just(fn.col("key") == fn.lit(b"k")),
+    )
+    pairs = st.tuples(leaves, leaves)
+    return st.one_of(
+        leaves,
+        pairs.map(lambda two: two[0] & two[1]),
+        pairs.map(lambda two: two[0] | two[1]),
+        pairs.map(lambda two: two[0] & ~two[1]),
+    )
+
+
+@pytest.fixture(scope="module")
+def module_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("log") / "data"
+    topics = ["zebra/fx/1/reads", "zebra/fx/2/reads", "zebra/fx/12/reads", "other/thing"]
+    messages = [Message(topics[at % 4], b"%d" % at, qos=1 + at % 3 % 2) for at in range(100)]
+    store(found, messages)
+    return found
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_filters_that_the_broker_obeys_leave_the_answer_unchanged(
+    spark: SparkSession, module_log: Path, data: st.DataObject
+) -> None:
+    condition = data.draw(conditions())
+    source = {"dataDir": str(module_log), "subscribe": "zebra/#", "columns": ALL}
+    with_it = load(spark, pushdown="true", **source).where(condition)
+    without = load(spark, pushdown="false", **source).where(condition)
+    assert offsets(with_it) == offsets(without)
+
+
+ALL = "offset,topic,qos,timestamp,retain,key"
+
+
+def test_what_filters_exclude_is_not_read(module_log: Path) -> None:
+    given = {"dataDir": str(module_log), "subscribe": "#", "columns": "offset"}
+    options = parse_options({**given, "pushdown": "true"})
+    reader = FilteredBatchReader(options, read_schema(options.columns))
+    filters: list[Filter] = [EqualTo(("topic",), "zebra/fx/1/reads"), GreaterThan(("offset",), 9)]
+    assert list(reader.pushFilters(filters)) == filters, "Spark applies them again"
+    found = [
+        offset
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for offset in batch["offset"].to_pylist()
+    ]
+    assert found == list(range(12, 100, 4))
+
+
+def test_a_session_of_ours_hands_filters_over_unless_told(
+    spark: SparkSession, module_log: Path
+) -> None:
+    assert parse_options({"dataDir": str(module_log), "subscribe": "#"}).pushdown
+    source = {"dataDir": str(module_log), "subscribe": "#"}
+    assert offsets(load(spark, **source).where("offset < 3")) == [0, 1, 2]
+
+
+def test_filters_narrow_together() -> None:
+    filters: list[Filter] = [
+        In(("topic",), ("a", "b", "c")),
+        EqualTo(("topic",), "b"),
+        StringStartsWith(("topic",), "b"),
+        GreaterThan(("offset",), 4),
+        LessThanOrEqual(("offset",), 9),
+        GreaterThan(("qos",), 0),
+        EqualTo(("retain",), True),
+        EqualTo(("key",), b"k"),
+        GreaterThan(("timestamp",), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        Not(EqualTo(("topic",), "b")),
+        EqualTo(("value",), b"x"),
+    ]
+    found = narrowed(filters)
+    assert (found.begin, found.end, found.begin_us, found.end_us) == (5, 10, 1_000_001, None)
+    assert found.applied(Criteria(filters=("#",))) == Criteria(
+        filters=("#",), topics=("b",), prefix="b", qos=(1, 2), retain=True, keys=(b"k",)
+    )
+    assert narrowed([]) == Narrowing()
+    assert (
+        narrowed([EqualTo(("retain",), True), EqualTo(("retain",), False)])
+        .applied(Criteria())
+        .topics
+        == ()
+    )
+
+
+def test_the_progress_of_a_query_tells_where_it_stands(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("holdfast").options(
+        subscribe="#", startingOffsets="earliest", maxOffsetsPerTrigger=40, **source
+    )
+    query = (
+        stream.load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    told = [json.loads(progress.sources[0].latestOffset) for progress in query.recentProgress]
+    assert [each["lagMessages"] for each in told][:3] == [60, 20, 0]
+    assert told[0]["lagSeconds"] > 0
+    assert told[2]["lagSeconds"] == 0
+    assert {each["lostMessages"] for each in told} == {0}

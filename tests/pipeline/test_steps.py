@@ -1,0 +1,221 @@
+"""From the log to bronze and silver: each row once, wherever a run was cut, in any steps."""
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.pipeline.jobs.bronze import BRONZE, append_records, start_query
+from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.jobs.silver import silver_job
+from holdfast.pipeline.jobs.stepping import AccountingError, catch_up
+from holdfast.pipeline.load.lock import TableLockedError
+from holdfast.pipeline.load.table import TableError
+from holdfast.pipeline.load.warehouse import Origin, Warehouse, WarehouseError
+from holdfast.pipeline.payloads.catalog import read_catalog
+from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.options import parse_options
+from tests.builders.stored import store
+from tests.builders.tag_reads import message, mixed, read, received_at
+
+SILVER = silver_job(read_catalog(None))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> dict[str, str]:
+    return {"dataDir": str(tmp_path / "data"), "subscribe": "#", "maxOffsetsPerTrigger": "70"}
+
+
+def warehouse_of(source: dict[str, str], directory: Path) -> Warehouse:
+    epoch = open_log(parse_options(source)).extent().epoch
+    return Warehouse.opened(directory, Origin(epoch, source["subscribe"]))
+
+
+def run_bronze(spark: SparkSession, warehouse: Warehouse, source: dict[str, str]) -> int:
+    taken: list[int] = []
+    start_query(spark, warehouse, source, continued=taken.append).awaitTermination()
+    return sum(taken)
+
+
+def rows(warehouse: Warehouse, name: str) -> pa.Table:
+    table = pa.table(DeltaTable(str(warehouse.table(name).path)).to_pyarrow_table())
+    return table.sort_by("offset")
+
+
+def offsets(warehouse: Warehouse, name: str) -> list[int]:
+    return [int(each) for each in rows(warehouse, name)["offset"].to_pylist()]
+
+
+def test_bronze_takes_the_rest_and_a_lost_checkpoint_costs_only_reading(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    messages = mixed(200)
+    store(tmp_path / "data", messages[:150])
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    assert run_bronze(spark, warehouse, source) == 150
+    store(tmp_path / "data", messages[150:], at=150)
+    shutil.rmtree(warehouse.checkpoint(BRONZE))
+    assert run_bronze(spark, warehouse, source) == 50
+    assert run_bronze(spark, warehouse, source) == 0
+    assert offsets(warehouse, BRONZE) == list(range(200))
+    assert rows(warehouse, BRONZE)["value"].to_pylist() == [each.value for each in messages]
+
+
+def test_a_table_behind_its_checkpoint_is_filled_from_where_it_ends(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(150))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    shutil.rmtree(warehouse.table(BRONZE).path)
+    assert run_bronze(spark, warehouse, source) == 150
+    assert offsets(warehouse, BRONZE) == list(range(150))
+
+
+def test_a_batch_that_comes_again_adds_nothing(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(20))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
+    table = warehouse.table(BRONZE)
+    assert append_records(table, batch.where("offset < 10")) == 10
+    assert append_records(table, batch.where("offset < 15")) == 5
+    assert append_records(table, batch.where("offset < 15")) == 0
+    assert offsets(warehouse, BRONZE) == list(range(15))
+
+
+def test_each_record_is_parsed_rejected_or_a_duplicate_in_steps_of_any_size(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(200))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    found = {}
+    for size in (1_000, 90):
+        steps = catch_up(spark, warehouse, SILVER, rows=size)
+        assert sum(each.rows_in for each in steps) == 200
+        found[size] = {
+            name: rows(warehouse, name) for name in SILVER.makes if name in warehouse.names()
+        }
+        for name in SILVER.makes:
+            shutil.rmtree(warehouse.table(name).path)
+    whole, pieces = found.values()
+    assert whole["duplicates"].num_rows > 10
+    assert whole["rejected"].num_rows > 10
+    assert sum(table.num_rows for table in whole.values()) == 200
+    assert sum(whole["tag_reads"]["late"].to_pylist()) > 5
+    for name, table in whole.items():
+        assert table.equals(pieces[name]), name
+
+
+def test_a_step_that_was_cut_between_two_commits_is_ended_by_the_next_run(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(tmp_path / "data", mixed(100))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    from holdfast.pipeline.load.table import StoredTable
+
+    commit, commits = StoredTable.commit, []
+
+    def dying(self: StoredTable, *arguments: object) -> bool:
+        if len(commits) == 2:
+            raise KeyboardInterrupt
+        commits.append(self.name)
+        return commit(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StoredTable, "commit", dying)
+    with pytest.raises(KeyboardInterrupt):
+        catch_up(spark, warehouse, SILVER, rows=60)
+    monkeypatch.undo()
+    catch_up(spark, warehouse, SILVER, rows=33)
+    taken = [each for name in SILVER.makes for each in offsets(warehouse, name)]
+    assert sorted(taken) == list(range(100))
+
+
+def test_a_job_that_loses_a_row_commits_nothing(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(20))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+
+    def losing(fresh: DataFrame, past: object) -> dict[str, DataFrame]:
+        made = dict(SILVER.transform(fresh, past))  # type: ignore[arg-type]
+        return made | {"tag_reads": made["tag_reads"].where("offset > 3")}
+
+    job = Job("silver", "bronze", SILVER.makes, losing, accounts=True)
+    with pytest.raises(AccountingError, match="took 20 rows and made 1"):
+        catch_up(spark, warehouse, job)
+    assert warehouse.names() == ["bronze"]
+    leftovers = list((warehouse.directory / "tables" / "tag_reads").rglob("*.parquet"))
+    assert leftovers == []
+
+
+def test_a_report_from_the_future_and_one_that_is_late(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    now = received_at(0)
+    store(
+        tmp_path / "data",
+        [
+            message(read("FX", 1, now + timedelta(days=1))),
+            message(read("FX", 2, now - timedelta(minutes=11))),
+            message(read("FX", 3, now)),
+            message(b"\xff\xfe{}"),
+        ],
+    )
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    catch_up(spark, warehouse, SILVER)
+    rules = rows(warehouse, "rejected")["rule"].to_pylist()
+    assert rules[0] == "is not from the future"
+    assert rules[1].startswith("is json with the types")
+    assert rows(warehouse, "tag_reads")["late"].to_pylist() == [True, False]
+
+
+def test_another_log_another_selection_and_a_newer_form_are_refused(tmp_path: Path) -> None:
+    Warehouse.opened(tmp_path, Origin("one", "a/#"))
+    with pytest.raises(WarehouseError, match=r"epoch one.*epoch two"):
+        Warehouse.opened(tmp_path, Origin("two", "a/#"))
+    with pytest.raises(WarehouseError, match=r"topics a/#.*now says b/#"):
+        Warehouse.opened(tmp_path, Origin("one", "b/#"))
+    state = tmp_path / "pipeline.json"
+    state.write_text(state.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(WarehouseError, match="newer version"):
+        Warehouse.opened(tmp_path, Origin("one", "a/#"))
+
+
+def test_a_table_has_one_writer(tmp_path: Path) -> None:
+    warehouse = Warehouse.opened(tmp_path, Origin("one", "#"))
+    with warehouse.writing("bronze"):
+        with warehouse.writing("tag_reads"):
+            pass
+        refused = pytest.raises(TableLockedError, match=r"bronze .* by process \d+")
+        with refused, warehouse.writing("bronze"):
+            pass
+    with warehouse.writing("bronze"):
+        pass
+
+
+def test_a_table_that_somebody_else_changed_stops_the_job(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(20))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    path = str(warehouse.table(BRONZE).path)
+    DeltaTable(path).optimize.compact()
+    store(tmp_path / "data", mixed(20), at=20)
+    assert run_bronze(spark, warehouse, source) == 20
+    DeltaTable(path).delete("offset = 3")
+    batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
+    moved = batch.withColumn("offset", batch["offset"] + 100)
+    with pytest.raises(TableError, match=r"changed by somebody else.*DELETE"):
+        append_records(warehouse.table(BRONZE), moved)
+    write_deltalake(path, rows(warehouse, BRONZE).slice(0, 1), mode="append")

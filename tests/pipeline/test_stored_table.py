@@ -1,0 +1,67 @@
+"""A table whose version is an offset: rows and version together, new columns, rows by key."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from holdfast.pipeline.load.files import write_files
+from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable, TableError
+
+NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
+WIDE = Shape(StructType().add("offset", "long").add("a", "string").add("b", "double"))
+BY_NAME = Shape(StructType().add("name", "string").add("count", "long"), key=("name",))
+
+
+def append(
+    table: StoredTable, spark: SparkSession, shape: Shape, offset: int, *row: object
+) -> bool:
+    frame = spark.createDataFrame([(offset, *row)], shape.columns)
+    return table.commit(write_files(frame, table.path, None), shape, offset)
+
+
+def test_a_version_is_committed_once_and_a_new_column_is_null_in_older_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    assert table.version() == NOTHING
+    assert append(table, spark, NARROW, 3, "x")
+    assert not append(table, spark, NARROW, 3, "again")
+    assert append(table, spark, WIDE, 7, "y", 0.5)
+    assert table.version() == 7
+    assert table.columns().names == ["offset", "a", "b"]
+    rows = table.frame(spark, table.columns()).orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(3, "x", None), (7, "y", 0.5)]
+    # Nothing is left of the rows that came again, nor of tasks without any.
+    on_disk = sorted(str(path) for path in table.path.rglob("*.parquet"))
+    assert on_disk == sorted(table.files({}))
+    with pytest.raises(TableError, match=r"epoch epoch, and this is the log with epoch other"):
+        StoredTable(tmp_path / "t", "other").version()
+
+
+def test_rows_are_replaced_and_removed_by_key_with_the_version(tmp_path: Path) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+
+    def upsert(version: int, **rows: tuple[int, bool]) -> bool:
+        changed = pa.table(
+            {
+                "name": pa.array(list(rows), pa.string()),
+                "count": pa.array([count for count, _ in rows.values()], pa.int64()),
+                "gone": pa.array([gone for _, gone in rows.values()], pa.bool_()),
+            }
+        )
+        return table.upsert(changed, BY_NAME, version)
+
+    def counts() -> dict[str, int]:
+        rows = pa.table(DeltaTable(str(table.path)).to_pyarrow_table()).to_pylist()
+        return {row["name"]: row["count"] for row in rows}
+
+    assert upsert(4, a=(1, False), b=(2, False))
+    assert upsert(9, a=(5, False), b=(0, True), c=(3, False), never=(0, True))
+    assert not upsert(9, a=(100, False))
+    assert counts() == {"a": 5, "c": 3}
+    assert upsert(12)
+    assert (table.version(), counts()) == (12, {"a": 5, "c": 3})

@@ -1,0 +1,175 @@
+"""SQL over messages and their delivery state: the page's queries, on a broker as users have one."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.pipeline.source import HoldfastSource
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.tables import register_views
+from holdfast.reading.directory_tables import RUNNING_ONLY
+from holdfast.reading.tables import SCHEMAS
+from tests.interop.device import Device
+from tests.process import HOST, BrokerProcess, free_port
+
+PAGE = Path(__file__).parents[2] / "docs" / "pipeline" / "sql.md"
+NAME = "bbu-processors-azure-prod"
+GROUP = f"$share/{NAME}/prod/+/reads"
+PORT = free_port()
+ADDRESS = f"{HOST}:{PORT}"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    running = BrokerProcess(tmp_path, http_port=PORT)
+    running.start()
+    yield running
+    if running.is_running():
+        assert running.stop() == 0, running.log()
+
+
+def rows(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in spark.sql(query).collect()]
+
+
+def query_of_the_page(begin: object, end: object) -> str:
+    (query,) = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return query.replace("2026-01-31 10:00", str(begin)).replace("2026-01-31 10:05", str(end))
+
+
+def test_the_page_finds_who_holds_what_is_not_acknowledged(
+    spark: SparkSession, broker: BrokerProcess
+) -> None:
+    members = [
+        Device(broker.port, name, answer=False, clean_start=True, ReceiveMaximum=5).connect()
+        for name in ("north", "south")
+    ]
+    for member in members:
+        member.subscribe(GROUP, 1)
+    reader = Device(broker.port, "reader", clean_start=True).connect()
+    reader.publish("prod/7/reads", b"before")
+    inside = [b"%d" % number for number in range(20)]
+    reader.publish_all("prod/7/reads", inside)
+    reader.publish("test/7/reads", b"of another kind")
+    reader.publish("prod/7/reads", b"behind")
+    held = {member.name: member.receive_many(5) for member in members}
+    acknowledged = [held["north"].pop(at) for at in (3, 1)] + [held["south"].pop(0)]
+    for member, count in zip(members, (2, 1), strict=True):
+        for message in acknowledged[:count]:
+            member.client.ack(message.mid, message.qos)
+        del acknowledged[:count]
+        held[member.name] += member.receive_many(count)
+        # Answered behind all that was acknowledged.
+        member.publish("barrier", b"", 1)
+
+    moment = register_views(spark, broker=ADDRESS)
+
+    assert moment is not None
+    known = {bytes(row["value"]): row for row in rows(spark, "SELECT * FROM messages")}
+    begin, end = known[inside[0]]["timestamp"], known[b"behind"]["timestamp"]
+    found = rows(spark, query_of_the_page(begin, end))
+    by_offset = {row["offset"]: value for value, row in known.items()}
+    hands = {
+        bytes(message.payload): name for name, messages in held.items() for message in messages
+    }
+    expected = Counter(hands.get(value) for value in inside)
+    done = 3 - sum(value not in inside for value in (b"before",) if value not in hands)
+    assert Counter(row["holder"] for row in found) == {
+        "north": expected["north"],
+        "south": expected["south"],
+        None: len(found) - expected["north"] - expected["south"],
+    }
+    assert len(found) == len(inside) - done
+    assert all(hands.get(by_offset[row["offset"]]) == row["holder"] for row in found)
+    assert moment.offset == 1 + max(by_offset)
+    for device in (*members, reader):
+        device.close()
+
+
+def test_views_are_of_one_moment_until_they_are_made_anew(
+    spark: SparkSession, broker: BrokerProcess
+) -> None:
+    device = Device(broker.port, "reader", clean_start=True).connect()
+    device.publish("a", b"1")
+    register_views(spark, broker=ADDRESS)
+    device.publish("a", b"2", retain=True)
+    device.subscribe("b/#")
+    for table, count in (("messages", 1), ("retained", 0), ("subscriptions", 0), ("topics", 1)):
+        assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
+    register_views(spark, broker=ADDRESS)
+    for table, count in (("messages", 2), ("retained", 1), ("subscriptions", 1), ("topics", 1)):
+        assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
+    alone = spark.read.format("holdfast").options(broker=ADDRESS, table="sessions").load()
+    assert [row["client"] for row in alone.collect()] == ["reader"]
+    device.close()
+
+
+def test_a_directory_has_what_is_on_record(spark: SparkSession, broker: BrokerProcess) -> None:
+    device = Device(broker.port, "keeps", SessionExpiryInterval=3600).connect()
+    device.subscribe("a/#")
+    device.subscribe(GROUP)
+    device.publish("b", b"1")
+    device.disconnect()
+    register_views(spark, broker=ADDRESS)
+    names = [name for name in SCHEMAS if name not in RUNNING_ONLY]
+    asked = {name: rows(spark, f"SELECT * FROM {name}") for name in names}
+    assert broker.stop() == 0
+    assert register_views(spark, data_dir=str(broker.data_directory)) is None
+    assert {name: rows(spark, f"SELECT * FROM {name}") for name in names} == asked
+    assert len(asked["subscriptions"]) == 2
+    assert asked["groups"][0]["members"] == 1
+    options = {"dataDir": str(broker.data_directory), "table": "deliveries"}
+    with pytest.raises(Exception, match="known to a running broker only: give 'broker'"):
+        spark.read.format("holdfast").options(**options).load().collect()
+
+
+def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: Path) -> None:
+    device = Device(broker.port, "keeps", SessionExpiryInterval=3600).connect()
+    device.subscribe("a/#")
+    device.publish("a", b"1")
+    device.disconnect()
+    query = "SELECT s.client, q.filters, s.state FROM sessions s JOIN queues q ON q.name = s.client"
+    told = said(tmp_path, query, "--broker", ADDRESS, "--json")
+    assert json.loads(told.stdout) == {"client": "keeps", "filters": ["a/#"], "state": "at rest"}
+    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", ADDRESS)
+    assert wrong.returncode == 2
+    last = wrong.stderr.splitlines()[-1]
+    assert last.startswith("holdfast: the query cannot be run: ")
+    assert "nowhere" in last
+
+
+def said(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "holdfast", "pipeline", "sql", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_page_has_every_column() -> None:
+    lines = {
+        line.split("`")[1]: line for line in PAGE.read_text().splitlines() if line[:3] == "| `"
+    }
+    for table, schema in SCHEMAS.items():
+        told = dict.fromkeys(re.findall(r"`(\w+)`", lines[table].split("|")[3]))
+        assert [name for name in told if name in schema.names] == schema.names, table
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table": "queue"}, "'queue' is unknown; there are topics"),
+        ({"table": "messages"}, "'messages' is read by 'subscribe'"),
+        ({"table": "queues", "subscribe": "#"}, "'subscribe' does not go with 'table'"),
+        ({"table": "queues", "dataDir": "x"}, "and not both"),
+    ],
+)
+def test_a_wrong_option_of_a_table_is_named(options: dict[str, str], said: str) -> None:
+    source = HoldfastSource({"broker": ADDRESS, **options})
+    with pytest.raises(OptionError, match=said):
+        source.schema()

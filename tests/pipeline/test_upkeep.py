@@ -1,0 +1,118 @@
+"""Tables done again, kept in order, and read by others: the rows stay the same."""
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from holdfast.pipeline.backfill import BackfillError, rebuild, replace_range
+from holdfast.pipeline.configuration import read_configuration
+from holdfast.pipeline.jobs.bronze import BRONZE
+from holdfast.pipeline.load.table import MARK, CommitProperties
+from holdfast.pipeline.load.upkeep import maintain
+from holdfast.pipeline.load.warehouse import Warehouse
+from holdfast.pipeline.running import Pipeline
+from tests.builders.stored import store
+from tests.builders.tag_reads import mixed
+
+MESSAGES = mixed(120)
+
+
+@pytest.fixture(scope="module")
+def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A pipeline that has taken 120 messages in two runs."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    file = folder / "pipeline.toml"
+    file.write_text('[log]\ndata_dir = "data"\nsubscribe = "#"\n')
+    made = Pipeline(read_configuration(file))
+    for begin, end in ((0, 80), (80, 120)):
+        store(folder / "data", MESSAGES[begin:end], at=begin)
+        made.run(spark, once=True)
+    return made
+
+
+BY_OFFSET = ("bronze", "tag_reads", "rejected", "duplicates")
+
+
+def rows(warehouse: Warehouse, name: str) -> pa.Table:
+    table = pa.table(DeltaTable(str(warehouse.table(name).path)).to_pyarrow_table())
+    return table.sort_by("offset")
+
+
+def test_a_range_is_read_again_and_takes_the_place_of_what_was_there(
+    spark: SparkSession, pipeline: Pipeline
+) -> None:
+    warehouse = pipeline.opened()
+    before = {name: rows(warehouse, name) for name in BY_OFFSET}
+    versions = {name: warehouse.table(name).version() for name in before}
+    bronze = warehouse.table(BRONZE)
+    spoilt = before["bronze"].slice(40, 1)
+    write_deltalake(
+        str(bronze.path),
+        spoilt,
+        mode="overwrite",
+        predicate="offset >= 35 and offset < 50",
+        commit_properties=CommitProperties(custom_metadata={MARK: "a test"}),
+    )
+    assert rows(warehouse, "bronze").num_rows == 106
+    commits = DeltaTable(str(bronze.path)).version()
+    source = pipeline.configuration.source()
+    done = list(replace_range(spark, warehouse, source, pipeline.jobs, 30, 60))
+    assert done[0].rows == 30
+    assert sum(each.rows for each in done[1:]) == 30
+    assert DeltaTable(str(bronze.path)).version() == commits + 1
+    for name, table in before.items():
+        assert rows(warehouse, name).equals(table), name
+        assert warehouse.table(name).version() == versions[name]
+    with pytest.raises(BackfillError, match=r"bronze ends at offset 119.*up to 200"):
+        list(replace_range(spark, warehouse, source, pipeline.jobs, 30, 200))
+
+
+def test_silver_is_made_again_equal_from_bronze_alone(
+    spark: SparkSession, pipeline: Pipeline
+) -> None:
+    warehouse = pipeline.opened()
+    before = {name: rows(warehouse, name) for name in BY_OFFSET[1:]}
+    assert rebuild(spark, warehouse, pipeline.jobs[0], rows=70) == 120
+    for name, table in before.items():
+        assert rows(warehouse, name).equals(table), name
+
+
+def test_maintenance_beside_a_writer_changes_no_row_and_keeps_the_version(
+    pipeline: Pipeline,
+) -> None:
+    warehouse = pipeline.opened()
+    before = {name: rows(warehouse, name) for name in BY_OFFSET}
+    with warehouse.writing(*pipeline.shapes()):
+        for name, table in before.items():
+            stored = warehouse.table(name)
+            version = stored.version()
+            orphan = stored.path / "data" / "lost" / "part.parquet"
+            orphan.parent.mkdir(parents=True)
+            orphan.write_bytes(b"of a commit that never came")
+            done = maintain(stored, keep_hours=0)
+            assert done.files_after <= done.files_before
+            assert done.compacted
+            assert not orphan.exists()
+            assert rows(warehouse, name).equals(table), name
+            assert stored.version() == version
+
+
+def test_the_tables_are_read_by_spark_duckdb_polars_and_pandas(
+    spark: SparkSession, pipeline: Pipeline
+) -> None:
+    table = pipeline.opened().table("tag_reads")
+    expected = rows(pipeline.opened(), "tag_reads")["offset"].to_pylist()
+    files = table.files({})
+    by_spark = table.frame(spark, table.columns()).select("offset").collect()
+    assert sorted(row["offset"] for row in by_spark) == expected
+    by_duckdb = duckdb.read_parquet(files).project('"offset"').fetchall()
+    assert sorted(row[0] for row in by_duckdb) == expected
+    by_polars = pl.from_arrow(DeltaTable(str(table.path)).to_pyarrow_table())
+    assert isinstance(by_polars, pl.DataFrame)
+    assert sorted(by_polars["offset"].to_list()) == expected
+    by_pandas = pd.read_parquet(files, columns=["offset"])
+    assert sorted(by_pandas["offset"].tolist()) == expected

@@ -1,0 +1,201 @@
+"""What a run of retention asks of the queues at rest, which may be many."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.broker.assemble import assemble
+from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.entrance import Publication
+from holdfast.broker.mqtt.session import Session, own_queue
+from holdfast.broker.mqtt.session_records import format_session
+from holdfast.broker.server import Server
+from holdfast.broker.store.retention import NOTHING, Outcome
+from holdfast.broker.store.tables import Table
+from holdfast.broker.store.view import View
+from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription
+from tests.builders.still import NOW_US, StillWorld, settled
+
+DEVICES = 3_000
+SEGMENT_BYTES = 65_536
+PAYLOAD = bytes(1_000)
+
+
+def put_queue(
+    server: Server, party: int, *topic_filters: str, expires_in_us: int = 86_400_000_000
+) -> None:
+    """Of a session at rest."""
+    key = b"session-%05d" % party
+    session = Session(
+        client_identifier=key.decode(),
+        party=party,
+        protocol_version=5,
+        created_at_offset=0,
+        expiry_s=86_400,
+        connected=False,
+        expires_at_us=NOW_US + expires_in_us,
+    )
+    reads = tuple(
+        Subscription(
+            topic_filter=topic_filter,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            identifier=None,
+            from_offset=0,
+        )
+        for topic_filter in topic_filters
+    )
+    server.records.put(Table.SESSIONS, key, format_session(session), NOW_US)
+    server.stages.queues.put(own_queue(session, reads), NOW_US)
+
+
+class Behind:
+    """A view that does not know yet that clients were there again."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def ended(self, parties: Sequence[int], _now_us: int) -> set[int]:
+        return set(parties)
+
+
+class Waits:
+    """The control records, and up to which of them a run has the view know."""
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self.numbers: set[int] = set()
+
+    def refresh(self) -> Behind:
+        return Behind(self._records.refresh())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+    def has_all_up_to(self, number: int) -> bool:
+        self.numbers.add(number)
+        found: bool = self._records.has_all_up_to(number)
+        return found
+
+
+class Questions:
+    """The kernel's log, and which queues are asked about."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.parties: list[int] = []
+        self.ended: list[int] = []
+        self.pages = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def going(self, topics: list[str]) -> list[int]:
+        self.pages += 1
+        found: list[int] = self._log.going(topics)
+        return found
+
+    def visit(self, cursors: list[dict[str, Any]]) -> None:
+        self.parties += [cursor["party"] for cursor in cursors]
+        self.ended += [cursor["party"] for cursor in cursors if cursor["keep_from"] == NOTHING]
+        self._log.visit(cursors)
+
+
+async def _published(server: Server, world: StillWorld, topics: list[str]) -> None:
+    for topic in topics:
+        server.stages.entrance.publish(Publication(topic, PAYLOAD, 1, False))
+        await settled(world)
+
+
+async def _done(pieces: Pieces[Outcome], world: StillWorld) -> Outcome:
+    """What a chore comes to."""
+    while True:
+        try:
+            ready: Callable[[], bool] | None = next(pieces)
+        except StopIteration as ended:
+            outcome: Outcome = ended.value
+            return outcome
+        while ready is not None and not ready():
+            await settled(world)
+
+
+async def run_of(
+    directory: Path,
+    queues: dict[int, tuple[str, ...]],
+    topics: list[str],
+    expired: Sequence[int] = (),
+) -> Questions:
+    """Whom a run asks, with these queues at rest and messages of these topics in what goes."""
+    config = Config(data_dir=directory, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES)
+    world = StillWorld()
+    server = assemble(config, world)
+    for party, filters in queues.items():
+        put_queue(server, party, *filters, expires_in_us=-1 if party in expired else 86_400_000_000)
+        if party % 1_000 == 0:
+            await settled(world)
+    server.records.put(Table.COUNTERS, b"party", str(2 * DEVICES).encode(), NOW_US)
+    await settled(world)
+    await _published(server, world, topics)
+    await _published(server, world, ["filling"] * 200)
+    server.records.catch_up()
+    retention = server.sweep._retention
+    retention._log = questions = Questions(server.stages.kernel.log)
+    retention._records = waits = Waits(server.records)  # type: ignore[assignment]
+    outcome = await _done(retention.run(server.sweep._queues), world)
+    assert outcome.segments > 0
+    assert waits.numbers == {0}, "the view has all queues, and it writes the same ones anew"
+    return questions
+
+
+def test_a_queue_is_not_asked_about_what_has_none_of_its_topics(tmp_path: Path) -> None:
+    devices = {party: (f"device/{party}/down",) for party in range(1, DEVICES + 1)}
+    some = {
+        7: ("device/7/down", "device/7/clock"),
+        8: ("device/8/down", "device/8/clock", "8", "also/8", "one/more/8"),
+        9: ("device/9/+",),
+        10: ("device/10/down", "all/#"),
+        11: ("fresh/11", "fresh/11/clock"),
+    }
+    questions = asyncio.run(run_of(tmp_path, devices | some, ["device/5/down", "device/7/clock"]))
+    assert sorted(questions.parties) == [5, 7, 8, 9, 10]
+    assert questions.pages <= DEVICES / 500 + 1, "a page costs a turn, however busy that is"
+
+
+def test_whether_a_session_has_expired_is_asked_of_what_was_put_last(tmp_path: Path) -> None:
+    queues = dict.fromkeys((1, 2, 3), ("command/+",))
+    questions = asyncio.run(run_of(tmp_path, queues, ["command/x"], expired=[2]))
+    assert sorted(questions.parties) == [1, 2, 3]
+    assert questions.ended == [2], "the view says so of all of them"
+
+
+@pytest.mark.parametrize(
+    ("filters", "topics"),
+    [
+        (("a",), ["a"]),
+        (("a/b", "c", "\u00e9", 'q"u\\o'), ["a/b", "c", "\u00e9", 'q"u\\o']),
+        (("a", "b", "c", "d", "e"), None),
+        (("a/+",), None),
+        (("a", "b/#"), None),
+    ],
+)
+def test_the_view_tells_a_few_topics_and_nothing_where_there_are_wildcards(
+    tmp_path: Path, filters: tuple[str, ...], topics: list[str] | None
+) -> None:
+    async def told() -> list[str] | None:
+        world = StillWorld()
+        server = assemble(Config(data_dir=tmp_path), world)
+        put_queue(server, 3, *filters)
+        await settled(world)
+        view: View = server.records.catch_up()
+        (row,) = view.queues(0, 10, shared=False)
+        return row.topics
+
+    assert asyncio.run(told()) == topics
