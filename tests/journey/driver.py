@@ -8,14 +8,19 @@ the table has the rows, and the driver dies in between.
 import argparse
 import os
 import signal
+from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from holdfast.client.http import HttpClient
-from holdfast.pipeline.load.delta import LogTable
+from holdfast.core.errors import OperatingError
+from holdfast.pipeline.configuration import Configuration, LogEntries
+from holdfast.pipeline.cursor import Cursor, released_after_commit
+from holdfast.pipeline.jobs import bronze
+from holdfast.pipeline.load.table import StoredTable
+from holdfast.pipeline.running import Pipeline, told
 from holdfast.pipeline.session import local_session
-from holdfast.pipeline.source.log import open_log
-from holdfast.pipeline.source.options import parse_options
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for seconds does not earn back what better code costs."""
@@ -25,48 +30,62 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": QUICK,
 }
 RELEASE_FIRST = "release-first"
+INTERVAL_S = 0.1
+LAST_WORDS = "last-words.txt"
+"""Why the driver ended, if it did so by itself."""
 
 
 def main() -> None:
     """Runs until it is killed, or the query fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.journey.driver", description=__doc__)
-    for name in ("broker", "table", "checkpoint", "cursor"):
-        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--broker", required=True)
+    parser.add_argument("--directory", required=True, type=Path)
+    parser.add_argument("--cursor", required=True)
     parser.add_argument("--fault", choices=[RELEASE_FIRST])
     given = parser.parse_args()
-    source = {
-        "broker": given.broker,
-        "subscribe": "zebra/fx/+/reads",
-        "startingOffsets": "earliest",
-        "cursor": given.cursor,
-    }
+    try:
+        with told():
+            follow(given)
+    except OperatingError as error:
+        # Spark's own words go on behind these.
+        (given.directory / LAST_WORDS).write_text(str(error))
+        raise
+
+
+def follow(given: argparse.Namespace) -> None:
+    """The query."""
+    entries = LogEntries(broker=given.broker, options={"cursor": given.cursor})
+    configuration = Configuration(folder=given.directory, log=entries)
+    cursor = Cursor(given.cursor, given.broker)
+    if given.fault == RELEASE_FIRST:
+        plant_release_first(cursor)
     spark = local_session("from device to table", settings=SETTINGS)
-    table = LogTable(given.table, open_log(parse_options(source)).extent().epoch)
-
-    def append(batch: DataFrame, number: int) -> None:
-        if given.fault == RELEASE_FIRST:
-            release_first(given.broker, given.cursor, batch)
-        table.append_batch(batch, number)
-
-    rows = spark.readStream.format("holdfast").options(**source).load()
-    query = (
-        rows.writeStream.foreachBatch(append)
-        .option("checkpointLocation", given.checkpoint)
-        .trigger(processingTime="100 milliseconds")
-        .start()
-    )
-    query.awaitTermination()
+    warehouse = Pipeline(configuration).opened()
+    checkpoint = warehouse.checkpoint(bronze.BRONZE)
+    with (
+        warehouse.writing(bronze.BRONZE),
+        released_after_commit(spark, cursor, checkpoint),
+    ):
+        query = bronze.start_query(
+            spark, warehouse, configuration.source(), once=False, interval_s=INTERVAL_S
+        )
+        query.awaitTermination()
 
 
-def release_first(broker: str, cursor: str, batch: DataFrame) -> None:
-    """The planted fault."""
-    end = batch.agg({"offset": "max"}).head()
-    if end is None or end[0] is None:
-        return
-    client = HttpClient.at(broker, None, None)
-    holder = client.json("GET", f"/v1/cursors/{cursor}")["holder"]
-    client.json("POST", f"/v1/cursors/{cursor}/release", {"holder": holder, "offset": end[0] + 1})
-    os.kill(os.getpid(), signal.SIGKILL)
+def plant_release_first(cursor: Cursor) -> None:
+    """From now on the first micro-batch with rows is released, and the driver dies then."""
+    append = bronze.append_records
+
+    def release_and_die(table: StoredTable, batch: DataFrame) -> int:
+        last = batch.agg(f.max("offset")).collect()[0][0]
+        if last is None:
+            return append(table, batch)
+        holder = HttpClient.at(cursor.broker).get(f"/v1/cursors/{cursor.name}")["holder"]
+        cursor.release(holder, last + 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is dead")
+
+    bronze.append_records = release_and_die
 
 
 if __name__ == "__main__":

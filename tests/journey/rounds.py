@@ -20,6 +20,7 @@ from holdfast.reading.log import UnreadableLogError
 from holdfast.reading.remote import RemoteLog
 from tests.journey import judge, victims
 from tests.journey.devices import Devices
+from tests.journey.driver import LAST_WORDS, RELEASE_FIRST
 from tests.journey.report import Report
 from tests.journey.victims import Part
 from tests.process import HOST, BrokerProcess, free_port
@@ -27,7 +28,12 @@ from tests.process import HOST, BrokerProcess, free_port
 DEVICES = 10
 MESSAGES_A_DEVICE = 150
 """In each round."""
-LOG = {"maximum_packet_size_bytes": 64 << 10, "segment_bytes": 1 << 20, "retention_bytes": 2 << 20}
+SETTINGS = {
+    "cursor_hold_timeout_s": 5,
+    "maximum_packet_size_bytes": 64 << 10,
+    "segment_bytes": 1 << 20,
+    "retention_bytes": 2 << 20,
+}
 """A round writes as much as half of what retention leaves, so that it is at work in all of them."""
 CURSOR = "from-device-to-table"
 KILLS_MAXIMUM = 3
@@ -37,7 +43,8 @@ WITHIN_S = 3.0
 COMPLETE_WITHIN_S = 180.0
 """A driver, its executors and a broker may all have to start again in this."""
 LOOK_EVERY_S = 0.25
-GRACE_S = 15.0
+HELD = "is held by"
+"""Words of the refusal to a query whose cursor another one has."""
 
 
 class Driver:
@@ -45,17 +52,18 @@ class Driver:
 
     def __init__(self, directory: Path, broker: str) -> None:
         self._log_file = directory / "driver.log"
+        self._last_words = directory / LAST_WORDS
         self._command = [
             *(sys.executable, "-m", "tests.journey.driver"),
             *("--broker", broker),
             *("--cursor", CURSOR),
-            *("--table", str(directory / "table")),
-            *("--checkpoint", str(directory / "checkpoint")),
+            *("--directory", str(directory)),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
         """Starts it and does not wait."""
+        self._last_words.unlink(missing_ok=True)
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen([*self._command, *arguments], stdout=log, stderr=log)
 
@@ -69,6 +77,10 @@ class Driver:
         """True if it runs no more."""
         return self._process is None or self._process.poll() is not None
 
+    def is_refused(self) -> bool:
+        """True if it has ended since somebody else holds the cursor."""
+        return self.has_ended() and HELD in self.last_words()
+
     def kill(self, *, alone: bool = False) -> None:
         """Kills it; unless alone, with all that it started."""
         if self._process is None:
@@ -78,7 +90,9 @@ class Driver:
         self._process.wait()
 
     def last_words(self) -> str:
-        """The end of what it wrote."""
+        """Why it ended, if it said so; else the end of what it wrote."""
+        if self._last_words.exists():
+            return self._last_words.read_text()
         return self._log_file.read_text(errors="replace")[-3_000:]
 
 
@@ -88,10 +102,10 @@ class Run:
     def __init__(self, directory: Path, *, rounds: int, seed: int) -> None:
         self._random = Random(seed)
         self.report = Report(seed=seed, rounds=rounds)
-        self.table = directory / "table"
+        self.table = directory / "pipeline" / "tables" / "bronze"
         http_port = free_port()
         self.address = f"{HOST}:{http_port}"
-        self.broker = BrokerProcess(directory, http_port=http_port, **LOG)
+        self.broker = BrokerProcess(directory, http_port=http_port, **SETTINGS)
         self.driver = Driver(directory, self.address)
         self.devices = Devices(DEVICES, self._random)
 
@@ -124,22 +138,27 @@ class Run:
 
     async def complete(self) -> list[str]:
         """Waits until the table has all that devices published; returns what is wrong with it."""
-        published = self.devices.published()
-        wanted, began = sum(published.values()), system.monotonic_s()
-        while self.devices.waiting() or judge.rows_of(self.table) < wanted:
+        published, began = self.devices.published(), system.monotonic_s()
+        while self.devices.waiting() or judge.reached(self.table) < self._log_end():
+            if self.driver.is_refused():
+                # It was killed before it had a checkpoint: the hold of who it was has to end first.
+                self.driver.start()
             if self.driver.has_ended():
                 return [f"the driver ended by itself:\n{self.driver.last_words()}"]
             if system.monotonic_s() - began > COMPLETE_WITHIN_S:
                 return [
-                    f"after {COMPLETE_WITHIN_S:.0f} s the table has {judge.rows_of(self.table)} "
-                    f"of {wanted} rows, and {self.devices.waiting()} messages wait to be taken:\n"
-                    f"{self.driver.last_words()}"
+                    f"after {COMPLETE_WITHIN_S:.0f} s the table is at offset "
+                    f"{judge.reached(self.table)}, and {self.devices.waiting()} messages wait to "
+                    f"be taken:\n{self.driver.last_words()}"
                 ]
             await asyncio.sleep(LOOK_EVERY_S)
         verdict = await asyncio.to_thread(judge.compare, self.table, published)
-        self.report.published, self.report.rows = wanted, verdict.rows
+        self.report.published, self.report.rows = sum(published.values()), verdict.rows
         refusals = [f"a device was refused with {code:#04x}" for code in self.devices.refusals()]
         return verdict.problems + refusals
+
+    def _log_end(self) -> int:
+        return RemoteLog(self.address).extent().end
 
     async def _kill(self, part: Part) -> None:
         if part is Part.BROKER:
@@ -186,7 +205,7 @@ async def release_first(directory: Path, *, seed: int) -> list[str]:
     try:
         this.broker.start()
         this.devices.begin(HOST, this.broker.port)
-        this.driver.start("--fault", "release-first")
+        this.driver.start("--fault", RELEASE_FIRST)
         this.devices.report(MESSAGES_A_DEVICE)
         began = system.monotonic_s()
         while not this.driver.has_ended():
