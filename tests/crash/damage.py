@@ -20,6 +20,7 @@ from random import Random
 
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import LogReader
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 from tests.crash import segments
 from tests.crash.segments import CONTROL, MESSAGE, SegmentFile
@@ -160,7 +161,9 @@ def stored(log_directory: Path) -> dict[int, Message]:
     extent = log.extent()
     at, found = extent.begin, {}
     while at < extent.end:
-        chunk = log.read(["load/#"], at, extent.end, columns=["topic", "offset", "value"])
+        chunk = log.read(
+            Criteria(filters=("load/#",)), at, extent.end, columns=["topic", "offset", "value"]
+        )
         for row in chunk.batch.to_pylist():
             found[row["offset"]] = parse_payload(row["topic"], row["value"])
         at = chunk.next_offset

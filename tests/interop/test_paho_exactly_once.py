@@ -23,6 +23,7 @@ from paho.mqtt.packettypes import PacketTypes
 
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import Packet, decode_packets, encode_packet
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 from tests.interop.device import WITHIN_S, properties_of
 from tests.interop.relay import Passed, Relay
@@ -108,7 +109,7 @@ def stored(broker: BrokerProcess) -> Counter[int]:
     extent = log.extent()
     at, found = extent.begin, Counter[int]()
     while at < extent.end:
-        chunk = log.read([TOPIC], at, extent.end, columns=["value"])
+        chunk = log.read(Criteria(filters=(TOPIC,)), at, extent.end, columns=["value"])
         found.update(int(value) for value in chunk.batch.column("value").to_pylist())
         at = chunk.next_offset
     return found
