@@ -28,11 +28,19 @@ class SmallDisk:
     directory: Path
     reserve_bytes: int
     """What the broker is to be told to keep free."""
+    is_its_own: bool
+    """Whether it is a file system that nobody else is on."""
 
     def fill(self) -> None:
         """Something else takes room, until `free`."""
         with self._ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, BALLAST_BYTES)
+
+    def fill_up(self) -> None:
+        """Something else takes all the room there is, until `free`."""
+        assert self.is_its_own, "others would miss the room"
+        with self._ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(self.directory).free)
 
     def free(self) -> None:
         """The operator removes it."""
@@ -50,13 +58,13 @@ def small_disk(place: Path) -> Iterator[SmallDisk]:
     mounted = subprocess.run(["mount", "-t", "tmpfs", *size, "tmpfs", place], check=False)
     if mounted.returncode == 0:
         try:
-            yield SmallDisk(place, RESERVE_BYTES)
+            yield SmallDisk(place, RESERVE_BYTES, is_its_own=True)
         finally:
             subprocess.run(["umount", place], check=True)
         return
     directory = Path(tempfile.mkdtemp(prefix="holdfast-small-", dir=SHARED_MEMORY))
     free_bytes = shutil.disk_usage(directory).free
     try:
-        yield SmallDisk(directory, free_bytes - ROOM_BYTES)
+        yield SmallDisk(directory, free_bytes - ROOM_BYTES, is_its_own=False)
     finally:
         shutil.rmtree(directory)

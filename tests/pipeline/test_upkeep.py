@@ -81,6 +81,42 @@ def test_silver_is_made_again_equal_from_bronze_alone(
         assert rows(warehouse, name).equals(table), name
 
 
+def test_a_table_that_is_made_anew_is_there_all_the_time(
+    spark: SparkSession, pipeline: Pipeline
+) -> None:
+    warehouse = pipeline.opened()
+    presence, silver = warehouse.table("presence"), warehouse.table("tag_reads")
+    visits = [(name, "ascending") for name in pipeline.shapes()["presence"].key]
+    expected = pa.table(DeltaTable(str(presence.path)).to_pyarrow_table()).sort_by(visits)
+    reads = rows(warehouse, "tag_reads")
+    # What somebody else has done to a table ends with it.
+    DeltaTable(str(presence.path)).delete()
+    DeltaTable(str(silver.path)).delete("offset < 60")
+    seen = {stored.name: DeltaTable(str(stored.path)) for stored in (presence, silver)}
+    held = {name: delta.to_pyarrow_table().num_rows for name, delta in seen.items()}
+    for job in pipeline.jobs:
+        if {"presence", "tag_reads"} & set(job.makes):
+            rebuild(spark, warehouse, job, rows=70)
+    found = pa.table(DeltaTable(str(presence.path)).to_pyarrow_table()).sort_by(visits)
+    assert found.equals(expected)
+    assert rows(warehouse, "tag_reads").equals(reads)
+    for name, delta in seen.items():
+        # One commit behind what a reader has opened, which is there as it was.
+        assert DeltaTable(str(warehouse.table(name).path)).version() == delta.version() + 1
+        assert delta.to_pyarrow_table().num_rows == held[name]
+        assert warehouse.table(name).version() == 119
+    assert not (warehouse.directory / ".beside").exists()
+
+
+def test_the_copy_of_an_answer_that_is_made_anew_is_made_anew(pipeline: Pipeline) -> None:
+    serving, shape = pipeline.serving(), pipeline.shapes()["presence"]
+    assert serving is not None
+    table = pipeline.opened().table("presence")
+    assert not serving.follow(table, shape)
+    serving.forget(["presence"])
+    assert serving.follow(table, shape)
+
+
 def test_maintenance_beside_a_writer_changes_no_row_and_keeps_the_version(
     pipeline: Pipeline,
 ) -> None:

@@ -150,6 +150,7 @@ def backfill(options: argparse.Namespace) -> int:
             f"backfill takes --from and --to, or --rebuild with some of {jobs}"
         )
     warehouse = pipeline.opened()
+    serving = pipeline.serving()
     with pipeline.session() as spark, warehouse.writing(*pipeline.shapes()):
         if ranged:
             source = pipeline.configuration.source()
@@ -159,9 +160,10 @@ def backfill(options: argparse.Namespace) -> int:
                 print(f"{done.table}: {done.rows} rows from {options.begin} to {options.end - 1}")
             named += [job.name for job in pipeline.jobs if any(s.key for s in job.makes.values())]
         for name in dict.fromkeys(named):
+            if serving is not None:
+                serving.forget(by_name[name].makes)
             taken = rebuild(spark, warehouse, by_name[name])
             print(f"{name}: made anew from {taken} rows of {by_name[name].reads}")
-        serving = pipeline.serving()
         if serving is not None:
             pipeline.follow(warehouse, serving)
     return 0

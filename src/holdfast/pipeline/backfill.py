@@ -2,11 +2,10 @@
 
 Owns: what is replaced, in which order, and what is refused.
 
-What is true after a crash in between: each table has its range whole, old or new, since a range is
-one commit. The same command again does the rest.
+What is true after a crash in between: each table has its range whole, or all of its rows, old or
+new, since either is one commit. The same command again does the rest.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from holdfast.core.errors import OperatingError
 from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE, log_of
 from holdfast.pipeline.jobs.job import Job
-from holdfast.pipeline.jobs.stepping import STEP_ROWS, Upserted, catch_up, made_again
+from holdfast.pipeline.jobs.stepping import STEP_ROWS, catch_up, made_again
 from holdfast.pipeline.load.files import write_files
 from holdfast.pipeline.load.table import Shape, StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
@@ -84,14 +83,15 @@ def rebuild(
     job: Job,
     *,
     rows: int = STEP_ROWS,
-    upserted: Upserted | None = None,
 ) -> int:
-    """Makes the tables of a job anew from its input; returns the rows that it took."""
-    for name in job.makes:
-        shutil.rmtree(warehouse.table(name).path, ignore_errors=True)
-    return sum(
-        done.rows_in for done in catch_up(spark, warehouse, job, rows=rows, upserted=upserted)
-    )
+    """Makes the tables of a job anew from its input, beside those that are there, and puts each in
+    the place of the old one; returns the rows that it took."""
+    with warehouse.beside(job.makes) as fresh:
+        taken = sum(done.rows_in for done in catch_up(spark, fresh, job, rows=rows))
+        for name, shape in job.makes.items():
+            if fresh.table(name).exists():
+                warehouse.table(name).take_over(fresh.table(name), shape)
+    return taken
 
 
 def _replaced(

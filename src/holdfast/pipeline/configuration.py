@@ -66,6 +66,7 @@ class JobEntries:
 
     schemas: str = entry("schemas", "A folder of schema files, relative to this file.")
     modules: tuple[str, ...] = entry((), "Python modules beside this file, each with a list JOBS.")
+    dead_letter_topic: str = entry("", "Rejected rows are published there too; empty for nowhere.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
+from holdfast.pipeline.dead_letters import DeadLetters, dead_letter_topic
 from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, start_query
 from holdfast.pipeline.jobs.gold import Answers, gold_jobs
 from holdfast.pipeline.jobs.job import Job, in_order
@@ -78,6 +79,7 @@ class Pipeline:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        self.dead_letter_topic = dead_letter_topic(configuration)
         folder = configuration.folder / configuration.jobs.schemas
         self.schemas = read_catalog(folder if folder.is_dir() else None)
         answers = configuration.answers
@@ -135,6 +137,7 @@ class Pipeline:
         tables."""
         warehouse, progress = self.opened(), Progress()
         serving = self.serving()
+        letters = self._dead_letters(warehouse)
         with warehouse.writing(*self.shapes()), self._releasing(spark, warehouse):
             if serving is not None:
                 self.follow(warehouse, serving)
@@ -150,6 +153,8 @@ class Pipeline:
                 while True:
                     running = query.isActive
                     busy = self._turn(spark, warehouse, serving, progress)
+                    if letters is not None:
+                        letters.follow(spark)
                     seen(self._measured(warehouse, progress))
                     if not running and not busy:
                         break
@@ -178,6 +183,11 @@ class Pipeline:
         for name, shape in self.shapes().items():
             if shape.key:
                 serving.follow(warehouse.table(name), shape)
+
+    def _dead_letters(self, warehouse: Warehouse) -> DeadLetters | None:
+        if self.dead_letter_topic is None:
+            return None
+        return DeadLetters(self.dead_letter_topic, self.configuration.source(), warehouse)
 
     def _turn(
         self,

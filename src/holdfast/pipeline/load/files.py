@@ -8,6 +8,7 @@ Flow: DataFrame -> Parquet files below the table -> one `AddAction` each -> comm
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,8 +43,7 @@ class WrittenFiles:
 
 def write_files(frame: DataFrame, table: Path, partition: str | None) -> WrittenFiles:
     """Writes the rows below the table; returns when all files are whole."""
-    name = str(UUID(bytes=system.entropy(16), version=4))
-    folder = table / DATA / name
+    folder = _new_folder(table)
     spark = frame.sparkSession
     before = spark.conf.get(MICROSECONDS[0])
     spark.conf.set(*MICROSECONDS)
@@ -56,6 +56,24 @@ def write_files(frame: DataFrame, table: Path, partition: str | None) -> Written
     finally:
         if before is not None:
             spark.conf.set(MICROSECONDS[0], before)
+    return _found(folder, table)
+
+
+def moved_files(paths: Iterable[Path], origin: Path, table: Path) -> WrittenFiles:
+    """Moves data files of the table at `origin` below another table, which has none of them yet."""
+    folder = _new_folder(table)
+    for path in paths:
+        target = folder / path.relative_to(origin)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    return _found(folder, table)
+
+
+def _new_folder(table: Path) -> Path:
+    return table / DATA / str(UUID(bytes=system.entropy(16), version=4))
+
+
+def _found(folder: Path, table: Path) -> WrittenFiles:
     actions, total = [], 0
     for path in sorted(folder.rglob("*.parquet")):
         action, rows = _described(path, table)

@@ -42,6 +42,12 @@ class ServingCopy:
             _apply(database, table, rows, shape)
             _note(database, table, version)
 
+    def forget(self, tables: Iterable[str]) -> None:
+        """These are about to be made anew, and so shall be what is copied of them."""
+        with self._transaction() as database:
+            names = [(table,) for table in tables]
+            database.executemany("DELETE FROM holdfast_versions WHERE name = ?", names)
+
     def follow(self, table: StoredTable, shape: Shape) -> bool:
         """Makes the copy anew if it is not as far as its table; true if it was not."""
         version = table.version()

@@ -6,7 +6,8 @@ so the table is looked at first, and a lock keeps other writers away (`load.lock
 
 Invariants:
 1. Rows and version are one commit of the table: both are there, or neither.
-2. The version never moves back, but for a replaced range, which keeps it.
+2. The version never moves back. A replaced range keeps it; a table that is made anew has that of
+   its new rows.
 3. A table holds rows of one log. Every commit of ours says so; a commit of somebody else's that
    changed rows is found before the next of ours, and stops the job.
 
@@ -29,7 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from holdfast.core.errors import OperatingError
-from holdfast.pipeline.load.files import WrittenFiles
+from holdfast.pipeline.load.files import WrittenFiles, moved_files
 
 EPOCH = "holdfast.epoch"
 FORMAT = "holdfast.format"
@@ -144,6 +145,20 @@ class StoredTable:
             mode="overwrite",
             predicate=f"offset >= {begin} and offset < {end}",
             commit_properties=CommitProperties(custom_metadata={MARK: self.name}),
+        )
+
+    def take_over(self, made: "StoredTable", shape: Shape) -> None:
+        """Has the rows and the version of a table that was made beside it, which is empty then.
+        One commit: a reader sees all of the old rows or all of the new ones."""
+        version, schema = made.version(), made.opened().schema()
+        delta = self.opened() if self.exists() else self._ready(shape)
+        files = moved_files(map(Path, made.files({})), made.path, self.path)
+        delta.create_write_transaction(
+            list(files.actions),
+            "overwrite",
+            schema,
+            partition_by=_partitions(shape),
+            commit_properties=self._properties(version),
         )
 
     def frame(

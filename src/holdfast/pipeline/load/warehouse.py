@@ -7,7 +7,8 @@ it would mean.
 """
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ STATE = "pipeline.json"
 STATE_VERSION = 1
 TABLES = "tables"
 CHECKPOINTS = "checkpoints"
+BESIDE = ".beside"
 
 
 class WarehouseError(OperatingError):
@@ -40,9 +42,12 @@ class Origin:
 class Warehouse:
     """The tables below one directory."""
 
-    def __init__(self, directory: Path, origin: Origin) -> None:
+    def __init__(
+        self, directory: Path, origin: Origin, beside: frozenset[str] = frozenset()
+    ) -> None:
         self.directory = directory
         self.origin = origin
+        self._beside = beside
 
     @staticmethod
     def recorded(directory: Path) -> Origin | None:
@@ -89,7 +94,18 @@ class Warehouse:
 
     def table(self, name: str) -> StoredTable:
         """The table with this name, whether it is there or not."""
-        return StoredTable(self.directory / TABLES / name, self.origin.epoch)
+        folder = BESIDE if name in self._beside else TABLES
+        return StoredTable(self.directory / folder / name, self.origin.epoch)
+
+    @contextmanager
+    def beside(self, names: Iterable[str]) -> Iterator["Warehouse"]:
+        """The same tables, but for these, which are new and empty; they go at the end."""
+        folder = self.directory / BESIDE
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield Warehouse(self.directory, self.origin, frozenset(names))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def names(self) -> list[str]:
         """The tables that are there."""
