@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pipeline.cluster.standalone import standalone
+from tests.pipeline.cluster.standalone import Standalone, standalone
 
 
 @pytest.fixture(scope="package")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone(tmp_path_factory.mktemp("standalone")) as address:
-        yield address
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,7 +17,7 @@ from holdfast import system
 from tests.process import HOST, free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
-WITHIN_S = 120.0
+WITHIN_S = 600.0
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTORS = 2
 EXECUTOR_MB = 512
@@ -30,8 +31,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**given, **own, "PYSPARK_PYTHON": sys.executable, **more}
 
 
-def settings(**more: str) -> list[str]:
-    """Arguments for spark-submit: executors as they suit a small machine."""
+def configured(directory: Path, **more: str) -> dict[str, str]:
+    """Surroundings in which Spark finds settings of its own: executors as they suit a small
+    machine."""
     chosen = {
         "spark.driver.host": HOST,
         "spark.driver.extraJavaOptions": QUICK,
@@ -46,17 +48,19 @@ def settings(**more: str) -> list[str]:
         "spark.ui.showConsoleProgress": "false",
         **more,
     }
-    return [part for name, value in chosen.items() for part in ("--conf", f"{name}={value}")]
+    folder = directory / "conf"
+    folder.mkdir()
+    lines = [f"{name} {value}\n" for name, value in chosen.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return environment(SPARK_CONF_DIR=str(folder))
 
 
-def run(
-    command: list[str], directory: Path, surroundings: Mapping[str, str] | None = None
-) -> tuple[int, str]:
-    """Runs a command to its end; returns its exit code and all that it said."""
+def run(commands: str, directory: Path, surroundings: Mapping[str, str]) -> tuple[int, str]:
+    """Runs commands of a shell to their end; returns the exit code and all that they said."""
     done = subprocess.run(
-        command,
+        ["bash", "-euc", commands],
         cwd=directory,
-        env=dict(surroundings or environment()),
+        env=dict(surroundings),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -66,33 +70,45 @@ def run(
     return done.returncode, done.stdout
 
 
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """A master with one worker, which has room for two executors."""
+
+    address: str
+    work: Path
+    """Where the worker keeps what executors write to their logs."""
+
+
 @contextmanager
-def standalone(directory: Path) -> Iterator[str]:
-    """The address of a master with one worker, which has room for two executors."""
+def standalone(directory: Path) -> Iterator[Standalone]:
+    """A cluster that ends with the block."""
     port, page = free_port(), free_port()
     address = f"spark://{HOST}:{port}"
-    master = ["Master", "--host", HOST, "--port", str(port), "--webui-port", str(page)]
-    worker = [
-        *("Worker", "--host", HOST, "--webui-port", str(free_port()), "--cores", str(EXECUTORS)),
-        *("--memory", f"{EXECUTORS * EXECUTOR_MB}m", "--work-dir", str(directory / "work")),
-        address,
-    ]
+    own = environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=QUICK)
+    start = "exec spark-class org.apache.spark.deploy"
+    master = f"{start}.master.Master --host {HOST} --port {port} --webui-port {page}"
+    worker = (
+        f"{start}.worker.Worker --host {HOST} --webui-port {free_port()} --cores {EXECUTORS}"
+        f" --memory {EXECUTORS * EXECUTOR_MB}m --work-dir '{directory}/work' {address}"
+    )
     with contextlib.ExitStack() as stack:
-        for number, (name, *arguments) in enumerate((master, worker)):
-            stack.enter_context(_running(name, arguments, directory))
+        for number, commands in enumerate((master, worker)):
+            stack.enter_context(running(commands, directory, own))
             _wait_for_workers(page, number)
-        yield address
+        yield Standalone(address, directory / "work")
 
 
 @contextmanager
-def _running(name: str, arguments: list[str], directory: Path) -> Iterator[None]:
-    kind = f"org.apache.spark.deploy.{name.lower()}.{name}"
-    own = environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=QUICK)
-    with (directory / f"{name}.log").open("wb") as log:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), kind, *arguments]
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=own, cwd=directory)
+def running(commands: str, directory: Path, surroundings: Mapping[str, str]) -> Iterator[Path]:
+    """A server that ends with the block, and the file of what it says."""
+    file = directory / f"server-{free_port()}.log"
+    with file.open("wb") as log:
+        shell = ["bash", "-euc", commands]
+        process = subprocess.Popen(
+            shell, stdout=log, stderr=log, env=dict(surroundings), cwd=directory
+        )
         try:
-            yield
+            yield file
         finally:
             process.terminate()
             process.wait(WITHIN_S)
