@@ -22,6 +22,7 @@ PASSWORD = "open-sesame"
 LOOKING = """
 from urllib.request import urlopen
 
+broker["password"] = open(broker.pop("passwordFile")).read().strip()
 everything = spark.read.format("holdfast").options(subscribe="#", **broker).load()
 everything.explain("extended")
 print(everything.count())
@@ -33,7 +34,7 @@ for path in (
     print(path, urlopen(spark.sparkContext.uiWebUrl + path).read().decode())
 spark.stop()
 """
-"""What follows the application: it looks at what Spark shows of it."""
+"""What follows the application: it gives the password itself, and looks at what Spark shows."""
 
 
 @dataclass(frozen=True, slots=True)
