@@ -1,13 +1,15 @@
 """Options of the data source: what they mean, and what is said when they are wrong."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from holdfast.pipeline.source.data_source import HoldfastSource
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import parse_options
-from holdfast.pipeline.source.table import TableReader
+from holdfast.pipeline.source.table import TableReader, parse_table_options
+from holdfast.pipeline.writer.options import parse_writer_options
 
 PLAIN = {"broker": "127.0.0.1:8080", "subscribe": "zebra/fx/+/reads"}
 
@@ -34,6 +36,27 @@ def test_credentials_go_together_and_are_not_shown() -> None:
             parse_options(alone)
     with pytest.raises(OptionError, match="goes with 'broker'"):
         parse_options({"dataDir": "/d", "subscribe": "a", "user": "u", "password": "p"})
+
+
+def test_a_password_comes_from_a_file_which_alone_a_plan_names(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(" x y\n")
+    where = {"broker": "broker.example:8443", "user": "spark", "passwordFile": str(file)}
+    table = parse_table_options({**where, "table": "sessions"})
+    assert table is not None
+    for options in (parse_options({**PLAIN, **where}), parse_writer_options(where), table):
+        assert options.password == " x y"
+    twice = {**where, "password": "x"}
+    absent = {**where, "passwordFile": str(tmp_path / "absent")}
+    for wrong, sentence in ((twice, "cannot be combined"), (absent, "No such file")):
+        with pytest.raises(OptionError, match=f"'passwordFile' .*{sentence}"):
+            parse_options({**PLAIN, **wrong})
+        with pytest.raises(OptionError, match=f"'passwordFile' .*{sentence}"):
+            parse_writer_options(wrong)
+        with pytest.raises(OptionError, match=f"'passwordFile' .*{sentence}"):
+            parse_table_options({**wrong, "table": "sessions"})
+    with pytest.raises(OptionError, match="'passwordFile' goes with 'broker' and 'user'"):
+        parse_options({**PLAIN, "passwordFile": str(file)})
 
 
 def test_a_cursor_has_a_name_and_a_broker() -> None:

@@ -99,7 +99,9 @@ def _with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
     lower = {name.lower(): value for name, value in given.items()}
     if "password" in lower:
         raise OptionError(
-            "password", "would be kept with the table; use CREATE TEMPORARY VIEW instead"
+            "password",
+            "would be kept with the table; give 'passwordFile' or use CREATE TEMPORARY VIEW"
+            " instead",
         )
     first, *others = schema.fields
     kept: dict[str, Any] = {OF_TABLE: json.dumps(lower)}

@@ -7,6 +7,7 @@ Invariant: what is wrong raises `OptionError`, which names the option.
 
 import json
 import re
+from pathlib import Path
 from typing import Final, Literal
 
 from holdfast.core.moment import parse_moment_us
@@ -36,6 +37,14 @@ class OptionError(ValueError):
 def text(_option: str, given: str) -> str:
     """Any text."""
     return given
+
+
+def password_file(option: str, given: str) -> str:
+    """The password that a file holds; the end of its line is none of it."""
+    try:
+        return Path(given).read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise OptionError(option, f"is read where the query is planned: {problem}") from problem
 
 
 def address(option: str, given: str) -> str:

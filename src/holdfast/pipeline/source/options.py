@@ -9,7 +9,7 @@ Invariants:
 2. `Options` is a value: it travels to executors and means the same there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -69,6 +69,15 @@ OPTIONS: Final = (
         forms.text,
         "",
         "of that user; in no plan and no log line",
+        ("batch", "stream", "write"),
+        "kafka.sasl.jaas.config",
+    ),
+    Option(
+        "passwordFile",
+        forms.password_file,
+        "",
+        "in place of `password`: a file that holds it, on the driver's machine; over Spark Connect"
+        " on the server's",
         ("batch", "stream", "write"),
         "kafka.sasl.jaas.config",
     ),
@@ -256,8 +265,8 @@ INSTEAD: Final = {
     "kafka.group.id": "give 'cursor', a durable place with a name",
     "groupIdPrefix": "give 'cursor', a durable place with a name",
     "kafka.security.protocol": "give 'broker' as https://host:port",
-    "kafka.sasl.jaas.config": "give 'user' and 'password'",
-    "kafka.sasl.mechanism": "give 'user' and 'password'",
+    "kafka.sasl.jaas.config": "give 'user' and 'password' or 'passwordFile'",
+    "kafka.sasl.mechanism": "give 'user' and 'password' or 'passwordFile'",
     "fetchOffset.numRetries": "give 'brokerTimeout'",
     "fetchOffset.retryIntervalMs": "give 'brokerTimeout'",
     "kafkaConsumer.pollTimeoutMs": "give 'brokerTimeout'",
@@ -275,6 +284,7 @@ _AT_MOST_ONE: Final = (
     ("subscribe", "subscribePattern", "queue"),
     ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    ("password", "passwordFile"),
 )
 
 
@@ -327,7 +337,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         given=tuple(found),
         broker=found.get("broker"),
         user=found.get("user"),
-        password=found.get("password"),
+        password=found.get(password_option(found)),
         data_dir=found.get("dataDir"),
         timeout_s=found.get("brokerTimeout"),
         criteria=Criteria(
@@ -350,6 +360,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
         columns=_columns(found),
         pushdown=found.get("pushdown", system.environment().get(PUSHDOWN_VARIABLE) == "true"),
     )
+
+
+def password_option(found: Collection[str]) -> str:
+    """The name of the option that the password came by."""
+    return "passwordFile" if "passwordFile" in found else "password"
 
 
 def is_of_a_table(given: Mapping[str, str]) -> bool:
@@ -391,7 +406,8 @@ def _known(given: Mapping[str, str]) -> dict[str, Any]:
 def _check_together(found: Mapping[str, Any]) -> None:
     if ("broker" in found) == ("dataDir" in found):
         raise OptionError("broker", "or 'dataDir' must be given, and not both")
-    for one, other in (("user", "password"), ("password", "user")):
+    secret = password_option(found)
+    for one, other in (("user", secret), (secret, "user")):
         if one in found and ("broker" not in found or other not in found):
             raise OptionError(one, f"goes with 'broker' and '{other}'")
     for names in _AT_MOST_ONE:

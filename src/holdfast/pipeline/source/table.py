@@ -19,13 +19,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.core.table_names import TABLES
-from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.forms import OptionError, password_file
 from holdfast.reading.directory_tables import DirectoryTables
 from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
 
 NAMES: Final = {
-    name.lower(): name for name in ("broker", "user", "password", "dataDir", "table", "moment")
+    name.lower(): name
+    for name in ("broker", "user", "password", "passwordFile", "dataDir", "table", "moment")
 }
 """The options of a table, by their names in lower case."""
 
@@ -68,9 +69,12 @@ def parse_table_options(given: Mapping[str, str]) -> TableOptions | None:
         raise OptionError("broker", "or 'dataDir' must be given, and not both")
     if data_dir is not None and "moment" in found:
         raise OptionError("moment", "goes with 'broker'")
-    return TableOptions(
-        table, broker, found.get("user"), lower.get("password"), data_dir, found.get("moment")
-    )
+    password = lower.get("password")
+    if "passwordFile" in found:
+        if password is not None:
+            raise OptionError("passwordFile", "cannot be combined with 'password'")
+        password = password_file("passwordFile", found["passwordFile"])
+    return TableOptions(table, broker, found.get("user"), password, data_dir, found.get("moment"))
 
 
 def table_schema(options: TableOptions) -> StructType:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.kernel import is_valid_topic_name
 from holdfast.pipeline.source import forms
 from holdfast.pipeline.source.forms import OptionError
-from holdfast.pipeline.source.options import OPTIONS, Option, options_of_user
+from holdfast.pipeline.source.options import OPTIONS, Option, options_of_user, password_option
 
 TIMEOUT_S: Final = 300.0
 """Longer than a broker takes to start again, and shorter than somebody waits for a task."""
@@ -92,14 +92,17 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
     found = _known(given)
     if "broker" not in found:
         raise OptionError("broker", "is missing: host:port of the broker's HTTP listener")
-    together = ("user", "password"), ("password", "user"), ("producer", "batch")
+    if {"password", "passwordFile"} <= found.keys():
+        raise OptionError("passwordFile", "cannot be combined with 'password'")
+    secret = password_option(found)
+    together = ("user", secret), (secret, "user"), ("producer", "batch")
     for one, other in (*together, ("batch", "producer")):
         if one in found and other not in found:
             raise OptionError(one, f"goes with '{other}'")
     return WriterOptions(
         broker=found["broker"],
         user=found.get("user"),
-        password=found.get("password"),
+        password=found.get(secret),
         topic=found.get("topic"),
         producer=found.get("producer"),
         batch=found.get("batch"),

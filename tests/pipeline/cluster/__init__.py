@@ -1,0 +1,1 @@
+"""Spark in several processes: a standalone master with a worker, local clusters, Spark Connect."""
