@@ -9,10 +9,10 @@ import argparse
 import os
 import signal
 
+from holdfast.pipeline.load.delta import LogTable
 from pyspark.sql import DataFrame
 
 from holdfast.client.http import HttpClient
-from holdfast.pipeline.load.delta import LogTable
 from holdfast.pipeline.session import local_session
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.options import parse_options
