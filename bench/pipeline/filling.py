@@ -84,7 +84,7 @@ def _publisher(read_buffer: bytearray) -> tuple[Inbox, Arrivals]:
         receive_maximum=65_535,
         maximum_packet_size_bytes=LIMITS["remaining_length_maximum"],
         topic_alias_maximum=0,
-        received=b"",
+        unreleased=b"",
     )
     inbox.release(1)
     return inbox, arrivals

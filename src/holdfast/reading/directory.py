@@ -151,7 +151,8 @@ class LogDirectory:
         from holdfast.reading.columns import record_batch
 
         names = COLUMNS_UNASKED if columns is None else columns
-        data, next_offset = self._refreshed().read(
+        reader = self._refreshed()
+        data, next_offset = reader.read(
             self._compiled(criteria),
             names,
             from_offset=begin,
@@ -159,7 +160,7 @@ class LogDirectory:
             rows_maximum=rows_maximum,
             bytes_maximum=bytes_maximum,
         )
-        return Chunk(record_batch(data, names), next_offset)
+        return Chunk(record_batch(data, names), next_offset, reader.epoch())
 
     def _begin(self, reader: LogReader) -> int:
         begin = reader.begin_offset()

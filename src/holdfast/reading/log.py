@@ -6,7 +6,8 @@ Never: knows whether the log is a directory or a broker.
 
 Invariants:
 1. Ranges are half open: `begin` is read, `end` is not.
-2. `batches` returns each matching message of its range exactly once, in offset order, or raises.
+2. `chunks` and `batches` return each matching message of their range exactly once, in offset order,
+   or raise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,10 +74,12 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Messages of one read, and the offset at which the next read goes on."""
+    """Messages of one read, the offset at which the next read goes on, and whose they are."""
 
     batch: "pa.RecordBatch"
     next_offset: int
+    epoch: str
+    """Of the log that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,25 @@ class ReadableLog(Protocol):
         """Raises `RecordsGoneError` if retention has taken `begin`."""
 
 
+def chunks(
+    log: ReadableLog,
+    criteria: Criteria,
+    begin: int,
+    end: int,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Iterator[Chunk]:
+    """The matching messages of a range, read by read; some of them may have none."""
+    while begin < end:
+        chunk = log.read(criteria, begin, end, columns=columns)
+        yield chunk
+        if chunk.next_offset <= begin:
+            raise UnreadableLogError(
+                f"reading stopped at offset {begin}, before the end of the range at {end}"
+            )
+        begin = chunk.next_offset
+
+
 def batches(
     log: ReadableLog,
     criteria: Criteria,
@@ -141,13 +163,7 @@ def batches(
     *,
     columns: Sequence[str] | None = None,
 ) -> Iterator["pa.RecordBatch"]:
-    """The matching messages of a range, batch by batch, none of them empty."""
-    while begin < end:
-        chunk = log.read(criteria, begin, end, columns=columns)
-        if chunk.next_offset <= begin:
-            raise UnreadableLogError(
-                f"reading stopped at offset {begin}, before the end of the range at {end}"
-            )
+    """The same, batch by batch, none of them empty."""
+    for chunk in chunks(log, criteria, begin, end, columns=columns):
         if chunk.batch.num_rows:
             yield chunk.batch
-        begin = chunk.next_offset

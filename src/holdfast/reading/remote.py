@@ -119,8 +119,9 @@ class RemoteLog:
         }
         content = self._answer("POST", "/v1/log/records", _asked(criteria, begin, end, **limits))
         reader = pa.ipc.open_stream(content)
-        next_offset = int(reader.schema.metadata[b"next_offset"])
-        return Chunk(reader.read_next_batch().replace_schema_metadata(), next_offset)
+        told = reader.schema.metadata
+        batch = reader.read_next_batch().replace_schema_metadata()
+        return Chunk(batch, int(told[b"next_offset"]), told[b"epoch"].decode())
 
     def _document(self, path: str, query: list[tuple[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self._answer("GET", f"{path}?{urlencode(query)}"))

@@ -43,7 +43,8 @@ class SteppingLog:
     ) -> Chunk:
         until = min(end, begin + self.step)
         found = [offset for offset in range(begin, until) if offset % 3 == 0]
-        return Chunk(pa.RecordBatch.from_pydict({"offset": pa.array(found, pa.int64())}), until)
+        batch = pa.RecordBatch.from_pydict({"offset": pa.array(found, pa.int64())})
+        return Chunk(batch, until, "epoch")
 
 
 @pytest.mark.parametrize("step", [1, 2, 7, 100, 1000])

@@ -148,7 +148,7 @@ class FromCursorReader(BatchReader):
         check_selection(self.options, place)
         opened = open_log(self.options)
         extent = opened.extent()
-        check_epoch(place.epoch, extent, "the cursor")
+        check_epoch(place.epoch, extent.epoch, "the cursor")
         options = self.options
         if options.starting_offset is None and options.starting_time_us is None:
             begin = place.offset

@@ -33,7 +33,7 @@ def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
             f"holdfast data source: the checkpoint's offset has version {document.get('v')!r}; "
             f"this program reads version {OFFSET_VERSION}"
         )
-    check_epoch(document["epoch"], extent, "the checkpoint")
+    check_epoch(document["epoch"], extent.epoch, "the checkpoint")
     offset = int(document["o"])
     if offset > extent.end:
         raise DataLossError(
@@ -43,10 +43,10 @@ def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
     return offset
 
 
-def check_epoch(epoch: str, extent: Extent, owner: str) -> None:
+def check_epoch(epoch: str, found: str, owner: str) -> None:
     """Refuses to mix two logs: their offsets mean different messages."""
-    if epoch != extent.epoch:
+    if epoch != found:
         raise CheckpointError(
             f"holdfast data source: {owner} belongs to the log with epoch {epoch}, but this is the "
-            f"log with epoch {extent.epoch}. A new log needs a new checkpoint"
+            f"log with epoch {found}. A new log needs a new checkpoint"
         )

@@ -5,7 +5,8 @@ Owns: how options and an extent become ranges, and what is said of records that 
 Invariants:
 1. A range is (epoch, begin, end), all absolute: read again, on any machine, it gives the same
    rows.
-2. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
+2. Rows of another log are never taken for those of a range: each answer says which log it is of.
+3. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
 """
 
 import logging
@@ -30,13 +31,15 @@ from holdfast.reading.log import (
     ReadableLog,
     RecordsGoneError,
     UnreadableLogError,
-    batches,
+    chunks,
 )
 
 CORES = 2
 """Partitions where `minPartitions` does not say: one a core, each further one costs 30 ms."""
 SMALL_RANGE = BATCH_ROWS_MAXIMUM
 """A micro-batch of one Arrow batch is not worth a second task."""
+
+PLAN = "the plan of this query"
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +78,13 @@ class RangeReader:
         target = to_arrow_schema(self._schema, timezone="UTC")
         columns = [READ_COLUMNS[name][0] for name in target.names]
         try:
-            check_epoch(partition.epoch, opened.extent(), "the plan of this query")
-            for batch in batches(opened, wanted, partition.begin, partition.end, columns=columns):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
+            for chunk in chunks(opened, wanted, partition.begin, partition.end, columns=columns):
+                check_epoch(partition.epoch, chunk.epoch, PLAN)
+                if chunk.batch.num_rows:
+                    yield pa.RecordBatch.from_arrays(chunk.batch.columns, schema=target)
         except RecordsGoneError as gone:
+            # Of another log it means nothing that these offsets are gone.
+            check_epoch(partition.epoch, opened.extent().epoch, PLAN)
             # Taken between planning and reading. What was read before it has been delivered.
             tell_loss(self.options, gone.begin, gone.available_from)
             yield from self.read(replace(partition, begin=gone.available_from))

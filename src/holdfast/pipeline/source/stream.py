@@ -104,7 +104,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
         """The ranges of one micro-batch; the same again when it is repeated."""
         opened = open_log(self.options, self.patience_s)
-        extent = opened.extent()
+        # The end was found with the extent of the log, a moment ago. After a restart Spark repeats
+        # a batch without asking for its end.
+        extent = opened.extent() if self._reach is None else self._reach.extent
         begin, to = parse_offset(start, extent), parse_offset(end, extent)
         ranges = plan_ranges(opened, self.options, extent, begin, to)
         # Under `failOnDataLoss` it has been raised.

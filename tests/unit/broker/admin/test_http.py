@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
+from holdfast.broker.admin.v1.reading import WHOLE_BYTES, encode_stream
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import COLUMNS_UNASKED
@@ -51,8 +52,9 @@ def records(address: str, **query: Any) -> tuple[pa.RecordBatch, dict[str, int]]
     status, body = get(address, "/v1/log/records", **query)
     assert status == 200, body
     stream = pa.ipc.open_stream(body)
-    told = {name.decode(): int(value) for name, value in stream.schema.metadata.items()}
-    return stream.read_next_batch(), told
+    told = stream.schema.metadata
+    assert told.pop(b"epoch").decode() == document(address, "/v1/log")["epoch"]
+    return stream.read_next_batch(), {name.decode(): int(value) for name, value in told.items()}
 
 
 def test_health(address: str) -> None:
@@ -241,3 +243,13 @@ def test_what_retention_has_taken_is_gone(tmp_path: Path) -> None:
         assert (answer["from"], answer["available_from"]) == (0, begin)
         batch, _ = records(address, max_rows=1)
         assert batch["offset"].to_pylist() == [begin]
+
+
+def test_large_columns_are_sent_from_where_they_lie() -> None:
+    values = pa.array([b"x" * WHOLE_BYTES, b"y"], pa.binary())
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), values], names=["topic", "value"])
+    pieces = encode_stream(batch)
+    addresses = [pa.py_buffer(piece).address for piece in pieces]
+    assert values.buffers()[2].address in addresses
+    assert len(pieces) == 3
+    assert pa.ipc.open_stream(b"".join(pieces)).read_all().to_batches() == [batch]

@@ -12,9 +12,9 @@ Flow: HTTP -> query -> LogDirectory (on a thread) -> Arrow stream or JSON.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from aiohttp import web
@@ -40,7 +40,6 @@ from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
-    Chunk,
     RecordsGoneError,
 )
 from holdfast.reading.log import COLUMNS as NAMES
@@ -56,6 +55,9 @@ SEND_TIMEOUT_S = 60
 """A peer that has not taken its answer by then does not read."""
 CHUNK_BYTES = 256 << 10
 """What is written to a socket at a time; the next follows when the peer has taken it."""
+WHOLE_BYTES = 64 << 10
+"""From this size on a buffer of an answer is sent from where it lies; smaller ones are gathered,
+since a write of its own costs more than to copy it."""
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 OFFSET = {"type": "integer", "minimum": 0, "maximum": query.OFFSET_MAXIMUM}
@@ -301,24 +303,14 @@ class Reading:
         criteria, columns = wanted.criteria(), wanted.names()
         async with self._answers:
             async with self._readers.lend(self._kept_from(wanted)) as reader:
-                begin, end = await _range(reader, wanted)
-                chunk = await asyncio.to_thread(
-                    reader.read,
-                    criteria,
-                    begin,
-                    end,
-                    columns=columns,
-                    rows_maximum=wanted.max_rows,
-                    bytes_maximum=wanted.max_bytes,
-                )
+                answer = await asyncio.to_thread(_answer, reader, criteria, columns, wanted)
                 if wanted.cursor:
                     # What it has lost meanwhile would be missing without a word.
                     reader.kept_from = self._kept_from(wanted)
                     available_from = (await asyncio.to_thread(reader.extent)).begin
-                    if begin < available_from:
-                        raise RecordsGoneError(begin, min(available_from, end))
-            body = await asyncio.to_thread(encode_stream, chunk, begin, end)
-            return await send(asked.request, body)
+                    if answer.begin < available_from:
+                        raise RecordsGoneError(answer.begin, min(available_from, answer.end))
+            return await send(asked.request, answer.pieces)
 
     def _kept_from(self, wanted: AskedRange) -> int | None:
         """From where all is there that is asked for by a cursor."""
@@ -405,28 +397,90 @@ def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach) -> Rang
     )
 
 
-def encode_stream(chunk: Chunk, begin: int, end: int) -> "pa.Buffer":
-    """One batch as an Arrow stream; the schema's metadata say what was read and where to go on."""
+@dataclass(frozen=True, slots=True)
+class _RecordsAnswer:
+    """Which range was asked for, and what is answered."""
+
+    begin: int
+    end: int
+    pieces: Sequence[memoryview]
+
+
+def _answer(
+    reader: LogDirectory, criteria: Criteria, columns: list[str] | None, wanted: AskedRecords
+) -> _RecordsAnswer:
+    """All of an answer at one go, so that no part of it waits for the loop to come round."""
+    extent = reader.extent()
+    begin, end = wanted.within(extent.begin, extent.end)
+    chunk = reader.read(
+        criteria,
+        begin,
+        end,
+        columns=columns,
+        rows_maximum=wanted.max_rows,
+        bytes_maximum=wanted.max_bytes,
+    )
+    told = {
+        "epoch": chunk.epoch,
+        "begin": str(begin),
+        "end": str(end),
+        "next_offset": str(chunk.next_offset),
+    }
+    return _RecordsAnswer(begin, end, encode_stream(chunk.batch.replace_schema_metadata(told)))
+
+
+class _Pieces:
+    """A file that is written and keeps what is written where it lies, but for what is small."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._gathered = bytearray()
+        self._pieces: list[memoryview] = []
+
+    def write(self, data: "bytes | pa.Buffer") -> int:
+        """Takes the next bytes; nobody changes them any more."""
+        if len(data) < WHOLE_BYTES:
+            self._gathered += data
+        else:
+            self._close_gathered()
+            self._pieces.append(memoryview(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """There is nothing that waits."""
+
+    def take(self) -> Sequence[memoryview]:
+        """All that was written."""
+        self._close_gathered()
+        return self._pieces
+
+    def _close_gathered(self) -> None:
+        if self._gathered:
+            self._pieces.append(memoryview(self._gathered))
+            self._gathered = bytearray()
+
+
+def encode_stream(batch: "pa.RecordBatch") -> Sequence[memoryview]:
+    """One batch as an Arrow stream, in pieces of which the large ones are the batch's own."""
     import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
 
-    told = {"begin": str(begin), "end": str(end), "next_offset": str(chunk.next_offset)}
-    batch = chunk.batch.replace_schema_metadata(told)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
+    sink = _Pieces()
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), batch.schema) as stream:
         stream.write_batch(batch)
-    return sink.getvalue()
+    return sink.take()
 
 
-async def send(request: web.Request, body: "pa.Buffer") -> web.StreamResponse:
+async def send(request: web.Request, pieces: Sequence[memoryview]) -> web.StreamResponse:
     """Sends an Arrow stream, as fast as the peer takes it."""
     response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
-    response.content_length = body.size
+    response.content_length = sum(piece.nbytes for piece in pieces)
     await response.prepare(request)
-    view = memoryview(body)
     try:
         async with asyncio.timeout(SEND_TIMEOUT_S):
-            for at in range(0, len(view), CHUNK_BYTES):
-                await response.write(view[at : at + CHUNK_BYTES])
+            for piece in pieces:
+                for at in range(0, len(piece), CHUNK_BYTES):
+                    await response.write(piece[at : at + CHUNK_BYTES])
             await response.write_eof()
     except (TimeoutError, ConnectionError):
         if request.transport is not None:

@@ -137,7 +137,7 @@ class TablesView:
         import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
 
         body = await asyncio.to_thread(lambda: pa.memory_map(str(path)).read_buffer())
-        return await send(asked.request, body)
+        return await send(asked.request, [memoryview(body)])
 
     async def _check(self, request: web.Request, name: str) -> None:
         if name in FOR_READERS or await self._permits(request, FOR_ADMINISTRATORS):
