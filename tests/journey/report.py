@@ -1,7 +1,6 @@
 """What a run found, for people and as JSON."""
 
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,7 @@ class Report:
 
     seed: int
     rounds: int
-    kills: Counter[str] = field(default_factory=Counter)
+    kills: dict[str, int] = field(default_factory=dict)
     published: int = 0
     rows: int = 0
     log_begins_at: int = 0
@@ -28,6 +27,10 @@ class Report:
     def holds(self) -> bool:
         """True if nothing was missing, doubled or out of order."""
         return not self.problems
+
+    def killed(self, part: str) -> None:
+        """Counts one more of these."""
+        self.kills[part] = self.kills.get(part, 0) + 1
 
     def text(self) -> str:
         """For people."""
