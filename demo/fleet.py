@@ -21,6 +21,9 @@ from paho.mqtt.properties import Properties
 TAGS_PER_READER = 40
 REPEATED, LATE, MALFORMED = 0.02, 0.02, 0.01
 SESSION_EXPIRY_S = 3600
+AGAIN_AFTER_S = 3
+"""Time enough for a broker to start: this client publishes anew, and not as a repetition, what it
+had already released if its first attempt to connect again fails."""
 
 
 def client(identifier: str, protocol: int) -> mqtt.Client:
@@ -29,7 +32,7 @@ def client(identifier: str, protocol: int) -> mqtt.Client:
     made = mqtt.Client(
         mqtt.CallbackAPIVersion.VERSION2, client_id=identifier, protocol=protocol, **kept
     )
-    made.reconnect_delay_set(min_delay=1, max_delay=1)
+    made.reconnect_delay_set(min_delay=AGAIN_AFTER_S, max_delay=AGAIN_AFTER_S)
     return made
 
 

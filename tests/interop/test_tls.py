@@ -12,6 +12,9 @@ from cryptography import x509
 
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerAbsentError
+from holdfast.pipeline.writer.staging import StagingBroker, WriteError
+from holdfast.reading.log import BrokerAwayError, UnreadableLogError
+from holdfast.reading.remote import RemoteLog
 from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
 from tests.interop.wire import Wire
@@ -130,6 +133,15 @@ def test_the_administration_is_asked_with_tls_and_not_without(
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(BrokerAbsentError, match="certificate"):
         HttpClient.at(f"https://{HOST}:{broker.https_port}").get("/v1/broker")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_nothing_to_wait_for(broker: TlsBroker) -> None:
+    address = f"https://{HOST}:{broker.https_port}"
+    with pytest.raises(UnreadableLogError, match="SSL_CERT_FILE") as read:
+        RemoteLog(address).extent()
+    assert not isinstance(read.value, BrokerAwayError)
+    with pytest.raises(WriteError, match="SSL_CERT_FILE"):
+        StagingBroker(address, None, None, 60).commit("somebody", 1, [], is_last=True)
 
 
 def test_mqtt_without_tls_is_ended_at_once(broker: TlsBroker) -> None:

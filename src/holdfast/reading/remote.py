@@ -10,6 +10,7 @@ Invariants:
 """
 
 import json
+import ssl
 from base64 import b64encode
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -131,6 +132,11 @@ class RemoteLog:
         content = None if body is None else json.dumps(body).encode()
         try:
             answer = self._client.request(method, target, content, only_reads=True)
+        except ssl.SSLCertVerificationError as problem:
+            raise UnreadableLogError(
+                f"the certificate of the broker at {self.address} cannot be verified: {problem}. "
+                "Name the authority's file in the environment variable SSL_CERT_FILE"
+            ) from problem
         except OSError as problem:
             raise BrokerAwayError(
                 f"the broker at {self.address} does not answer: {problem}"

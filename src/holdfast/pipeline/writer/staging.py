@@ -13,6 +13,7 @@ Every question may be asked twice: a part is known by what it holds, and a batch
 """
 
 import json
+import ssl
 import threading
 from functools import lru_cache
 from http import HTTPStatus
@@ -71,6 +72,12 @@ class StagingBroker:
                 problem = _told(answer)
                 if answer.status not in HEALED_BY_TIME:
                     raise WriteError(f"holdfast writer: {self._refused(answer.status, problem)}")
+            except ssl.SSLCertVerificationError as error:
+                raise WriteError(
+                    f"holdfast writer: the certificate of the broker at {self._address} cannot be"
+                    f" verified: {error}. Name the authority's file in the environment variable"
+                    " SSL_CERT_FILE"
+                ) from error
             except OSError as error:
                 problem = f"no answer: {error}"
             pause_s = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
