@@ -1,10 +1,13 @@
 """`python -m bench.pipeline`: fill a log, measure line by line, write the figures."""
 
 import argparse
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,17 +17,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.macro import machine
+from bench.macro.measurement import GENERATOR
 from bench.pipeline import filling
 from bench.pipeline.result import Measured, Result
-from bench.pipeline.spark_lines import batch_rate, floor_ms, stream_rate, to_noop
+from bench.pipeline.spark_lines import (
+    REPETITIONS,
+    batch_rate,
+    floor_ms,
+    stream_rate,
+    to_noop,
+    to_parquet,
+    used,
+)
+from holdfast import system
+from holdfast.pipeline.configuration import Configuration, LogEntries, RunEntries
+from holdfast.pipeline.jobs.bronze import start_query
+from holdfast.pipeline.running import Pipeline
 from holdfast.pipeline.session import local_session
 from tests.process import HOST, BrokerProcess, free_port
 
 RETENTION_BYTES = 64 << 30
 TRIGGERS = ((1_000_000, 0.6), (200_000, 0.45))
 """Rows a trigger, and the least ratio of the stream to that of Parquet files."""
-ROWS_A_SECOND = 100
-"""Of the floor: a micro-batch has some ten rows."""
+WRITTEN = 500_000
+"""Rows that a batch writes."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +134,90 @@ def floor(ground: Ground) -> Iterator[Measured]:
     yield Measured("latestOffset", "ms", latest, at_most=5)
 
 
+def tables(ground: Ground) -> Iterator[Measured]:
+    """Into the bronze table, beside Spark's Parquet sink that the same stream feeds."""
+    for trigger in (200_000, 500_000):
+        name = f"tables-{trigger}"
+
+        def ours(checkpoint: Path, trigger: int = trigger) -> StreamingQuery:
+            folder = ground.directory / "pipeline"
+            shutil.rmtree(folder, ignore_errors=True)
+            entries = LogEntries(broker=ground.address, subscribe="#")
+            run = RunEntries(rows_per_batch=trigger)
+            configuration = Configuration(folder=ground.directory, log=entries, run=run)
+            warehouse = Pipeline(configuration).opened()
+            return start_query(ground.spark, warehouse, configuration.source())
+
+        def theirs(checkpoint: Path, trigger: int = trigger) -> StreamingQuery:
+            return to_parquet(ground.stream(maxOffsetsPerTrigger=str(trigger)), checkpoint)
+
+        yield Measured(
+            f"stream to the bronze table, {trigger:,} rows a trigger",
+            "rows/s",
+            stream_rate(ours, ground.directory / name),
+            "Spark's Parquet sink",
+            stream_rate(theirs, ground.directory / name),
+            0.85,
+        )
+    yield Measured("the driver's Python after it", "MiB", resident_mib(os.getpid()), at_most=300)
+
+
+def memory(ground: Ground) -> Iterator[Measured]:
+    """What the broker takes more while four tasks read everything."""
+    process = ground.broker.process_identifier
+    before, seen = resident_mib(process), [0.0]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.02):
+            seen.append(resident_mib(process))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        used(ground.read(minPartitions="4")).collect()
+    finally:
+        done.set()
+        looking.join()
+    title = "the broker beyond itself, while four read"
+    yield Measured(title, "MiB", max(seen), "before", before, None, 128)
+
+
+def writer(ground: Ground) -> Iterator[Measured]:
+    """Rows that a batch writes, beside one publisher at QoS 1 whose messages come to one
+    subscriber."""
+    command = [str(GENERATOR), "pair", "--qos", "1", "--payload", "190"]
+    command += ["--port", str(ground.broker.port), "--seconds", "3", "--warm-up", "1"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    raw = json.loads(answer.stdout)
+    rows = ground.read(endingOffsets=str(WRITTEN), columns="value").cache()
+    count = rows.count()
+    times = []
+    for _ in range(REPETITIONS + 1):
+        began = system.monotonic_s()
+        target = rows.write.format("holdfast").mode("append")
+        target.option("broker", ground.address).option("topic", "bench/written").save()
+        times.append(system.monotonic_s() - began)
+    ours, theirs = count / min(times), raw["received"] / raw["seconds"]
+    yield Measured("writer, a batch", "rows/s", ours, "one publisher, QoS 1", theirs, 0.5)
+
+
+def resident_mib(process: int) -> float:
+    """Memory of a process that is in RAM."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 LINES: dict[str, Callable[[Ground], Iterator[Measured]]] = {
     "batches": batches,
     "push-down": push_down,
     "streams": streams,
     "floor": floor,
+    "tables": tables,
+    "memory": memory,
+    "writer": writer,
 }
 
 

@@ -53,8 +53,9 @@ def stream_rate(start: Callable[[Path], StreamingQuery], checkpoint: Path) -> fl
         shutil.rmtree(checkpoint, ignore_errors=True)
         query = start(checkpoint)
         query.awaitTermination()
-        # The first trigger pays for what starts once.
-        triggers = [each for each in query.recentProgress if each.numInputRows][1:]
+        triggers = [each for each in query.recentProgress if each.numInputRows]
+        # The first one pays for what starts once.
+        triggers = triggers[1:] or triggers
         rows = sum(each.numInputRows for each in triggers)
         took_ms = sum(each.durationMs["triggerExecution"] for each in triggers)
         if took_ms:
