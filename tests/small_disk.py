@@ -60,7 +60,8 @@ def small_disk(place: Path) -> Iterator[SmallDisk]:
         try:
             yield SmallDisk(place, RESERVE_BYTES, is_its_own=True)
         finally:
-            subprocess.run(["umount", place], check=True)
+            # Who met the full disk may have a file open still: the disk goes when that is closed.
+            subprocess.run(["umount", "--lazy", place], check=True)
         return
     directory = Path(tempfile.mkdtemp(prefix="holdfast-small-", dir=SHARED_MEMORY))
     free_bytes = shutil.disk_usage(directory).free

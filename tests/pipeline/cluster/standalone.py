@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pyspark
 
 from holdfast import system
+from holdfast.pipeline.source.options import PUSHDOWN_VARIABLE
 from tests.process import HOST, free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -24,8 +25,11 @@ EXECUTOR_MB = 512
 
 
 def environment(**more: str) -> dict[str, str]:
-    """That of whoever has activated the environment which holdfast is installed in."""
-    given = system.environment()
+    """That of whoever has activated the environment which holdfast is installed in, and knows
+    nothing of a session in this process."""
+    given = {
+        name: value for name, value in system.environment().items() if name != PUSHDOWN_VARIABLE
+    }
     programs = f"{Path(sys.executable).parent}:{given['PATH']}"
     own = {"PATH": programs, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST}
     return {**given, **own, "PYSPARK_PYTHON": sys.executable, **more}
