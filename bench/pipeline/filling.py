@@ -5,14 +5,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.recovery.stored import PROTOCOL_VERSION, introduce
 from holdfast import system
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import LIMITS, Arrivals, Inbox, Log, encode_packet
 
 READERS = 64
 ONE_READER = "zebra/fx/7/reads"
-PROTOCOL_VERSION = 4
-"""Of the publisher: MQTT 3.1.1 knows no Receive Maximum, so nothing has to be answered."""
 SEGMENT_BYTES = 64 << 20
 
 
@@ -46,7 +45,8 @@ def fill(data_directory: Path, messages: int) -> None:
         now_us=system.now_us(),
     )
     read_buffer = bytearray(LIMITS["turn_connection_bytes_maximum"])
-    inbox, arrivals = _publisher(read_buffer)
+    inbox, arrivals = Inbox(read_buffer), Arrivals()
+    introduce(inbox, arrivals, read_buffer)
     batch = bytearray()
     for number in range(messages):
         fields = {
@@ -65,29 +65,6 @@ def fill(data_directory: Path, messages: int) -> None:
             log.commit()
             batch.clear()
     log.close()
-
-
-def _publisher(read_buffer: bytearray) -> tuple[Inbox, Arrivals]:
-    inbox, arrivals = Inbox(read_buffer), Arrivals()
-    connect = {"client_identifier": "filler", "protocol_version": PROTOCOL_VERSION}
-    fields = {**connect, "clean_start": True, "keep_alive_s": 0, "properties": {}}
-    data = encode_packet("connect", fields, protocol_version=PROTOCOL_VERSION)
-    inbox.open(1)
-    read_buffer[: len(data)] = data
-    inbox.feed(1, len(data), 0)
-    inbox.decode(arrivals)
-    inbox.accept(
-        1,
-        party=1,
-        protocol_version=PROTOCOL_VERSION,
-        keep_alive_s=0,
-        receive_maximum=65_535,
-        maximum_packet_size_bytes=LIMITS["remaining_length_maximum"],
-        topic_alias_maximum=0,
-        unreleased=b"",
-    )
-    inbox.release(1)
-    return inbox, arrivals
 
 
 def as_parquet(rows: DataFrame, directory: Path, files: int) -> None:

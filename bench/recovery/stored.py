@@ -48,7 +48,7 @@ def _append(log: Log, config: Config, wanted_bytes: int, say: Callable[[str], No
     packets = _packets()
     read_buffer = bytearray(max(len(batch) for batch in packets))
     inbox, arrivals = Inbox(read_buffer), Arrivals()
-    _introduce(inbox, arrivals, read_buffer)
+    introduce(inbox, arrivals, read_buffer)
     written = said = log.end_position()
     # The last checkpoint leaves as long a tail as there may be.
     last_checkpoint = wanted_bytes - config.checkpoint_bytes
@@ -70,7 +70,8 @@ def _append(log: Log, config: Config, wanted_bytes: int, say: Callable[[str], No
             say(f"{written / 1e9:.1f} of {wanted_bytes / 1e9:.1f} GB")
 
 
-def _introduce(inbox: Inbox, arrivals: Arrivals, read_buffer: bytearray) -> None:
+def introduce(inbox: Inbox, arrivals: Arrivals, read_buffer: bytearray) -> None:
+    """A publisher connects, as connection 1."""
     connect = {"client_identifier": "filler", "protocol_version": PROTOCOL_VERSION}
     fields = {**connect, "clean_start": True, "keep_alive_s": 0, "properties": {}}
     data = encode_packet("connect", fields, protocol_version=PROTOCOL_VERSION)

@@ -1,6 +1,6 @@
 """Make `spark.read.format("holdfast")` work: Spark looks for `DefaultSource` in modules named
 `pyspark_*`."""
 
-from holdfast.pipeline.source import HoldfastSource as DefaultSource
+from holdfast.pipeline.data_source import HoldfastSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,4 +1,4 @@
-"""One Spark session a run, and a log with something in it."""
+"""One Spark session a run, a log with something in it, and a broker in a process of its own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.session import local_session
+from tests.builders.served import served
 from tests.builders.stored import Message, store
+from tests.process import BrokerProcess, free_port
 
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -41,3 +43,28 @@ def log(tmp_path: Path, messages: list[Message]) -> Path:
     directory = tmp_path / "data"
     store(directory, messages)
     return directory
+
+
+@pytest.fixture(params=["dataDir", "broker"])
+def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]]:
+    """The options that say where to read: each test that takes this runs for both."""
+    if request.param == "dataDir":
+        yield {"dataDir": str(log)}
+    else:
+        with served(log) as address:
+            yield {"broker": address}
+
+
+@pytest.fixture
+def http_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
+    """A broker that a test may stop, and start again."""
+    running = BrokerProcess(tmp_path, http_port=http_port)
+    running.start()
+    yield running
+    if running.is_running():
+        assert running.stop() == 0, running.log()

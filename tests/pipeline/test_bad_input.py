@@ -21,9 +21,8 @@ from holdfast.pipeline.source.options import parse_options
 from tests.builders.stored import Message, forget, store
 from tests.builders.tag_reads import mixed
 from tests.interop.device import Device
-from tests.pipeline.test_running_broker import start
 from tests.pipeline.test_steps import offsets, rows, run_bronze, warehouse_of
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 from tests.small_disk import SmallDisk, small_disk
 
 SILVER = silver_job(read_catalog(None))
@@ -108,14 +107,9 @@ def test_a_second_run_on_the_same_tables_is_refused_before_it_reads(
 
 
 @pytest.fixture
-def http_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
 def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
     running = BrokerProcess(tmp_path, http_port=http_port, maximum_packet_size_bytes="8MiB")
-    start(running, http_port)
+    running.start()
     yield running
     assert running.stop() == 0, running.log()
 

@@ -19,7 +19,6 @@ from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerRefusedError
 from holdfast.pipeline.cursor import Cursor, committed_offset, released_after_commit
 from tests.interop.device import Device
-from tests.pipeline.test_running_broker import start
 from tests.process import HOST, BrokerProcess, free_port
 
 TOPIC = "zebra/fx/7/reads"
@@ -107,7 +106,7 @@ class Running:
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[Running]:
     port = free_port()
     broker = BrokerProcess(tmp_path, http_port=port, segment_bytes=2 << 20, retention_bytes=4 << 20)
-    start(broker, port)
+    broker.start()
     yield Running(spark, broker, port, tmp_path / "checkpoint")
     if broker.is_running():
         assert broker.stop() == 0, broker.log()
@@ -244,7 +243,7 @@ def test_a_query_goes_on_as_the_same_holder_after_restarts_of_both_sides(running
     holder = running.ask()["holder"]
     assert holder
     running.broker.kill()
-    start(running.broker, running.http_port)
+    running.broker.start()
     assert running.ask()["holder"] == holder
     running.publish("b")
     running.run()
@@ -329,7 +328,7 @@ def test_a_broker_that_goes_away_leaves_a_query_with_its_cursor_running(running:
         eventually(partial(running.has_taken, "a"), "the first batch")
         holder = running.ask()["holder"]
         running.broker.kill()
-        start(running.broker, running.http_port)
+        running.broker.start()
         running.publish("b")
         eventually(partial(running.has_taken, "b"), "the second batch")
         assert query.isActive

@@ -1,6 +1,5 @@
 """Rejected rows as messages: each once, as it was, wherever a run was cut."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,11 @@ from holdfast.pipeline.configuration import Configuration, JobEntries, LogEntrie
 from holdfast.pipeline.dead_letters import DeadLetters, DeadLettersError, Written, recorded
 from holdfast.pipeline.running import Pipeline
 from tests.interop.device import Device
-from tests.pipeline.test_running_broker import start
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 READS = "zebra/fx/7/reads"
 LETTERS = "dead-letters/reads"
 RULE = "is json with the types of zebra-fx9600-reads version 1"
-
-
-@pytest.fixture
-def http_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=http_port)
-    start(running, http_port)
-    yield running
-    assert running.stop() == 0, running.log()
 
 
 def pipeline_of(folder: Path, http_port: int, **log: str) -> Pipeline:

@@ -1,13 +1,11 @@
 """Where there is nothing to read there is an empty frame, and no error."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.builders.served import served
 from tests.builders.stored import store
 
 NOTHING: list[dict[str, Any]] = [
@@ -19,15 +17,6 @@ NOTHING: list[dict[str, Any]] = [
     {"subscribe": "#", "startingTimestamp": "2099-01-01"},
     {"subscribe": "#", "endingTimestamp": "2001-01-01"},
 ]
-
-
-@pytest.fixture(params=["dataDir", "broker"])
-def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]]:
-    if request.param == "dataDir":
-        yield {"dataDir": str(log)}
-    else:
-        with served(log) as address:
-            yield {"broker": address}
 
 
 def test_an_empty_range_is_an_empty_frame(spark: SparkSession, source: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.pipeline.source.data_source import HoldfastSource
+from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.table import TableReader, parse_table_options

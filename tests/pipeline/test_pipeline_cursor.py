@@ -1,32 +1,16 @@
 """A pipeline as a consumer of the broker: what is in bronze needs to be kept no more."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.client.http import HttpClient
 from holdfast.pipeline.configuration import Configuration, LogEntries
 from holdfast.pipeline.running import Pipeline
 from tests.interop.device import Device
-from tests.pipeline.test_running_broker import start
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 TOPIC = "zebra/fx/7/reads"
-
-
-@pytest.fixture
-def http_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=http_port)
-    start(running, http_port)
-    yield running
-    assert running.stop() == 0, running.log()
 
 
 def test_the_cursor_of_a_run_is_where_bronze_is_when_it_has_ended(

@@ -20,30 +20,6 @@ from tests.interop.wire import Wire
 from tests.process import HOST, BrokerProcess, free_port
 
 
-@pytest.fixture
-def http_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=http_port)
-    start(running, http_port)
-    yield running
-    if running.is_running():
-        assert running.stop() == 0, running.log()
-
-
-def start(broker: BrokerProcess, http_port: int) -> None:
-    """Returns when it serves MQTT, and HTTP, which it opens last."""
-    broker.start()
-    for _ in range(1000):
-        with contextlib.suppress(OSError), socket.create_connection((HOST, http_port), 1):
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(f"no HTTP:\n{broker.log()}")
-
-
 def publish(broker: BrokerProcess, name: str, payloads: list[bytes], *, version: int) -> None:
     """Returns when each message is acknowledged: half of them at QoS 1, half at QoS 2."""
     device = Device(broker.port, name, version=version).connect()
@@ -99,7 +75,7 @@ def test_what_was_acknowledged_is_in_spark_once_across_a_kill(
 
     broker.kill()
     assert sorted(load(spark, by_directory).collect()) == sorted(rows)
-    start(broker, http_port)
+    broker.start()
     publish(broker, "eight", after, version=4)
     assert sorted(taken(spark, by_broker, tmp_path / "a")) == sorted(after)
     assert sorted(taken(spark, by_directory, tmp_path / "b")) == sorted(after)
@@ -110,7 +86,7 @@ def test_a_reader_reads_with_its_password_which_no_plan_shows(
 ) -> None:
     port = free_port()
     broker = BrokerProcess(tmp_path, http_port=port)
-    start(broker, port)
+    broker.start()
     publish(broker, "7", [b"one", b"two"], version=5)
     running = HttpClient.on(broker.data_directory)
     for name, reader in (("spark", True), ("gate", False)):
@@ -153,7 +129,7 @@ def test_a_stream_goes_on_after_the_broker_was_killed(
             broker.kill()
             threading.Event().wait(1)
             assert query.isActive
-            start(broker, http_port)
+            broker.start()
         query.processAllAvailable()
         assert sorted(found) == sorted(payloads)
     finally:
@@ -173,7 +149,7 @@ def test_what_a_query_waits_for_is_in_its_progress(
     broker.kill()
     assert reader.latestOffset(end, ReadMaxRows(10)) == end
     assert "does not answer" in reader.reportLatestOffset()["waitingFor"]
-    start(broker, http_port)
+    broker.start()
     assert reader.latestOffset(end, ReadMaxRows(10)) == end
     assert "waitingFor" not in reader.reportLatestOffset()
 

@@ -2,7 +2,6 @@
 query that the broker obeys."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,9 @@ from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.pushdown import Narrowing, narrowed
 from holdfast.reading.criteria import Criteria
-from tests.builders.served import served
 from tests.builders.stored import START_US, STEP_US, Message, store
 
 PATTERN = "zebra/fx/[12]/.*"
-
-
-@pytest.fixture(params=["dataDir", "broker"])
-def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]]:
-    if request.param == "dataDir":
-        yield {"dataDir": str(log)}
-    else:
-        with served(log) as address:
-            yield {"broker": address}
 
 
 def load(spark: SparkSession, **options: Any) -> DataFrame:

@@ -19,16 +19,6 @@ from tests.builders.stored import START_US, STEP_US, Message, forget, store
 READS = "zebra/fx/+/reads"
 
 
-@pytest.fixture(params=["dataDir", "broker"])
-def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]]:
-    """The options that say where to read: each test that takes this runs for both."""
-    if request.param == "dataDir":
-        yield {"dataDir": str(log)}
-    else:
-        with served(log) as address:
-            yield {"broker": address}
-
-
 def load(spark: SparkSession, **options: Any) -> DataFrame:
     return spark.read.format("holdfast").options(**options).load()
 

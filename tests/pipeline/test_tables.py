@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.source import HoldfastSource
+from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
 from holdfast.reading.directory_tables import RUNNING_ONLY

@@ -16,7 +16,6 @@ from holdfast.pipeline.writer.options import parse_writer_options
 from holdfast.pipeline.writer.staging import WriteError
 from holdfast.pipeline.writer.writers import PART_BYTES, BatchWriter, streams
 from tests.pipeline.interposed import Fate, interposed
-from tests.pipeline.test_running_broker import start
 from tests.process import HOST, BrokerProcess, free_port
 
 
@@ -28,7 +27,7 @@ def port() -> int:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[BrokerProcess]:
     running = BrokerProcess(tmp_path_factory.mktemp("writer"), http_port=port)
-    start(running, port)
+    running.start()
     yield running
     assert running.stop() == 0, running.log()
 
@@ -202,7 +201,7 @@ def test_what_cannot_be_written_is_refused_by_its_name(spark: SparkSession, addr
 def test_a_user_writes_where_its_rules_allow_it(spark: SparkSession, tmp_path: Path) -> None:
     port = free_port()
     broker = BrokerProcess(tmp_path, http_port=port)
-    start(broker, port)
+    broker.start()
     administrator = HttpClient.on(broker.data_directory)
     for name, more in (("job", {}), ("other", {}), ("reader", {"reader": True})):
         administrator.post("/v1/users", {"name": name, "password": "open sesame", **more})

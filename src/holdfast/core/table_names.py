@@ -1,9 +1,8 @@
 """The names of the tables that a broker tells about itself."""
 
-from typing import Final
+from typing import Final, Literal, get_args
 
-TABLES: Final = (
-    "messages",
+MomentTable = Literal[
     "topics",
     "retained",
     "sessions",
@@ -14,6 +13,9 @@ TABLES: Final = (
     "acknowledgements",
     "losses",
     "cursors",
-)
+]
+"""Those that are of one moment."""
+TABLES: Final = ("messages", *get_args(MomentTable))
+"""All of them; messages are read by offset."""
 FOR_READERS: Final = frozenset({"messages", "topics", "retained"})
 """Those that whoever may read the log may read; the others are for administrators."""

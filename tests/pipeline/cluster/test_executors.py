@@ -10,7 +10,7 @@ from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import batches
 from tests.pipeline.cluster.standalone import EXECUTOR_MB, EXECUTORS, configured, run
-from tests.pipeline.test_running_broker import publish, start
+from tests.pipeline.test_running_broker import publish
 from tests.process import HOST, BrokerProcess, free_port
 
 APPLICATION = Path(__file__).with_name("broken_off.py")
@@ -26,7 +26,7 @@ def test_an_executor_that_is_killed_in_mid_batch_costs_no_row_and_doubles_none(
     master = request.getfixturevalue("cluster").address if kind == "standalone" else local
     port = free_port()
     broker = BrokerProcess(tmp_path, http_port=port)
-    start(broker, port)
+    broker.start()
     payloads = [b"%d" % number for number in range(COUNT)]
     publish(broker, "seven", payloads, version=5)
     where = f"{HOST}:{port} zebra/fx/seven/reads copies '{tmp_path}'"

@@ -1,6 +1,5 @@
-"""The data source `holdfast`: the log as a batch, and as a stream with exact restarts.
+"""The log as a batch, and as a stream with exact restarts.
 
-    data_source   what Spark finds by the name `holdfast`
     options       what one `load()` asked for, as a value
     columns       the columns and their types
     batch, stream the two readers
@@ -16,7 +15,3 @@ Never: touches a row; the kernel fills Arrow batches, and they go to Spark as th
 
 Flow: options -> extent of the log -> ranges -> tasks -> `holdfast.reading` -> Arrow batches.
 """
-
-from holdfast.pipeline.source.data_source import HoldfastSource
-
-__all__ = ["HoldfastSource"]

@@ -5,7 +5,7 @@ Never: knows what is in a table.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, get_args
 
 from aiohttp import web
 from msgspec import Meta, Struct
@@ -20,7 +20,7 @@ from holdfast.broker.admin.http.operation import (
 )
 from holdfast.broker.admin.v1.reading import ARROW_STREAM, send
 from holdfast.broker.observe.tables import Tables
-from holdfast.core.table_names import FOR_READERS, TABLES
+from holdfast.core.table_names import FOR_READERS, TABLES, MomentTable
 
 PATH: Final = "/v1/tables"
 ROWS_PATH: Final = "/v1/tables/rows"
@@ -28,18 +28,6 @@ FOR_ADMINISTRATORS: Final = "/v1/sessions"
 """Who may ask for this may ask for every table."""
 Permits = Callable[[web.Request, str], Awaitable[bool]]
 """True if who made a request may ask for a path."""
-Name = Literal[
-    "topics",
-    "retained",
-    "sessions",
-    "subscriptions",
-    "groups",
-    "queues",
-    "deliveries",
-    "acknowledgements",
-    "losses",
-    "cursors",
-]
 TABLE: Final = text("table", "The name of one of its tables.")
 MOMENT: Final = text("moment", "`moment` of the answer that took it.")
 
@@ -47,7 +35,7 @@ MOMENT: Final = text("moment", "`moment` of the answer that took it.")
 class TablesWanted(Struct, kw_only=True, forbid_unknown_fields=True):
     """Tables that are to be of one moment."""
 
-    tables: Annotated[list[Name], Meta(min_length=1, max_length=len(get_args(Name)))]
+    tables: Annotated[list[MomentTable], Meta(min_length=1, max_length=len(get_args(MomentTable)))]
 
 
 class TableThere(Struct, kw_only=True):

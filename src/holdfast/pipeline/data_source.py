@@ -26,6 +26,7 @@ from holdfast.pipeline.source.options import (
 )
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.pipeline.source.table import TableReader, parse_table_options, table_schema
+from holdfast.pipeline.writer.writers import batch_writer, stream_writer
 
 OF_TABLE: Final = "holdfast.options"
 """Spark hands the options of `CREATE TABLE` to `schema()`, and none of them to a query of the
@@ -76,16 +77,12 @@ class HoldfastSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
-        from holdfast.pipeline.writer.writers import batch_writer  # It stands on this folder.
-
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`."""
-        from holdfast.pipeline.writer.writers import stream_writer
-
         return stream_writer(self.options, schema, overwrite)
 
     def _given(self, schema: StructType) -> dict[str, str]:
