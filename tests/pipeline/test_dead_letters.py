@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from holdfast.core.errors import ConfigurationError
 from holdfast.pipeline.configuration import Configuration, JobEntries, LogEntries
 from holdfast.pipeline.dead_letters import DeadLetters, DeadLettersError, Written, recorded
+from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.running import Pipeline
 from tests.interop.device import Device
 from tests.process import HOST, BrokerProcess
@@ -93,3 +94,15 @@ def test_a_record_that_cannot_be_read_is_not_begun_anew(tmp_path: Path) -> None:
     path.write_text('{"producer"')
     with pytest.raises(DeadLettersError, match="every rejected row is written again"):
         recorded(path)
+
+
+def test_letters_are_sent_as_the_user_who_reads(tmp_path: Path) -> None:
+    table = Warehouse(tmp_path, Origin("epoch", "#"))
+    of_user = {"broker": "127.0.0.1:1", "user": "job", "passwordFile": "secret", "cursor": "c"}
+    letters = DeadLetters(LETTERS, {"subscribe": "#", **of_user}, table)
+    assert letters.options == {
+        "broker": "127.0.0.1:1",
+        "user": "job",
+        "passwordFile": "secret",
+        "topic": LETTERS,
+    }

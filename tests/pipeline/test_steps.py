@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from holdfast.pipeline.jobs.bronze import BRONZE, append_records, start_query
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import AccountingError, catch_up
 from holdfast.pipeline.load.lock import TableLockedError
-from holdfast.pipeline.load.table import TableError
+from holdfast.pipeline.load.table import Shape, TableError
 from holdfast.pipeline.load.warehouse import Origin, Warehouse, WarehouseError
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.source.log import open_log
@@ -155,6 +156,24 @@ def test_a_job_that_loses_a_row_commits_nothing(
     assert warehouse.names() == ["bronze"]
     leftovers = list((warehouse.directory / "tables" / "tag_reads").rglob("*.parquet"))
     assert leftovers == []
+
+
+def test_a_table_with_a_key_is_not_ahead_of_an_account_that_does_not_hold(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(20))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    columns = StructType([StructField("topic", StringType()), StructField("offset", LongType())])
+    makes = {"latest": Shape(columns, key=("topic",)), "others": Shape(columns)}
+
+    def losing(fresh: DataFrame, _past: object) -> dict[str, DataFrame]:
+        some = fresh.select("topic", "offset")
+        return {"latest": some.where("offset < 1"), "others": some.where("offset > 1")}
+
+    with pytest.raises(AccountingError, match="took 20 rows and made 19"):
+        catch_up(spark, warehouse, Job("lasts", "bronze", makes, losing, accounts=True))
+    assert warehouse.names() == ["bronze"]
 
 
 def test_a_report_from_the_future_and_one_that_is_late(

@@ -86,7 +86,8 @@ def test_two_moments_in_place_of_one_are_found(
         server.stages.moments._log = LateLog(server.stages.kernel.log)  # type: ignore[assignment]
 
     monkeypatch.setattr(moments, "PIECE_EFFORT", 3)
-    with pytest.raises(AssertionError, match="acknowledged and in somebody's hands"):
+    # Which of the two is seen first depends on how many turns it takes to write the tables.
+    with pytest.raises(AssertionError, match=r"in somebody's hands|a message is neither"):
         asyncio.run(_take_while_messages_pass(tmp_path, plant))
 
 

@@ -32,7 +32,7 @@ from holdfast.pipeline.source.options import parse_options
 STATE = "dead_letters.json"
 ENTRY = "jobs.dead_letter_topic"
 NAME_BYTES = 16
-WRITER_OPTIONS = ("broker", "user", "password")
+WRITER_OPTIONS = ("broker", "user", "password", "passwordFile")
 """Of the source's options, those that a writer has as well."""
 HEADERS = ("offset", "topic", "rule")
 
@@ -57,8 +57,9 @@ class DeadLetters:
     """The topic that rejected rows of one pipeline go to."""
 
     def __init__(self, topic: str, source: dict[str, str], warehouse: Warehouse) -> None:
-        self._options = {name: source[name] for name in WRITER_OPTIONS if name in source}
-        self._options["topic"] = topic
+        self.options = {name: source[name] for name in WRITER_OPTIONS if name in source}
+        """Those of the writer."""
+        self.options["topic"] = topic
         self._table = warehouse.table(REJECTED_TABLE)
         self._path = warehouse.directory / STATE
         self._written = recorded(self._path)
@@ -78,7 +79,7 @@ class DeadLetters:
         producer, after, upto = self._written.producer, self._written.after, self._written.upto
         if self._table.files({"offset": after + 1}):
             rows = letters(self._table.between(spark, REJECTED, after, upto))
-            save = rows.write.format("holdfast").mode("append").options(**self._options)
+            save = rows.write.format("holdfast").mode("append").options(**self.options)
             save.options(producer=producer, batch=str(upto)).save()
         self._keep(replace(self._written, after=upto))
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -128,14 +129,13 @@ def _load(
 ) -> dict[str, int]:
     """Writes all tables of a step and commits them; returns their rows."""
     written: list[tuple[StoredTable, str, WrittenFiles]] = []
+    changed: dict[str, pa.Table] = {}
     counts: dict[str, int] = {}
     for name, frame in made.items():
         shape, table = job.makes[name], warehouse.table(name)
         if shape.key:
-            changed = frame.toArrow()
-            counts[name] = changed.num_rows
-            if table.upsert(changed, shape, upto) and upserted is not None:
-                upserted(name, job, upto, changed)
+            changed[name] = frame.toArrow()
+            counts[name] = changed[name].num_rows
         else:
             files = write_files(frame, table.path, shape.partition)
             counts[name] = files.rows
@@ -150,6 +150,10 @@ def _load(
         )
     for table, name, files in written:
         table.commit(files, job.makes[name], upto)
+    for name, rows in changed.items():
+        is_new = warehouse.table(name).upsert(rows, job.makes[name], upto)
+        if is_new and upserted is not None:
+            upserted(name, job, upto, rows)
     return counts
 
 
