@@ -11,10 +11,10 @@ use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
-use holdfast_kernel::mqtt::peer::Acceptance;
+use holdfast_kernel::mqtt::peer::{Acceptance, Expectation};
 use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::sharing::Member;
-use holdfast_kernel::mqtt::{inbox, outbox, Version};
+use holdfast_kernel::mqtt::{inbox, outbox, rewriting, Version};
 use holdfast_kernel::wire::rate::Rate;
 use holdfast_kernel::{limits, topic};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
@@ -23,12 +23,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Adds this part's classes, functions and constants.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<packet::Packet>()?;
     module.add_class::<Inbox>()?;
     module.add_class::<Outboxes>()?;
+    module.add_class::<Rewriting>()?;
     module.add_function(wrap_pyfunction!(packet::encode_packet, module)?)?;
     module.add_function(wrap_pyfunction!(packet::decode_packets, module)?)?;
     module.add_function(wrap_pyfunction!(topic_matches, module)?)?;
@@ -94,6 +96,50 @@ fn is_valid_topic_filter(topic_filter: &[u8]) -> bool {
     topic::is_valid_filter(topic_filter)
 }
 
+/// What is changed of messages that are carried on: a value.
+#[pyclass(module = "holdfast._kernel", frozen)]
+struct Rewriting {
+    inner: Arc<rewriting::Rewriting>,
+}
+
+/// Filters, the parts of the new topic (bytes, or the number of a level; 0 is the whole topic; none leaves the message
+/// out), and properties that are added.
+type Rule = (Vec<Vec<u8>>, Option<Vec<Part>>, Vec<(String, String)>);
+
+/// A part of a topic, as Python says it.
+#[derive(FromPyObject)]
+enum Part {
+    Level(usize),
+    Literal(Vec<u8>),
+}
+
+#[pymethods]
+impl Rewriting {
+    #[new]
+    #[pyo3(signature = (rules, *, hops = None))]
+    fn new(rules: Vec<Rule>, hops: Option<(String, u32)>) -> PyResult<Rewriting> {
+        let part = |part| match part {
+            Part::Level(0) => rewriting::Part::Topic,
+            Part::Level(level) => rewriting::Part::Level(level),
+            Part::Literal(bytes) => rewriting::Part::Literal(bytes.into()),
+        };
+        let rule = |(filters, topic, properties): Rule| rewriting::Rule {
+            filters: filters.into_iter().map(Into::into).collect(),
+            topic: topic.map(|parts| parts.into_iter().map(part).collect()),
+            properties,
+        };
+        let hops = hops.map(|(name, maximum)| rewriting::Hops { name, maximum });
+        let inner = rewriting::Rewriting::new(rules.into_iter().map(rule).collect(), hops).map_err(invalid)?;
+        Ok(Rewriting { inner: Arc::new(inner) })
+    }
+
+    fn apply(&self, topic: &[u8], properties: &[u8]) -> Option<(Cow<'static, [u8]>, Cow<'static, [u8]>)> {
+        let mut into = rewriting::Rewritten::default();
+        let outcome = self.inner.apply(topic, properties, &mut into);
+        (outcome == rewriting::Outcome::Carried).then(|| (into.topic.into(), into.properties.into()))
+    }
+}
+
 /// What has arrived on each connection and is not decoded yet.
 #[pyclass(module = "holdfast._kernel")]
 struct Inbox {
@@ -133,6 +179,23 @@ impl Inbox {
         let (party, key_slot) = (Party(party), KeySlot(key_slot));
         let acceptance = Acceptance { party, key_slot, version, keep_alive_s, maximum_packet_size_bytes, publishing };
         self.inner.accept(Connection(connection), acceptance).map_err(invalid)
+    }
+
+    #[pyo3(signature = (connection, *, protocol_version, maximum_packet_size_bytes, rewriting))]
+    fn expect(
+        &mut self,
+        connection: u32,
+        protocol_version: u8,
+        maximum_packet_size_bytes: u32,
+        rewriting: &Rewriting,
+    ) -> PyResult<()> {
+        let (version, rewriting) = (version(protocol_version)?, Arc::clone(&rewriting.inner));
+        let expectation = Expectation { version, maximum_packet_size_bytes, rewriting };
+        self.inner.expect(Connection(connection), expectation).map_err(invalid)
+    }
+
+    fn lost(&mut self, connection: u32) -> PyResult<u64> {
+        self.inner.lost(Connection(connection)).map_err(invalid)
     }
 
     fn close(&mut self, connection: u32) {
@@ -263,8 +326,26 @@ impl Outboxes {
         self.inner.members(Queue(queue)).iter().map(|member| (member.connection.0, member.given)).collect()
     }
 
-    fn pass_through(&mut self, arrivals: &Arrivals) {
-        self.inner.pass_through(&arrivals.inner);
+    #[pyo3(signature = (connection, rewriting, *, shelf_bytes_maximum))]
+    fn carry(&mut self, connection: u32, rewriting: &Rewriting, shelf_bytes_maximum: usize) {
+        self.inner.carry(Connection(connection), Arc::clone(&rewriting.inner), shelf_bytes_maximum);
+    }
+
+    fn hand_over(&mut self, from_connection: u32, to_connection: u32) {
+        self.inner.hand_over(Connection(from_connection), Connection(to_connection));
+    }
+
+    fn shelved(&self, connection: u32) -> (usize, usize) {
+        self.inner.shelved(Connection(connection))
+    }
+
+    fn waiting(&self) -> bool {
+        self.inner.is_waiting()
+    }
+
+    #[pyo3(signature = (arrivals, now_us=0))]
+    fn pass_through(&mut self, arrivals: &Arrivals, now_us: u64) {
+        self.inner.pass_through(&arrivals.inner, Timestamp(now_us));
     }
 
     fn encode(&mut self, outgoing: &mut Outgoing, log: &mut Log, now_us: u64) -> PyResult<()> {
@@ -302,6 +383,7 @@ impl Outboxes {
         dict.set_item("dropped_too_large", counters.dropped_too_large)?;
         dict.set_item("dropped_expired", counters.dropped_expired)?;
         dict.set_item("dropped_retention", counters.dropped_retention)?;
+        dict.set_item("dropped_carrying", counters.dropped_carrying)?;
         Ok(dict)
     }
 }

@@ -24,6 +24,12 @@ impl NoticeKind {
     const DENIED: NoticeKind = NoticeKind(flow::NoticeKind::Denied);
     #[classattr]
     const SESSION_ENDED: NoticeKind = NoticeKind(flow::NoticeKind::SessionEnded);
+    #[classattr]
+    const OVERFLOW: NoticeKind = NoticeKind(flow::NoticeKind::Overflow);
+    #[classattr]
+    const LOOPED: NoticeKind = NoticeKind(flow::NoticeKind::Looped);
+    #[classattr]
+    const UNMAPPABLE: NoticeKind = NoticeKind(flow::NoticeKind::Unmappable);
 
     fn __repr__(&self) -> String {
         format!("NoticeKind({:?})", self.0)

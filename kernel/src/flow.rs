@@ -443,4 +443,10 @@ pub enum NoticeKind {
     Denied,
     /// A group's message of QoS 2 was sent to a member whose session has ended: nobody else may get it [MQTT-4.8.2-5].
     SessionEnded,
+    /// QoS 0, and more waited for the connection than may.
+    Overflow,
+    /// It has been carried from broker to broker as often as it may.
+    Looped,
+    /// Its topic cannot become what the receiver's rules make of it.
+    Unmappable,
 }

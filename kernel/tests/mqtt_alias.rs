@@ -118,7 +118,7 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
         stored: None,
     };
     let arrivals = Arrivals { bytes: name.into_bytes(), publishes: vec![publish], ..Arrivals::default() };
-    outboxes.pass_through(&arrivals);
+    outboxes.pass_through(&arrivals, Timestamp(0));
 }
 
 fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {

@@ -78,7 +78,7 @@ fn messages_pass_through_at_qos_0_on_each_target_s_terms() {
         target(NEW, plain),
         target(Connection(77), Terms::default()),
     ];
-    boxes.pass_through(&arrivals(0, true, targets));
+    boxes.pass_through(&arrivals(0, true, targets), Timestamp(0));
     let old = b"\x30\x05\0\x01tpp".to_vec();
     let new = b"\x30\x0F\0\x01t\x09\x02\0\0\0\x3C\x03\0\x01cpp".to_vec();
     let retained = [b"\x31", &new[1..]].concat();
@@ -93,15 +93,15 @@ fn only_effective_qos_0_passes_and_never_back_to_whom_it_is_barred() {
     let mut boxes = outboxes(1_000);
     let qos_1 = Terms { qos: 1, ..Terms::default() };
     let own = Target { own: Some(Arc::new((Party(5), None))), ..target(NEW, Terms::default()) };
-    boxes.pass_through(&arrivals(1, false, vec![target(OLD, qos_1.clone()), own]));
+    boxes.pass_through(&arrivals(1, false, vec![target(OLD, qos_1.clone()), own]), Timestamp(0));
     assert!(taken(&mut boxes).is_empty());
-    boxes.pass_through(&arrivals(0, false, vec![target(OLD, qos_1)]));
-    boxes.pass_through(&arrivals(2, false, vec![target(NEW, Terms::default())]));
+    boxes.pass_through(&arrivals(0, false, vec![target(OLD, qos_1)]), Timestamp(0));
+    boxes.pass_through(&arrivals(2, false, vec![target(NEW, Terms::default())]), Timestamp(0));
     assert_eq!(taken(&mut boxes).len(), 2);
     for fate in [Fate::Duplicate, Fate::Refused(Refusal::NoRoom)] {
         let mut again = arrivals(2, false, vec![target(NEW, Terms::default())]);
         again.publishes[0].fate = fate;
-        boxes.pass_through(&again);
+        boxes.pass_through(&again, Timestamp(0));
     }
     assert!(taken(&mut boxes).is_empty());
 }
@@ -143,7 +143,7 @@ fn an_old_client_is_acknowledged_what_it_may_not_publish() {
 #[test]
 fn pings_are_answered() {
     let mut boxes = outboxes(1_000);
-    boxes.pass_through(&Arrivals { pings: vec![NEW, OLD], ..Arrivals::default() });
+    boxes.pass_through(&Arrivals { pings: vec![NEW, OLD], ..Arrivals::default() }, Timestamp(0));
     assert_eq!(taken(&mut boxes), [(NEW, vec![0xD0, 0]), (OLD, vec![0xD0, 0])]);
 }
 
@@ -154,7 +154,7 @@ fn slow_reader_loses_messages_of_qos_0_and_is_told_how_many() {
     boxes.write(NEW, &vec![0; OUTBOX_BYTES_MAXIMUM - 20]);
     let messages = arrivals(0, false, vec![target(NEW, Terms::default()), target(OLD, Terms::default())]);
     for _ in 0..3 {
-        boxes.pass_through(&messages);
+        boxes.pass_through(&messages, Timestamp(0));
     }
     let notices = boxes.notices();
     assert_eq!(notices.len(), 1);
@@ -289,7 +289,7 @@ fn a_group_gets_qos_0_in_turn_past_those_that_do_not_keep_up() {
     let publish = |boxes: &mut Outboxes, qos, count| {
         for _ in 0..count {
             let target = Target { queue: group, connection: Connection::GROUP, terms: terms.clone(), own: None };
-            boxes.pass_through(&arrivals(qos, false, vec![target]));
+            boxes.pass_through(&arrivals(qos, false, vec![target]), Timestamp(0));
         }
     };
     let sizes = |boxes: &Outboxes| [OLD, NEW].map(|connection| boxes.waiting_bytes(connection));
@@ -338,7 +338,7 @@ fn shared(selection: Selection<Connection>, waits: usize, count: usize) -> [u64;
         boxes.share(Queue(9), Party(50), selection.clone(), vec![member(OLD), member(NEW)]);
         for _ in 0..count {
             let target = Target { queue: Queue(9), connection: Connection::GROUP, terms: Terms::default(), own: None };
-            boxes.pass_through(&arrivals(0, false, vec![target]));
+            boxes.pass_through(&arrivals(0, false, vec![target]), Timestamp(0));
         }
     }
     let given: Vec<u64> = boxes.members(Queue(9)).iter().map(|member| member.given).collect();

@@ -134,6 +134,12 @@ class NoticeKind:
     """They were in flight, and the queue may not have them any more."""
     SESSION_ENDED: ClassVar[NoticeKind]
     """They were handed over at QoS 2 to a member whose session has ended [MQTT-4.8.2-5]."""
+    OVERFLOW: ClassVar[NoticeKind]
+    """They were of QoS 0, and more waited for the connection than may."""
+    LOOPED: ClassVar[NoticeKind]
+    """They had been carried from broker to broker as often as they may."""
+    UNMAPPABLE: ClassVar[NoticeKind]
+    """Their topic cannot become what their receiver's rules make of it."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -187,6 +193,19 @@ class Inbox:
         """`read_buffer` is the one that all sockets read into; `feed` copies from its start."""
     def open(self, connection: int) -> None:
         """A new connection, of which nothing is known; CONNECT must come first."""
+    def expect(
+        self,
+        connection: int,
+        *,
+        protocol_version: int,
+        maximum_packet_size_bytes: int,
+        rewriting: Rewriting,
+    ) -> None:
+        """A server is at the other end of an open connection, and has been sent CONNECT of this version: CONNACK must
+        come first, and then what servers send. Its messages become what `rewriting` makes of them; those that it
+        leaves out, or cannot, are answered as if they were stored."""
+    def lost(self, connection: int) -> int:
+        """Messages of a server that had been carried too often, or whose topic could not be made."""
     def accept(
         self,
         connection: int,
@@ -267,7 +286,17 @@ class Outboxes:
         among those that keep up; if none does they are dropped and counted for `party`."""
     def shares(self, queue: int) -> list[tuple[int, int]]:
         """(connection, messages of QoS 0 that it has been given of this group's queue)."""
-    def pass_through(self, arrivals: Arrivals) -> None:
+    def carry(self, connection: int, rewriting: Rewriting, *, shelf_bytes_maximum: int) -> None:
+        """Messages to an open connection are carried on to another broker from now on, as what `rewriting` makes of
+        them. Those of QoS 0 that it does not take at once wait on a shelf, up to so many bytes; then the oldest go,
+        with the notice "overflow"."""
+    def hand_over(self, from_connection: int, to_connection: int) -> None:
+        """What waits on the shelf of one connection goes to that of another, before anything else; both carry on."""
+    def shelved(self, connection: int) -> tuple[int, int]:
+        """Messages on the shelf of a connection, and the bytes that they take."""
+    def waiting(self) -> bool:
+        """True if something on a shelf can be written although nothing new comes."""
+    def pass_through(self, arrivals: Arrivals, now_us: int = 0) -> None:
         """Encodes messages of this turn to targets that get them at QoS 0, and PINGRESP. A full outbox drops the
         message and counts it."""
     def encode(self, outgoing: Outgoing, log: Log, now_us: int) -> None:
@@ -284,7 +313,25 @@ class Outboxes:
         0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
-        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention."""
+        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention, dropped_carrying."""
+
+@final
+class Rewriting:
+    """What is changed of messages that are carried on: a value."""
+
+    def __new__(
+        cls,
+        rules: Sequence[tuple[Sequence[bytes], Sequence[int | bytes] | None, Sequence[tuple[str, str]]]],
+        *,
+        hops: tuple[str, int] | None = ...,
+    ) -> Rewriting:
+        """Rules: topic filters; the parts of the new topic (bytes, or the number of a level from 1 on, 0 for the whole
+        topic), or None for what is left out; user properties that are added. The first rule with a filter that matches
+        decides; what none matches stays as it is. With `hops`, a user property's name counts how often a message has
+        been carried, and one that has been so often is lost. ValueError for what is no filter."""
+    def apply(self, topic: bytes, properties: bytes) -> tuple[bytes, bytes] | None:
+        """What a message becomes, its properties in MQTT 5's encoding; None if it is left out or lost. For tools and
+        tests."""
 
 # --- route ------------------------------------------------------------------------------------------------------------
 

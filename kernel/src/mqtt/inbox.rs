@@ -2,7 +2,7 @@
 //!
 //! Owns: what the exchanges of QoS 1 and 2 that a client began are told by the stages behind decode.
 
-use super::peer::{Acceptance, Peer};
+use super::peer::{Acceptance, Expectation, Peer};
 use crate::error::Result;
 use crate::flow::{Arrivals, Fate, Step};
 use crate::ids::Connection;
@@ -15,7 +15,18 @@ pub type Inbox = wire::inbox::Inbox<Peer>;
 pub type Event = wire::decoder::Event<Peer>;
 
 impl Inbox {
-    /// CONNECT was accepted.
+    /// A server is at the other end of the connection, which has been sent CONNECT: CONNACK must come first.
+    pub fn expect(&mut self, connection: Connection, expectation: Expectation) -> Result<()> {
+        self.decoder(connection)?.expect(expectation);
+        Ok(())
+    }
+
+    /// Messages of a server that were not taken over.
+    pub fn lost(&mut self, connection: Connection) -> Result<u64> {
+        Ok(self.decoder(connection)?.lost())
+    }
+
+    /// The connection was accepted.
     pub fn accept(&mut self, connection: Connection, acceptance: Acceptance) -> Result<()> {
         self.decoder(connection)?.accept(acceptance);
         Ok(())

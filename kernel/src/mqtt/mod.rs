@@ -28,7 +28,9 @@ pub mod publish;
 pub mod publishing;
 pub mod reader;
 pub mod reason_code;
+pub mod rewriting;
 pub mod sharing;
+pub mod shelf;
 
 /// A version of the protocol, as CONNECT carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

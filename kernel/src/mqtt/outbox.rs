@@ -1,18 +1,22 @@
 //! The encoder of the hot path, which writes into what waits for each connection's socket.
 //!
-//! Owns: how each connection is written to, and what was dropped because it could not be sent. Never: decides who gets
-//! a message; targets and deliveries come from route and delivery.
+//! Owns: how each connection is written to, and what was dropped because it could not be sent; where messages are
+//! carried on, what they become, and those of QoS 0 that wait.
+//! Never: decides who gets a message; targets and deliveries come from route and delivery.
 //!
 //! Invariants:
 //! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
-//! 2. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
+//! 2. Where messages are carried on, those of QoS 0 wait on a shelf instead, and what waits there goes first.
+//! 3. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
 //!
 //! Flow: route and delivery -> outbox -> sockets. The last stage of a turn.
 
 use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
+use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
+use super::shelf::Shelf;
 use super::Version;
 use crate::error::Result;
 use crate::flow::{
@@ -25,6 +29,7 @@ use crate::selection::{Key, Selection};
 use crate::wire::buffers::{Buffer, Buffers};
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 
 const PINGRESP: [u8; 2] = [0xD0, 0];
 
@@ -38,6 +43,16 @@ struct Writer {
     /// Those that it was sent, from the first message on.
     aliases: Option<Box<Aliases>>,
     party: Party,
+    /// Messages are carried on to another broker.
+    carrying: Option<Box<Carrying>>,
+}
+
+/// How messages are carried on over one connection.
+#[derive(Debug)]
+struct Carrying {
+    rewriting: Arc<Rewriting>,
+    rewritten: Rewritten,
+    shelf: Shelf,
 }
 
 type Outbox = Buffer<Writer>;
@@ -55,16 +70,19 @@ pub struct Counters {
     pub dropped_too_large: u64,
     pub dropped_expired: u64,
     pub dropped_retention: u64,
+    pub dropped_carrying: u64,
 }
 
 impl Counters {
-    fn count_dropped(&mut self, kind: NoticeKind) {
-        match kind {
-            NoticeKind::Expired => self.dropped_expired += 1,
-            NoticeKind::TooLarge => self.dropped_too_large += 1,
-            NoticeKind::SlowReader => self.dropped_slow_reader += 1,
-            _ => self.dropped_retention += 1,
-        }
+    fn count_dropped(&mut self, kind: NoticeKind, count: u64) {
+        let counter = match kind {
+            NoticeKind::Expired => &mut self.dropped_expired,
+            NoticeKind::TooLarge => &mut self.dropped_too_large,
+            NoticeKind::SlowReader | NoticeKind::Overflow => &mut self.dropped_slow_reader,
+            NoticeKind::Retention => &mut self.dropped_retention,
+            _ => &mut self.dropped_carrying,
+        };
+        *counter += count;
     }
 }
 
@@ -78,6 +96,8 @@ pub struct Outboxes {
     sharing: Sharing,
     dropped: BTreeMap<(Party, NoticeKind), u64>,
     counters: Counters,
+    /// Connections whose shelf may hold something.
+    shelved: Vec<Connection>,
 }
 
 impl Outboxes {
@@ -96,8 +116,40 @@ impl Outboxes {
             topic_alias_maximum: if version == Version::V5 { topic_alias_maximum } else { 0 },
             aliases: None,
             party,
+            carrying: None,
         };
         self.outboxes.open(connection, writer)
+    }
+
+    /// Messages to an open connection are carried on by these rules from now on; of QoS 0 those that cannot be written
+    /// wait, up to so many bytes.
+    pub fn carry(&mut self, connection: Connection, rewriting: Arc<Rewriting>, shelf_bytes_maximum: usize) {
+        if let Some(outbox) = self.outboxes.get_mut(connection) {
+            let (rewritten, shelf) = (Rewritten::default(), Shelf::new(shelf_bytes_maximum));
+            outbox.writer.carrying = Some(Box::new(Carrying { rewriting, rewritten, shelf }));
+        }
+    }
+
+    /// What waits on the shelf of one connection goes to the shelf of another, before anything else.
+    pub fn hand_over(&mut self, from: Connection, to: Connection) {
+        let carrying = self.outboxes.get_mut(from).and_then(|outbox| outbox.writer.carrying.as_mut());
+        let Some(shelf) = carrying.map(|carrying| mem::take(&mut carrying.shelf)) else { return };
+        if let Some(carrying) = self.outboxes.get_mut(to).and_then(|outbox| outbox.writer.carrying.as_mut()) {
+            carrying.shelf = shelf;
+            self.shelved.push(to);
+        }
+    }
+
+    /// Messages on the shelf of a connection, and the bytes that they take.
+    pub fn shelved(&self, connection: Connection) -> (usize, usize) {
+        let carrying = self.outboxes.get(connection).and_then(|outbox| outbox.writer.carrying.as_ref());
+        carrying.map_or((0, 0), |carrying| carrying.shelf.size())
+    }
+
+    /// True if something on a shelf can be written: [`Outboxes::encode`] has something to do although nothing comes.
+    pub fn is_waiting(&self) -> bool {
+        let is_writable = |connection: &Connection| self.outboxes.get(*connection).is_some_and(Buffer::is_writable);
+        self.shelved.iter().any(is_writable)
     }
 
     /// Forgets the connection and what waits for it.
@@ -139,10 +191,10 @@ impl Outboxes {
     }
 
     /// Encodes the messages of this turn for targets that get them at QoS 0, and answers PINGREQ.
-    pub fn pass_through(&mut self, arrivals: &Arrivals) {
+    pub fn pass_through(&mut self, arrivals: &Arrivals, now: Timestamp) {
         for publish in &arrivals.publishes {
             if let (Fate::Accepted, Some(targets)) = (publish.fate, &publish.targets) {
-                self.pass(arrivals, publish, targets);
+                self.pass(arrivals, publish, targets, now);
             }
         }
         for connection in &arrivals.pings {
@@ -152,8 +204,8 @@ impl Outboxes {
     }
 
     /// One message to many targets: each of the few ways to write it is written once and then copied.
-    fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target]) {
-        let Outboxes { outboxes, scratch, dropped, counters, sharing, .. } = self;
+    fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target], now: Timestamp) {
+        let Outboxes { outboxes, scratch, dropped, counters, sharing, shelved, .. } = self;
         let source = Passing::new(arrivals, publish);
         let mut variants = Variants::default();
         scratch.clear();
@@ -175,6 +227,12 @@ impl Outboxes {
             let retain = publish.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
             let writing = source.writing(outbox.writer.version, retain, identifiers);
+            if outbox.writer.carrying.is_some() {
+                let gone = outbox.shelve(&source.writing(Version::V5, retain, &[]), now);
+                shelved.push(connection);
+                drop_messages(dropped, counters, outbox.writer.party, NoticeKind::Overflow, gone);
+                continue;
+            }
             let before = outbox.bytes.len();
             let written = match outbox.writer.topic_alias_maximum {
                 0 => outbox.copy(variants.encoded(scratch, &writing)),
@@ -193,6 +251,7 @@ impl Outboxes {
 
     /// Encodes stored messages, acknowledgements and bytes that waited; clears `outgoing`.
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
+        self.clear_shelves(now);
         for departure in outgoing.departures.drain(..) {
             match departure {
                 Departure::Sending(sending) => self.deliver(&sending, messages, now)?,
@@ -211,6 +270,38 @@ impl Outboxes {
             }
         }
         Ok(())
+    }
+
+    /// Writes what waits on shelves, as far as there is room.
+    fn clear_shelves(&mut self, now: Timestamp) {
+        let mut shelved = mem::take(&mut self.shelved);
+        shelved.sort_unstable();
+        shelved.dedup();
+        shelved.retain(|connection| {
+            let Some(outbox) = self.outboxes.get_mut(*connection) else { return false };
+            let before = outbox.bytes.len();
+            let Some(mut carrying) = outbox.writer.carrying.take() else { return false };
+            let Carrying { rewriting, rewritten, shelf } = &mut *carrying;
+            while outbox.is_writable() && outbox.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2 && !shelf.is_empty() {
+                let written = shelf.hand_out(now, |writing| {
+                    (outbox.publish_rewritten(rewriting, rewritten, writing), count(writing.payload.len()))
+                });
+                match written.unwrap_or((Err(NoticeKind::Expired), 0)) {
+                    (Ok(()), payload_bytes) => {
+                        self.counters.publishes_sent += 1;
+                        self.counters.payload_bytes_sent += payload_bytes;
+                    }
+                    (Err(kind), _) => {
+                        drop_messages(&mut self.dropped, &mut self.counters, outbox.writer.party, kind, 1);
+                    }
+                }
+            }
+            self.counters.bytes_encoded += count(outbox.bytes.len() - before);
+            let is_left = !shelf.is_empty();
+            outbox.writer.carrying = Some(carrying);
+            is_left
+        });
+        self.shelved = shelved;
     }
 
     fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
@@ -234,7 +325,7 @@ impl Outboxes {
                 if sending.qos == 0 {
                     drop_message(dropped, counters, outbox.writer.party, kind);
                 } else {
-                    counters.count_dropped(kind);
+                    counters.count_dropped(kind, 1);
                     refused.push((connection, sending.packet_identifier, kind));
                 }
             }
@@ -291,7 +382,41 @@ impl Outbox {
             payload: message.payload,
             properties: (self.writer.version == Version::V5).then_some(properties),
         };
-        self.publish(&writing)
+        match self.writer.carrying.take() {
+            None => self.publish(&writing),
+            Some(mut carrying) => {
+                let writing = Writing { properties: Some(properties), ..writing };
+                let Carrying { rewriting, rewritten, .. } = &mut *carrying;
+                let written = self.publish_rewritten(rewriting, rewritten, &writing);
+                self.writer.carrying = Some(carrying);
+                written
+            }
+        }
+    }
+
+    /// Puts a message of QoS 0 behind those that wait; returns how many had to go for it.
+    fn shelve(&mut self, writing: &Writing<'_>, now: Timestamp) -> u64 {
+        self.writer.carrying.as_mut().map_or(0, |carrying| carrying.shelf.put(writing, now))
+    }
+
+    /// Writes a PUBLISH as what it is carried on as. Its properties are there whatever the version, since they say how
+    /// often it has been carried.
+    fn publish_rewritten(
+        &mut self,
+        rewriting: &Rewriting,
+        rewritten: &mut Rewritten,
+        writing: &Writing<'_>,
+    ) -> std::result::Result<(), NoticeKind> {
+        let properties = writing.properties.unwrap_or_default();
+        match rewriting.apply(writing.topic, properties.encoded, rewritten) {
+            Outcome::Lost(kind) => Err(kind),
+            Outcome::LeftOut => Err(NoticeKind::Denied),
+            Outcome::Carried => {
+                let properties = WritingProperties { encoded: &rewritten.properties, identifiers: &[], ..properties };
+                let properties = (self.writer.version == Version::V5).then_some(properties);
+                self.publish(&Writing { topic: &rewritten.topic, properties, ..*writing })
+            }
+        }
     }
 
     /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.
@@ -429,8 +554,20 @@ fn drop_message(
     party: Party,
     kind: NoticeKind,
 ) {
-    *dropped.entry((party, kind)).or_default() += 1;
-    counters.count_dropped(kind);
+    drop_messages(dropped, counters, party, kind, 1);
+}
+
+fn drop_messages(
+    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
+    counters: &mut Counters,
+    party: Party,
+    kind: NoticeKind,
+    count: u64,
+) {
+    if count > 0 {
+        *dropped.entry((party, kind)).or_default() += count;
+        counters.count_dropped(kind, count);
+    }
 }
 
 /// True if a member of a group may be chosen: it keeps up.

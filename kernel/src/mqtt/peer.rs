@@ -11,22 +11,24 @@ use super::packet::Packet;
 use super::publish::{gathered, Layout};
 use super::publishing::Publishing;
 use super::reader::NOT_MINIMAL;
+use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::{reason_code, Role, Version};
-use crate::flow::{Acknowledgement, Arrivals, Publish, Span};
+use crate::flow::{Acknowledgement, Arrivals, Fate, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party};
 use crate::limits::CONNECT_BYTES_MAXIMUM;
 use crate::wire::decoder::{Breach, Decoder};
 use crate::wire::rate::Rate;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing came: CONNECT must.
+    /// Nothing came: CONNECT must, or from a server CONNACK [MQTT-3.2.0-1].
     Opening,
-    /// CONNECT came and is not accepted: only AUTH and DISCONNECT may follow [MQTT-3.1.4-6].
+    /// That came and is not decided on: only AUTH and DISCONNECT may follow [MQTT-3.1.4-6].
     Connecting,
-    /// CONNECT was accepted.
+    /// The connection was accepted.
     Accepted,
 }
 
@@ -42,10 +44,32 @@ pub struct Acceptance {
     pub publishing: Publishing,
 }
 
+/// What a client knows of the server that it has sent CONNECT to.
+#[derive(Debug)]
+pub struct Expectation {
+    /// The version that CONNECT named.
+    pub version: Version,
+    /// What CONNECT said of packets.
+    pub maximum_packet_size_bytes: u32,
+    /// What becomes of messages that come.
+    pub rewriting: Arc<Rewriting>,
+}
+
+/// How messages of a server are taken over.
+#[derive(Debug)]
+struct Takeover {
+    rewriting: Arc<Rewriting>,
+    rewritten: Rewritten,
+    lost: u64,
+}
+
 /// Who sends on one connection.
 #[derive(Debug)]
 pub struct Peer {
     connection: Connection,
+    /// Who decodes: a client is told by a server.
+    role: Role,
+    takeover: Option<Box<Takeover>>,
     stage: Stage,
     version: Version,
     party: Party,
@@ -58,7 +82,20 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// CONNECT was accepted.
+    /// A server is at the other end, and has been sent CONNECT.
+    pub fn expect(&mut self, expectation: Expectation) {
+        let Expectation { version, maximum_packet_size_bytes, rewriting } = expectation;
+        (self.role, self.version) = (Role::Client, version);
+        self.packet_bytes_maximum = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
+        self.takeover = Some(Box::new(Takeover { rewriting, rewritten: Rewritten::default(), lost: 0 }));
+    }
+
+    /// Messages that were not taken over, since they had been carried too often or their topic could not be.
+    pub fn lost(&self) -> u64 {
+        self.takeover.as_ref().map_or(0, |takeover| takeover.lost)
+    }
+
+    /// The connection was accepted.
     pub fn accept(&mut self, acceptance: Acceptance) {
         self.stage = Stage::Accepted;
         self.party = acceptance.party;
@@ -84,13 +121,13 @@ impl Peer {
             return Err(self.fault(Breach::TooFast));
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
-        let layout = Layout::read(frame.flags(), bytes, self.version, Role::Server)?;
+        let layout = Layout::read(frame.flags(), bytes, self.version, self.role)?;
         let within = |range: &Range<usize>| span(body.start + range.start, range.len());
         let mut topic = within(&layout.topic);
         let mut properties =
             span(body.start + layout.properties.start + layout.meaning.forwarded.start, layout.meaning.forwarded.len());
         if layout.meaning.scattered {
-            let kept = gathered(bytes.get(layout.properties.clone()).unwrap_or_default(), Role::Server);
+            let kept = gathered(bytes.get(layout.properties.clone()).unwrap_or_default(), self.role);
             properties = span(arrivals.bytes.len(), kept.len());
             arrivals.bytes.extend_from_slice(&kept);
         }
@@ -103,7 +140,14 @@ impl Peer {
                 self.publishing.name(alias, arrivals.span(topic))?;
             }
         }
-        let fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
+        let mut fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
+        if let Some(takeover) = &mut self.takeover {
+            let is_taken = takeover.apply(&mut topic, &mut properties, arrivals);
+            if !is_taken && fate == Fate::Accepted {
+                // It is answered like one that is stored, so that nobody sends it again.
+                fate = Fate::Duplicate;
+            }
+        }
         arrivals.totals.note(layout.qos, body.len() - layout.payload);
         arrivals.publishes.push(Publish {
             connection: self.connection,
@@ -133,6 +177,8 @@ impl Decoder for Peer {
     fn new(connection: Connection) -> Peer {
         Peer {
             connection,
+            role: Role::Server,
+            takeover: None,
             stage: Stage::Opening,
             version: Version::V311,
             party: Party(0),
@@ -145,8 +191,17 @@ impl Decoder for Peer {
 
     #[inline]
     fn header(&self, bytes: &[u8]) -> Result<Option<Frame>, Fault> {
-        if self.stage == Stage::Opening && bytes.first().is_some_and(|first| first >> 4 != 1) {
-            return Err(Fault::protocol("a first packet that is not CONNECT [MQTT-3.1.0-1]"));
+        if self.stage == Stage::Opening {
+            let kind = bytes.first().map(|first| first >> 4);
+            match self.role {
+                Role::Server if kind.is_some_and(|kind| kind != Kind::Connect.bits()) => {
+                    return Err(Fault::protocol("a first packet that is not CONNECT [MQTT-3.1.0-1]"));
+                }
+                Role::Client if kind.is_some_and(|kind| kind != Kind::Connack.bits() && kind != Kind::Auth.bits()) => {
+                    return Err(Fault::protocol("a first packet that is not CONNACK [MQTT-3.2.0-1]"));
+                }
+                _ => {}
+            }
         }
         Frame::read(bytes)
     }
@@ -181,13 +236,16 @@ impl Decoder for Peer {
                 return Ok(None);
             }
             (Stage::Accepted, Kind::Connect) => return Err(Fault::protocol("a second CONNECT [MQTT-3.1.0-2]")),
+            (Stage::Accepted, Kind::Pingreq) if self.role == Role::Client => {
+                return Err(Fault::protocol("a packet that only a client sends (MQTT 5 table 2-1)"));
+            }
             (Stage::Connecting, kind) if kind != Kind::Auth && kind != Kind::Disconnect => {
                 return Err(Fault::protocol("a packet before CONNECT was accepted [MQTT-3.1.4-6]"));
             }
             _ => {}
         }
         let bytes = arrivals.bytes.get(body).unwrap_or_default();
-        match decode(frame, bytes, self.version, Role::Server)? {
+        match decode(frame, bytes, self.version, self.role)? {
             Packet::Acknowledgement(packet) => arrivals.acknowledgements.push(Acknowledgement {
                 connection: self.connection,
                 step: packet.kind.into(),
@@ -199,6 +257,10 @@ impl Decoder for Peer {
                 self.stage = Stage::Connecting;
                 self.version = packet.version;
                 return Ok(Some(Packet::Connect(packet)));
+            }
+            Packet::Connack(packet) => {
+                self.stage = Stage::Connecting;
+                return Ok(Some(Packet::Connack(packet)));
             }
             packet => return Ok(Some(packet)),
         }
@@ -222,6 +284,20 @@ impl Decoder for Peer {
             Stage::Opening => fault,
             Stage::Connecting | Stage::Accepted => fault.in_version(self.version),
         }
+    }
+}
+
+impl Takeover {
+    /// Makes of a message what it is taken over as; false if it is not.
+    fn apply(&mut self, topic: &mut Span, properties: &mut Span, arrivals: &mut Arrivals) -> bool {
+        let Takeover { rewriting, rewritten, lost } = self;
+        let outcome = rewriting.apply(arrivals.span(*topic), arrivals.span(*properties), rewritten);
+        *lost += u64::from(matches!(outcome, Outcome::Lost(_)));
+        for (span, bytes) in [(topic, &rewritten.topic), (properties, &rewritten.properties)] {
+            *span = self::span(arrivals.bytes.len(), bytes.len());
+            arrivals.bytes.extend_from_slice(bytes);
+        }
+        outcome == Outcome::Carried
     }
 }
 

@@ -67,11 +67,12 @@ pub const MESSAGE_EXPIRY_INTERVAL: u8 = 0x02;
 pub const SUBSCRIPTION_IDENTIFIER: u8 = 0x0B;
 /// Topic Alias.
 pub const TOPIC_ALIAS: u8 = 0x23;
+/// User Property.
+pub const USER_PROPERTY: u8 = 0x26;
 const RESPONSE_TOPIC: u8 = 0x08;
 const SESSION_EXPIRY_INTERVAL: u8 = 0x11;
 const AUTHENTICATION_METHOD: u8 = 0x15;
 const AUTHENTICATION_DATA: u8 = 0x16;
-const USER_PROPERTY: u8 = 0x26;
 
 /// Table 2-4 of the specification.
 pub static PROPERTIES: [Property; 27] = [

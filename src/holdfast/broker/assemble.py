@@ -9,6 +9,7 @@ import logging
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.batches.batches import Batches
+from holdfast.broker.bridge.bridges import Bridges
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
@@ -26,6 +27,7 @@ from holdfast.broker.mqtt.wills import Wills
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import Connections
+from holdfast.broker.sockets.dialer import Dialer
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
@@ -74,8 +76,10 @@ def assemble(config: Config, world: World) -> Server:
         delivery.groups,
         system_topics,
     )
+    bridges = Bridges(ground, records, connections, delivery, chores, Dialer(connections).dial)
     stages = Stages(
         kernel=kernel,
+        bridges=bridges,
         connections=connections,
         control_packets=control_packets,
         admission=admission,
@@ -103,6 +107,7 @@ def assemble(config: Config, world: World) -> Server:
     sessions.recover(world.now_us())
     delivery.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
     stages.batches.recover()
+    bridges.recover(world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)

@@ -82,6 +82,7 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
         signals.listen_for_hangup(on_hangup)
         await administration.start()
         _announce(settings.config, administration.places())
+        server.start_bridges()
         system.calm_garbage_collector()
         supervisor.ready()
         await server.wait_ended()

@@ -68,6 +68,10 @@ class Server:
         self._sweep.start()
         self._pack_timer.start()
 
+    def start_bridges(self) -> None:
+        """Connects to other brokers."""
+        self._stages.bridges.start(self._world.now_us())
+
     def request_stop(self) -> None:
         """Lets `wait_ended` return."""
         self._schedule.stop()
@@ -176,6 +180,7 @@ class Server:
         stages.cursors.reconfigure(config)
         stages.queues.reconfigure(config)
         stages.batches.reconfigure(config)
+        stages.bridges.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)
         self._turn.reconfigure(config)
@@ -195,6 +200,7 @@ class Server:
         self._turn.stages_in_order(now_us)
         self._stages.commits.stop()
         self._turn.stages_in_order(now_us)
+        self._stages.bridges.close(now_us)
         for connection in self._stages.connections.all():
             self._stages.closing.shut_down(connection, now_us)
         self._rest(now_us)

@@ -76,6 +76,7 @@ class Sweep:
             ("cursors", stages.cursors.sweep),
             ("losses", self._losses),
             ("batches", stages.batches.sweep),
+            ("bridges", self._bridges),
             ("records", self._advance),
             ("store", self._store),
             ("commit", self._commit),
@@ -165,6 +166,16 @@ class Sweep:
         ):
             closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
+
+    def _bridges(self, now_us: int) -> None:
+        connections, closing = self._stages.connections, self._stages.closing
+
+        def expel(handle: int) -> None:
+            connection = connections.get(handle)
+            if connection is not None:
+                closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+
+        self._stages.bridges.sweep(expel, now_us)
 
     def _store(self, now_us: int) -> None:
         chores = self._stages.chores

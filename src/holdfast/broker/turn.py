@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.broker.access.access import Access
 from holdfast.broker.batches.batches import Batches
+from holdfast.broker.bridge.bridges import Bridges
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.cursors import Cursors
 from holdfast.broker.delivery.entrance import Entrance
@@ -64,6 +65,7 @@ class Stages:
     """Everything that a turn calls: the kernel's stages, and who decides between them."""
 
     kernel: KernelStages
+    bridges: Bridges
     connections: Connections
     control_packets: ControlPackets
     admission: Admission
@@ -87,6 +89,11 @@ class Stages:
     chores: Chores
     moments: Moments
     steps: Steps
+
+    def name_of(self, party: int) -> str:
+        """Whose queue it is, or whose message: a client's, a group's or a bridge's; empty for one
+        that has gone."""
+        return self.bridges.name_of(party) or self.sessions.name_of(party)
 
 
 class Turn:
@@ -160,7 +167,7 @@ class Turn:
             kernel.deliveries.feed(scans)
         allot_ns = ticks_ns()
         kernel.deliveries.allot(outgoing, now_us)
-        stages.losses.notice(kernel.deliveries.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.deliveries.notices(), stages.name_of, now_us)
         stages.losses.write_ahead(now_us)
         self._remember(now_us)
         encode_ns = ticks_ns()
@@ -168,6 +175,7 @@ class Turn:
         leaving = kernel.outboxes.take()
         write_ns = ticks_ns()
         stages.connections.write(leaving)
+        stages.bridges.turn()
 
         exceptions_ns = ticks_ns()
         self._exceptions(now_us)
@@ -196,7 +204,7 @@ class Turn:
         stages.entrance.appended(arrivals)
         stages.batches.appended(arrivals, now_us)
         kernel.inbox.forget(arrivals)
-        kernel.outboxes.pass_through(arrivals)
+        kernel.outboxes.pass_through(arrivals, now_us)
         kernel.deliveries.admit(arrivals, kernel.log.end_position())
 
     def _go_on(self, now_us: int) -> None:
@@ -240,7 +248,7 @@ class Turn:
             stages.closing.refused(connection, reason_code, now_us)
         for connection in kernel.deliveries.at_fault():
             stages.closing.contradicted(connection, now_us)
-        stages.losses.notice(kernel.outboxes.notices(), stages.sessions.name_of, now_us)
+        stages.losses.notice(kernel.outboxes.notices(), stages.name_of, now_us)
         stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():
             stages.closing.end(gone, Ending.ABNORMAL, now_us)
@@ -255,7 +263,7 @@ class Turn:
         if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        arrived = kernel.inbox.ready() or kernel.deliveries.waiting()
+        arrived = kernel.inbox.ready() or kernel.deliveries.waiting() or kernel.outboxes.waiting()
         handed_in = stages.entrance.waiting() or stages.batches.waiting()
         if arrived or handed_in or stages.chores.is_busy():
             self._schedule.soon()

@@ -20,6 +20,7 @@ from holdfast.core.errors import ConfigurationError
 from holdfast.core.sections import TABLES
 from holdfast.core.sections.access import AccessSection
 from holdfast.core.sections.applications import ApplicationsSection
+from holdfast.core.sections.bridges import BridgesSection
 from holdfast.core.sections.cursors import CursorsSection
 from holdfast.core.sections.network import NetworkSection
 from holdfast.core.sections.observation import ObservationSection
@@ -58,10 +59,14 @@ class Config(
     ApplicationsSection,
     SharedSection,
     CursorsSection,
+    BridgesSection,
     StorageSection,
     ObservationSection,
 ):
     """Every setting with its effective value."""
+
+    bridge_tables: tuple[Mapping[str, object], ...] = ()
+    """The tables `[[bridge]]` as they are written; `broker.bridge` says what they mean."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -83,7 +88,8 @@ class Config(
 
 
 def _rows() -> Mapping[str, Setting]:
-    rows = [replace(field.metadata["setting"], attribute=field.name) for field in fields(Config)]
+    described = [field for field in fields(Config) if "setting" in field.metadata]
+    rows = [replace(field.metadata["setting"], attribute=field.name) for field in described]
     in_order = [row for table in TABLES for row in rows if row.table == table]
     return MappingProxyType({row.name: row for row in in_order})
 
@@ -116,11 +122,12 @@ def load(
     names of their settings.
     `disk_bytes` tells the size of the disk that a directory lies on. Raises `ConfigurationError`.
     """
-    written = Sources(SETTINGS).written(file, environment or {}, options or {})
+    sources = Sources(SETTINGS)
+    written = sources.written(file, environment or {}, options or {})
     values: dict[str, Any] = {
         SETTINGS[name].attribute: parse(SETTINGS[name], item) for name, item in written.items()
     }
-    config = Config(**values)
+    config = Config(**values, bridge_tables=sources.bridge_tables)
     origins = {name: written[name].place if name in written else "default" for name in SETTINGS}
     if not config.retention_bytes:
         tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE

@@ -15,9 +15,9 @@ from holdfast.core.loss_reason import LossReason
 from holdfast.core.topic_properties import UNLIMITED as NO_LIMIT
 from holdfast.core.units import MILLISECOND_US, SECOND_US
 
-QueueKind = Literal["client", "group", "redrive", "cursor"]
+QueueKind = Literal["client", "group", "redrive", "cursor", "bridge"]
 """Whose queue it is: a client's own, that of a group of shared subscriptions, of a loss that is
-driven again, or of a reader of the log that keeps its place here."""
+driven again, of a reader of the log that keeps its place here, or of a bridge to another broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,11 @@ UNLIMITED: Final = Quota()
 """As much as there is."""
 
 
-def quota_of(config: Config, kind: QueueKind, *, named: bool) -> Quota:
-    """What a queue of this kind may have; `named`: it has a name of its own."""
+def quota_of(config: Config, kind: QueueKind, *, named: bool, messages_maximum: int = 0) -> Quota:
+    """What a queue of this kind may have; `named`: it has a name of its own. A bridge's own record
+    says how many messages; 0 is as many as the log keeps."""
+    if kind == "bridge":
+        return Quota(messages=messages_maximum or None, carried_messages=messages_maximum)
     if kind == "cursor":
         return Quota(
             age_us=config.cursor_unreleased_age_s * SECOND_US,

@@ -44,6 +44,8 @@ class Sources:
         self._names = {name: name for name in table}
         for name, row in table.items():
             self._names |= dict.fromkeys(row.aliases, name)
+        self.bridge_tables: tuple[Mapping[str, object], ...] = ()
+        """The tables `[[bridge]]` of the file, which are no settings of the broker."""
         self._tables = dict.fromkeys(name.partition(".")[0] for name in self._names if "." in name)
 
     def written(
@@ -62,6 +64,11 @@ class Sources:
             document = tomllib.loads(content)
         except tomllib.TOMLDecodeError as error:
             raise ConfigurationError(f"{name} is not valid TOML: {error}") from error
+        bridges = document.pop("bridge", [])
+        if not isinstance(bridges, list):
+            place = _at(name, _line_of(content, "bridge"))
+            raise ConfigurationError(f"{place}: each bridge is a table [[bridge]] of its own")
+        self.bridge_tables = tuple(bridges)
         for table, value in document.items():
             if isinstance(value, dict) and table not in self._tables:
                 place = _at(name, _line_of(content, table))

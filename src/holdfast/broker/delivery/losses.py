@@ -51,6 +51,9 @@ REASONS: Final = {
     NoticeKind.REFUSED: LossReason.REFUSED,
     NoticeKind.DENIED: LossReason.DENIED,
     NoticeKind.SESSION_ENDED: LossReason.SESSION_ENDED,
+    NoticeKind.OVERFLOW: LossReason.OVERFLOW,
+    NoticeKind.LOOPED: LossReason.LOOP,
+    NoticeKind.UNMAPPABLE: LossReason.TOPIC,
 }
 """What the ledger says for each kind of the kernel's notices."""
 

@@ -92,7 +92,8 @@ class Queues:
         """What a queue may have; what ends with its connection loses nothing to a quota."""
         if record.party >= TRANSIENT_PARTY:
             return UNLIMITED
-        return quota_of(self._config, record.kind, named=record.named)
+        most = record.messages_maximum
+        return quota_of(self._config, record.kind, named=record.named, messages_maximum=most)
 
     def attached_mark(self, party: int) -> int | None:
         """Below which offset an attached queue has acknowledged all; `None` for one at rest."""
@@ -136,9 +137,11 @@ class Queues:
     def put(self, record: QueueRecord, now_us: int) -> int:
         """The queue has this record from now on; returns the log position at which that is
         durable."""
-        if not record.reads and not self.is_there(record.party):
+        # A bridge that only takes from its remote still has to know what it has taken.
+        is_kept = bool(record.reads) or record.kind == "bridge"
+        if not is_kept and not self.is_there(record.party):
             return self._log.end_position()
-        value = format_queue(record) if record.reads else b""
+        value = format_queue(record) if is_kept else b""
         return self._records.put(Table.QUEUES, party_key(record.party), value, now_us)
 
     def begin(self, party: int, mark: int, done: list[tuple[int, int]], now_us: int) -> None:

@@ -38,7 +38,7 @@ class Closing:
     ) -> None:
         """The peer has gone, or has sent DISCONNECT; there is nothing to tell it."""
         self._note(connection, reason, now_us)
-        self._rest(connection, ending, now_us)
+        self._rest(connection, ending, now_us, reason)
         self._connections.close(connection)
 
     def expel(
@@ -47,18 +47,16 @@ class Closing:
         """We end it: a fault, or silence. `reason` says more to people."""
         self._counts.add(Event.CONNECTIONS_ENDED, reason_code)
         self._note(connection, reason_name(reason_code), now_us)
-        attached = self._sessions.of(connection.handle)
-        words = b"" if attached is None else _last_words(attached, connection, reason_code, reason)
-        self._rest(connection, Ending.ABNORMAL, now_us)
+        words = self._last_words(connection, reason_code, reason)
+        self._rest(connection, Ending.ABNORMAL, now_us, reason or reason_name(reason_code))
         self._connections.close(connection, words)
 
     def shut_down(self, connection: Connection, now_us: int) -> None:
         """The broker ends, and with it the connection [MQTT 5 section 4.13.1]."""
         reason_code = ReasonCode.SERVER_SHUTTING_DOWN
         self._counts.add(Event.CONNECTIONS_ENDED, reason_code)
-        attached = self._sessions.of(connection.handle)
-        words = b"" if attached is None else _last_words(attached, connection, reason_code, "")
-        self._rest(connection, Ending.SHUT_DOWN, now_us)
+        words = self._last_words(connection, reason_code, "")
+        self._rest(connection, Ending.SHUT_DOWN, now_us, reason_name(reason_code))
         self._connections.close(connection, words)
 
     def refused(self, handle: int, reason_code: int, now_us: int) -> None:
@@ -102,6 +100,9 @@ class Closing:
 
     def _note(self, connection: Connection, reason: str, now_us: int) -> None:
         attached = self._sessions.of(connection.handle)
+        if connection.opener is not None:
+            # Whoever opened it says what becomes of it.
+            return
         if attached is None:
             # Nobody has said who it is: of interest by its number only.
             self._counts.add(Event.CONNECTIONS_ENDED_BEFORE_CONNECT)
@@ -114,10 +115,20 @@ class Closing:
             }
             DISCONNECTED.write(fields)
 
-    def _rest(self, connection: Connection, ending: Ending, now_us: int) -> None:
+    def _rest(self, connection: Connection, ending: Ending, now_us: int, reason: str) -> None:
         attached = self._sessions.of(connection.handle)
         if attached is not None:
             self._sessions.close(attached, ending, now_us)
+        elif connection.opener is not None:
+            connection.opener.ended(connection, reason, now_us)
+
+    def _last_words(self, connection: Connection, reason_code: int, reason: str) -> bytes:
+        attached = self._sessions.of(connection.handle)
+        if attached is not None:
+            return _last_words(attached, connection, reason_code, reason)
+        if connection.opener is not None:
+            return connection.opener.last_words(connection, reason_code)
+        return b""
 
 
 def _last_words(attached: Attached, connection: Connection, reason_code: int, reason: str) -> bytes:

@@ -81,6 +81,11 @@ class ControlPackets:
                 self._take_one(connection, packet, now_us)
 
     def _take_one(self, connection: Connection, packet: Packet, now_us: int) -> None:
+        if connection.opener is not None:
+            reason_code = connection.opener.take(connection, packet, now_us)
+            if reason_code is not None:
+                self._closing.expel(connection, reason_code, now_us)
+            return
         attached = self._sessions.of(connection.handle)
         fields = packet.fields
         match packet.kind:

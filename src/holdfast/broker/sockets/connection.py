@@ -17,13 +17,14 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum, StrEnum
-from typing import cast
+from typing import Protocol, cast
 
 from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
+from holdfast.kernel import Packet
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,23 @@ class Phase(Enum):
     CLOSED = "its session is gone and its handle is free; the transport may still be writing"
 
 
+class Opener(Protocol):
+    """Who has opened a connection from this side, and decides what happens on it."""
+
+    def opened(self, connection: "Connection") -> None:
+        """It can be written to."""
+
+    def take(self, connection: "Connection", packet: Packet, now_us: int) -> int | None:
+        """A control packet has come; returns the reason code if the connection has to end for it.
+        Who takes one releases the connection."""
+
+    def last_words(self, connection: "Connection", reason_code: int) -> bytes:
+        """What the other end is told before the connection is closed for this reason."""
+
+    def ended(self, connection: "Connection", reason: str, now_us: int) -> None:
+        """It is about to be closed, or has broken."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """One socket."""
 
@@ -73,8 +91,10 @@ class Connection(asyncio.BufferedProtocol):
         "_buffer",
         "_connections",
         "certificate_name",
+        "gives",
         "handle",
         "opened_at_us",
+        "opener",
         "paused_at_us",
         "peer",
         "phase",
@@ -85,7 +105,17 @@ class Connection(asyncio.BufferedProtocol):
         "was_denied",
     )
 
-    def __init__(self, connections: "Connections", buffer: bytearray, transport_name: str) -> None:
+    def __init__(
+        self,
+        connections: "Connections",
+        buffer: bytearray,
+        transport_name: str,
+        opener: Opener | None = None,
+    ) -> None:
+        self.opener = opener
+        """Whoever opened it from this side; `None`: it was accepted."""
+        self.gives = True
+        """False: what is read from the log does not go out yet, writable or not."""
         self._connections = connections
         self._buffer = buffer
         self.transport_name = transport_name
@@ -111,6 +141,13 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.peer = peer_of(transport)
         self._connections.opened(self)
+        if self.transport_name == "tcp":
+            self.ready()
+
+    def ready(self) -> None:
+        """It can be written to; whoever has opened it begins."""
+        if self.opener is not None and self.phase is Phase.NEW:
+            self.opener.opened(self)
 
     def get_buffer(self, _size_hint: int) -> bytearray:
         """Everybody reads into the one buffer, which is empty again when `buffer_updated`
@@ -187,9 +224,20 @@ class Connections:
         for connection in self._by_handle.values():
             connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
 
-    def make(self, transport_name: str = "tcp") -> Connection:
-        """A protocol for a socket that was accepted."""
-        return Connection(self, self.read_buffer, transport_name)
+    def make(self, transport_name: str = "tcp", opener: Opener | None = None) -> Connection:
+        """A protocol for a socket that was accepted, or that somebody opens."""
+        return Connection(self, self.read_buffer, transport_name, opener)
+
+    def reserve(self) -> int:
+        """A handle without a socket, for whoever is delivered to before there is one."""
+        handle = self._free.popleft() if self._free else self._next_handle
+        self._next_handle += handle == self._next_handle
+        return handle
+
+    def free(self, handle: int) -> None:
+        """A reserved handle is not needed any more."""
+        self._ungrant(handle)
+        self._free.append(handle)
 
     def get(self, handle: int) -> Connection | None:
         """The connection with this handle, if it is still there."""
@@ -206,15 +254,14 @@ class Connections:
             connection.phase = Phase.CLOSED
             return
         self._counts.add(Event.CONNECTIONS_OPENED)
-        connection.handle = self._free.popleft() if self._free else self._next_handle
-        if connection.handle == self._next_handle:
-            self._next_handle += 1
+        connection.handle = self.reserve()
         connection.opened_at_us = self._now_us()
         connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = 0
         self._inbox.open(connection.handle)
-        self.comes_from(connection, connection.peer)
+        if connection.opener is None:
+            self.comes_from(connection, connection.peer)
 
     def comes_from(self, connection: Connection, peer: str) -> None:
         """It is known where it comes from; ends it if too many come from there."""
@@ -255,7 +302,7 @@ class Connections:
         if connection.phase is not Phase.ACCEPTED:
             return
         self._outboxes.set_writable(connection.handle, writable)
-        self._deliveries.set_writable(connection.handle, writable)
+        self._deliveries.set_writable(connection.handle, writable and connection.gives)
         if writable:
             self._schedule()
 
@@ -329,7 +376,7 @@ class Connections:
         self._paused.discard(connection)
         self._ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
-        if self._per_address_maximum:
+        if self._per_address_maximum and connection.opener is None:
             self._leave(address_of(connection.peer))
         self._inbox.close(connection.handle)
         # Whoever gets the handle next may not inherit what this one was granted.

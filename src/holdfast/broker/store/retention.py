@@ -345,7 +345,8 @@ class Retention:
     ) -> Pieces[_Asked]:
         """What a queue is asked. What waits for a device that is there does not become too old."""
         fields, keep_from, named = behind.fields, 0, "queue_name" in behind.fields
-        quota = quota_of(self._config, fields["kind"], named=named)
+        most = fields.get("messages_maximum", 0)
+        quota = quota_of(self._config, fields["kind"], named=named, messages_maximum=most)
         if named:
             queue = parse_queue(behind.row.value.encode())
             # What a cursor has released need not be weighed.

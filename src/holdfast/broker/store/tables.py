@@ -49,6 +49,8 @@ class Table(IntEnum):
     nothing."""
     PRODUCERS = 11
     """Name of a producer to `ProducerRecord`."""
+    BRIDGES = 12
+    """Name of a bridge that was made while the broker ran to its `core.bridge.Bridge`."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -109,6 +111,8 @@ class QueueRecord:
     """Where a re-drive ends."""
     made_by: str = ""
     """The user who made a cursor; empty if nobody had to say who they were."""
+    messages_maximum: int = 0
+    """How many messages a bridge's queue may have; 0: as many as the log keeps."""
     holder: str = ""
     """Who holds a cursor; empty if nobody does."""
     held_as: str = ""

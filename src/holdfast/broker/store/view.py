@@ -18,7 +18,7 @@ from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, key_party, pa
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Another one, newer or older, means: empty it and read the log again."""
 
 _WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
@@ -98,6 +98,9 @@ CREATE TABLE producers (
     forget_at_us INTEGER GENERATED ALWAYS AS (json_extract(value, '$.forget_at_us')) VIRTUAL
 ) WITHOUT ROWID;
 CREATE INDEX producers_by_time ON producers (forget_at_us);
+CREATE TABLE bridges (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -111,6 +114,7 @@ _NAMES = {
     Table.REDRIVES: "redrives",
     Table.QUEUES: "queues",
     Table.PRODUCERS: "producers",
+    Table.BRIDGES: "bridges",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608

@@ -20,6 +20,7 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "application": "APPLICATION clients, their queues and packs, and how they are written to.",
         "shared": "Shared subscriptions: how the members of a group share its messages.",
         "cursor": "Cursors: what is kept for readers that have their place here.",
+        "bridges": "Bridges to other brokers: what all of them have in common.",
         "log": "The log: how durable, how large, for how long.",
         "logging": "Lines about what happens, on standard error.",
         "stop": "How the broker stops.",

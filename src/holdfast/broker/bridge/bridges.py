@@ -1,0 +1,292 @@
+"""All bridges of the broker: those of its configuration, and those made while it runs.
+
+Owns: which there are, and which of them run. Never: connects or sees a message.
+
+Invariants:
+1. A bridge has one queue from its first start until it is removed, whatever is changed of it.
+2. One that stands in the configuration is changed there: it can be stopped and started, and not
+   changed or removed.
+3. What is changed is on record before it is done.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.broker.bridge import terms
+from holdfast.broker.bridge.link import Dial, Link
+from holdfast.broker.bridge.queue import BridgeQueue, new_queue
+from holdfast.broker.chores import Chores
+from holdfast.broker.delivery.parts import DeliveryParts
+from holdfast.broker.delivery.queues import Left
+from holdfast.broker.ground import Ground
+from holdfast.broker.sockets.connection import Connections
+from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.tables import QueueRecord, Table, parse_queue
+from holdfast.core.bridge import Bridge, parse_bridge
+from holdfast.core.config import Config
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.loss_reason import LossReason
+from holdfast.kernel import is_valid_topic_filter
+
+log = logging.getLogger(__name__)
+
+BRIDGES_MAXIMUM: Final = 1_000
+"""Each has a queue that is attached, and a connection."""
+BRIDGES_AT_ONCE: Final = 1_000
+"""Read from the records at a time."""
+
+
+@dataclass(slots=True)
+class _Known:
+    bridge: Bridge
+    is_configured: bool
+    """It stands in the configuration."""
+    link: Link | None = None
+    """At work; `None` while it is stopped."""
+
+
+def configured(config: Config) -> tuple[Bridge, ...]:
+    """The bridges of the configuration. Raises `ConfigurationError`."""
+    found: dict[str, Bridge] = {}
+    for number, table in enumerate(config.bridge_tables, 1):
+        where = f"[[bridge]] {number}"
+        bridge = parse_bridge(table, is_filter, where)
+        if bridge.name in found:
+            raise ConfigurationError(f'{where}: there is another bridge named "{bridge.name}"')
+        found[bridge.name] = bridge
+    return tuple(found.values())
+
+
+def is_filter(text: str) -> bool:
+    """True of a topic filter."""
+    return is_valid_topic_filter(text.encode())
+
+
+class Bridges:
+    """All of them."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        records: ControlRecords,
+        connections: Connections,
+        delivery: DeliveryParts,
+        chores: Chores,
+        dial: Dial,
+    ) -> None:
+        self._world = ground.world
+        self._kernel = ground.kernel
+        self._records = records
+        self._connections = connections
+        self._delivery = delivery
+        self._chores = chores
+        self._dial = dial
+        self._now_us = ground.world.now_us
+        self._known: dict[str, _Known] = {}
+        self._queues: dict[str, QueueRecord] = {}
+        self._names: dict[int, str] = {}
+        self._draining: list[Link] = []
+        self.reconfigure(ground.config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Connections that begin from now on have these limits; which bridges there are is read at
+        the start alone."""
+        self._config = config
+
+    # --- its life -------------------------------------------------------------------------------
+
+    def recover(self, now_us: int) -> None:
+        """Finds bridges and their queues. Raises `ConfigurationError`."""
+        view = self._records.refresh()
+        for value in view.shared_queues():
+            record = parse_queue(value)
+            if record.kind == "bridge":
+                self._keep(record)
+        for _, value in view.rows(Table.BRIDGES, b"", BRIDGES_AT_ONCE):
+            bridge = parse_bridge(msgspec.json.decode(value), is_filter, "a bridge on record")
+            self._known[bridge.name] = _Known(bridge, is_configured=False)
+        for bridge in configured(self._config):
+            self._known[bridge.name] = _Known(bridge, is_configured=True)
+        for name in [name for name in self._queues if name not in self._known]:
+            self._end_queue(name, now_us)
+        if self._config.bridge_storage == "IN_MEMORY":
+            for name in self._queues:
+                self._lose_past(name, now_us)
+
+    def start(self, now_us: int) -> None:
+        """Those that are not switched off begin to work."""
+        for known in self._known.values():
+            if known.bridge.enabled:
+                self._begin(known, now_us)
+
+    def close(self, now_us: int) -> None:
+        """The broker ends."""
+        for known in self._known.values():
+            if known.link is not None:
+                known.link.stop(now_us)
+                known.link = None
+
+    def turn(self) -> None:
+        """Called in each turn."""
+        if not self._draining:
+            return
+        self._draining = [link for link in self._draining if link.turn()]
+
+    def sweep(self, expel: Callable[[int], None], now_us: int) -> None:
+        """Called once a second; `expel` ends a connection."""
+        for known in self._known.values():
+            link = known.link
+            if link is not None and not link.sweep(now_us):
+                link.stalled(now_us)
+                expel(link.handle)
+
+    def drains(self, link: Link) -> None:
+        """A link has to be looked at in each turn until what waited has gone."""
+        self._draining.append(link)
+
+    # --- what can be asked and done -------------------------------------------------------------
+
+    def name_of(self, party: int) -> str:
+        """The bridge whose queue this is; empty if it is none's."""
+        return self._names.get(party, "")
+
+    def links(self) -> Iterable[Link]:
+        """Those that run."""
+        return [known.link for known in self._known.values() if known.link is not None]
+
+    def names(self) -> list[str]:
+        """All of them."""
+        return sorted(self._known)
+
+    def find(self, name: str) -> tuple[Bridge, bool, Link | None] | None:
+        """A bridge, whether it stands in the configuration, and its link if it runs."""
+        known = self._known.get(name)
+        return None if known is None else (known.bridge, known.is_configured, known.link)
+
+    def put(self, bridge: Bridge, now_us: int) -> int:
+        """There is such a bridge from now on, new or in place of one of this name; returns the log
+        position at which that is durable."""
+        known = self._known.get(bridge.name)
+        assert known is None or not known.is_configured, "who changes one has looked"
+        value = msgspec.json.encode(bridge)
+        position = self._records.put(Table.BRIDGES, bridge.name.encode(), value, now_us)
+        if known is None:
+            known = self._known[bridge.name] = _Known(bridge, is_configured=False)
+        self._end(known, now_us)
+        known.bridge = bridge
+        if bridge.enabled:
+            self._begin(known, now_us)
+        return position
+
+    def remove(self, name: str, now_us: int) -> int:
+        """It is gone, and what waited for its remote is lost; returns the log position at which
+        that is durable."""
+        known = self._known.pop(name)
+        assert not known.is_configured, "who removes one has looked"
+        self._end(known, now_us)
+        self._end_queue(name, now_us)
+        return self._records.put(Table.BRIDGES, name.encode(), b"", now_us)
+
+    def run(self, name: str, is_running: bool, now_us: int) -> None:
+        """Starts or stops it until the broker starts anew."""
+        known = self._known[name]
+        if is_running and known.link is None:
+            self._begin(known, now_us)
+        elif not is_running:
+            self._end(known, now_us)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _begin(self, known: _Known, now_us: int) -> None:
+        bridge, storage = known.bridge, self._config.bridge_storage
+        record = self._record(bridge, now_us)
+        queue = BridgeQueue(
+            self._kernel,
+            self._connections,
+            self._delivery.queues,
+            record,
+            self._config.bridge_buffer_bytes,
+        )
+        known.link = Link(
+            bridge,
+            lambda: read_password(bridge),
+            self._kernel,
+            self._world,
+            lambda: self._config,
+            self._connections,
+            queue,
+            self._dial,
+            self.drains,
+        )
+        lost = "everything that waits" if storage == "IN_MEMORY" else "messages of QoS 0 that wait"
+        if any(not item.persist for item in bridge.local_subscriptions):
+            log.warning(
+                "QoS for publishes from local subscriptions will be downgraded to AT_MOST_ONCE",
+                extra={"fields": {"bridge": bridge.name}},
+            )
+        fields = {"bridge": bridge.name, "remote": bridge.address, "storage": storage}
+        log.info("bridge starts", extra={"fields": fields | {"a restart loses": lost}})
+        known.link.start(now_us)
+
+    def _end(self, known: _Known, now_us: int) -> None:
+        if known.link is not None:
+            known.link.stop(now_us)
+            self._keep(known.link.queue.record)
+            known.link = None
+
+    def _record(self, bridge: Bridge, now_us: int) -> QueueRecord:
+        """Its queue's record, which reads what the bridge says now."""
+        end, queues = self._kernel.log.end_offset(), self._delivery.queues
+        record = self._queues.get(bridge.name)
+        if record is None:
+            record = new_queue(bridge.name, bridge, self._delivery.parties, queues, end, now_us)
+        else:
+            since = {item.topic_filter: item.from_offset for item in record.reads}
+            found = tuple(
+                replace(item, from_offset=since.get(item.topic_filter, end))
+                for item in terms.reads(bridge, end)
+            )
+            record = replace(record, reads=found, messages_maximum=bridge.queue_limit)
+            queues.put(record, now_us)
+        self._keep(record)
+        return record
+
+    def _keep(self, record: QueueRecord) -> None:
+        self._queues[record.owner] = record
+        self._names[record.party] = record.owner
+
+    def _end_queue(self, name: str, now_us: int) -> None:
+        record = self._queues.pop(name, None)
+        if record is not None:
+            self._lose(record, lambda: self._delivery.queues.end(record.party, self._now_us()))
+
+    def _lose_past(self, name: str, now_us: int) -> None:
+        """It begins at the end of the log."""
+        record = self._queues[name]
+        end = self._kernel.log.end_offset()
+        self._delivery.queues.begin(record.party, end, [], now_us)
+
+    def _lose(self, record: QueueRecord, then: Callable[[], None]) -> None:
+        """What waits in a queue at rest is lost, and on record as that."""
+
+        def counted(left: Left) -> None:
+            if left.cut is not None:
+                who = (record.owner, record.party)
+                self._delivery.queues.lose(*who, LossReason.SESSION_ENDED, left.cut, self._now_us())
+            then()
+
+        left = self._delivery.queues.left(record, None, Inquiry(self._kernel.log))
+        self._chores.begin(left, counted)
+
+
+def read_password(bridge: Bridge) -> bytes | None:
+    """The password to connect with. Raises `OSError`."""
+    if bridge.password_file is not None:
+        return Path(bridge.password_file).read_bytes().rstrip(b"\r\n")
+    return None if bridge.password is None else bridge.password.encode()

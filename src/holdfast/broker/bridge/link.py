@@ -1,0 +1,374 @@
+"""A bridge at work: its connection with the remote broker, from the first attempt to the last.
+
+Owns: when it connects, what it says there, whether messages go, and what is known of it.
+Never: sees a message; those pass the stages like anybody's.
+
+Invariants:
+1. There is at most one connection or attempt, and a time when the next one begins unless the bridge
+   is stopped.
+2. What waited on the shelf is written before anything that is read from the log (S1.58).
+3. A connection on which nothing moves although something could, is ended: health is acknowledged
+   progress, and not that a socket is open.
+
+Flow: bridges -> here -> dialer -> Connection -> here -> queue.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from holdfast.broker.bridge import terms
+from holdfast.broker.bridge.backoff import Backoff
+from holdfast.broker.bridge.queue import BridgeQueue
+from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.world import World
+from holdfast.core.bridge import Bridge, Place
+from holdfast.core.config import Config
+from holdfast.core.units import SECOND_US
+from holdfast.kernel import Packet, encode_packet, key_slot
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+from holdfast.protocols.mqtt.remote import Granted, Refused, Wish, connect, read_connack
+
+log = logging.getLogger(__name__)
+
+EVENTS_KEPT: Final = 100
+"""Of each bridge, the newest."""
+SHARE_BYTES: Final = 4
+"""Random bytes that one wait takes."""
+
+
+class State(StrEnum):
+    """How far a bridge is."""
+
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    CONNECTING = "connecting"
+    DRAINING = "draining"
+    CONNECTED = "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvent:
+    """Something that happened to a bridge."""
+
+    at_us: int
+    kind: str
+    detail: str
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """What has happened since the broker began."""
+
+    attempts: int = 0
+    connections: int = 0
+    refusals: int = 0
+    failures: int = 0
+    stalls: int = 0
+    sessions_forgotten: int = 0
+    subscriptions_refused: int = 0
+    inbound_lost: int = 0
+    """Messages from the remote: carried too often already, or without a topic to become."""
+
+
+Dial = Callable[[Place, Opener], Awaitable[None]]
+"""Opens a connection to a remote for a link, or raises `OSError` with a sentence."""
+
+
+class Link:
+    """One bridge that runs."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        password: Callable[[], bytes | None],
+        kernel: KernelStages,
+        world: World,
+        config: Callable[[], Config],
+        connections: Connections,
+        queue: BridgeQueue,
+        dial: Dial,
+        drains: Callable[["Link"], None],
+    ) -> None:
+        """`password` reads it, and raises `OSError`; `drains` asks to be called in each turn."""
+        self.bridge = bridge
+        self.queue = queue
+        self.state = State.STOPPED
+        self.counts = LinkCounts()
+        self.events: deque[LinkEvent] = deque(maxlen=EVENTS_KEPT)
+        self.last_error = ""
+        self.next_attempt_at_us: int | None = None
+        self.connected_at_us: int | None = None
+        self.granted: Granted | None = None
+        self._password = password
+        self._config = config
+        self._kernel = kernel
+        self._world = world
+        self._connections = connections
+        self._dial = dial
+        self._drains = drains
+        self._inbound = terms.inbound(bridge)
+        self._backoff = Backoff()
+        self._timer: asyncio.TimerHandle | None = None
+        self._attempt: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._wish: Wish | None = None
+        self._pinged_at_us = 0
+        self._moved = (0, 0)
+        self._moved_at_us = 0
+        self._awaits_suback = False
+
+    # --- from above -----------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """Attaches the queue, and connects as soon as it can."""
+        self.queue.begin(terms.outbound(self.bridge), self.bridge, now_us)
+        self._connect_now()
+
+    def stop(self, now_us: int) -> None:
+        """Ends the connection and attempts; the queue rests where it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self.state is State.STOPPED:
+            return
+        self.state = State.STOPPED
+        self._note(now_us, "stopped", "")
+        connection = self._connection
+        if connection is not None:
+            words = self._last_words(connection, ReasonCode.SUCCESS)
+            self.ended(connection, "stopped", now_us)
+            self._connections.close(connection, words)
+        self.queue.end(now_us)
+
+    def turn(self) -> bool:
+        """Called in each turn while it drains: lets messages go once the shelf is empty. False once
+        that is done."""
+        if self.state is not State.DRAINING:
+            return False
+        if self.queue.shelved()[0] or self._awaits_suback:
+            return True
+        self.state = State.CONNECTED
+        self._give(True)
+        return False
+
+    def sweep(self, now_us: int) -> bool:
+        """Keeps the connection alive, and returns false if nothing moves on it any more."""
+        connection, granted = self._connection, self.granted
+        if connection is None or granted is None:
+            return True
+        interval_us = granted.keep_alive_s * SECOND_US
+        if granted.keep_alive_s and now_us - self._pinged_at_us >= interval_us:
+            self._pinged_at_us = now_us
+            self._write(connection, "pingreq", {})
+        moved = (self.queue.mark(), self._kernel.inbox.lost(connection.handle))
+        is_waiting = self.queue.in_flight() or self._awaits_suback
+        if moved != self._moved or not is_waiting:
+            self._moved, self._moved_at_us = moved, now_us
+        return now_us - self._moved_at_us < self._config().bridge_stall_timeout_s * SECOND_US
+
+    def stalled(self, now_us: int) -> None:
+        """Nothing moved: whoever calls ends the connection."""
+        self.counts.stalls += 1
+        self.last_error = "the remote acknowledged nothing any more"
+        self._note(now_us, "stalled", self.last_error)
+
+    @property
+    def handle(self) -> int:
+        """Of its connection; 0 while there is none."""
+        return 0 if self._connection is None else self._connection.handle
+
+    # --- from its connection --------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        """It can be written to: CONNECT goes out."""
+        now_us = self._world.now_us()
+        self._connection = connection
+        version = connection.protocol_version = self.bridge.mqtt_version
+        config = self._config()
+        try:
+            password = self._password()
+        except OSError as error:
+            self.last_error = f"password_file: {error.strerror or error}"
+            self._note(now_us, "failed", self.last_error)
+            connection.transport.abort()
+            return
+        self._wish = Wish(
+            client_identifier=self.bridge.identifier,
+            protocol_version=version,
+            clean_start=self.bridge.clean_start,
+            keep_alive_s=self.bridge.keep_alive_s,
+            session_expiry_s=self.bridge.session_expiry_s,
+            receive_maximum=config.receive_maximum,
+            maximum_packet_size_bytes=config.maximum_packet_size_bytes,
+            topic_alias_maximum=config.topic_alias_maximum,
+            user_name=self.bridge.user_name,
+            password=password,
+        )
+        self._kernel.inbox.expect(
+            connection.handle,
+            protocol_version=version,
+            maximum_packet_size_bytes=config.maximum_packet_size_bytes,
+            rewriting=self._inbound,
+        )
+        self._write(connection, "connect", connect(self._wish))
+
+    def take(self, connection: Connection, packet: Packet, now_us: int) -> int | None:
+        """A control packet of the remote; returns the reason code of what is wrong with it."""
+        fields = packet.fields
+        match packet.kind:
+            case "connack":
+                return self._answered(connection, fields, now_us)
+            case "suback":
+                self._awaits_suback = False
+                self._subscribed(fields["reason_codes"], now_us)
+            case "pingresp":
+                pass
+            case "disconnect":
+                said = fields["properties"].get("reason_string", "")
+                name = reason_name(fields["reason_code"])
+                self.last_error = f"the remote ended it: {name}{': ' if said else ''}{said}"
+                connection.transport.abort()
+                return None
+            case "fault":
+                self.last_error = f"the remote broke the protocol: {fields['reason']}"
+                return int(fields["reason_code"])
+            case _:
+                self.last_error = f"the remote sent {packet.kind}, which nobody asked for"
+                return ReasonCode.PROTOCOL_ERROR
+        self._kernel.inbox.release(connection.handle)
+        return None
+
+    def last_words(self, connection: Connection, reason_code: int) -> bytes:
+        """What the remote is told when this side ends the connection."""
+        self.last_error = self.last_error or reason_name(reason_code)
+        return self._last_words(connection, reason_code)
+
+    def ended(self, connection: Connection, reason: str, now_us: int) -> None:
+        """The connection is about to be closed, or has broken."""
+        if connection is not self._connection:
+            return
+        self._connection, self.granted = None, None
+        if self.queue.is_connected:
+            self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
+            self.queue.lost(now_us)
+        if self.state is not State.STOPPED:
+            self._failed(self.last_error or reason, now_us)
+
+    # --- attempts -------------------------------------------------------------------------------
+
+    def _connect_now(self) -> None:
+        self._timer = None
+        self.next_attempt_at_us = None
+        self.state = State.CONNECTING
+        self.last_error = ""
+        self.counts.attempts += 1
+        self._attempt = asyncio.get_running_loop().create_task(
+            self._dialled(), name=f"bridge {self.bridge.name}"
+        )
+
+    async def _dialled(self) -> None:
+        try:
+            await self._dial(self.bridge.place, self)
+        except (OSError, TimeoutError) as error:
+            if self.state is State.CONNECTING:
+                reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
+                self._failed(reason, self._world.now_us())
+
+    def _failed(self, reason: str, now_us: int, *, lasts: bool = False) -> None:
+        was_connected = self.connected_at_us is not None
+        self.connected_at_us = None
+        self.last_error = reason
+        self.counts.failures += 1
+        share = int.from_bytes(self._world.entropy(SHARE_BYTES)) / 2 ** (8 * SHARE_BYTES)
+        wait_s = self._backoff.refused(share) if lasts else self._backoff.next_wait_s(share)
+        self.state = State.WAITING
+        self.next_attempt_at_us = now_us + int(wait_s * SECOND_US)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._connect_now)
+        self._note(now_us, "lost" if was_connected else "failed", reason)
+
+    def _answered(self, connection: Connection, fields: dict[str, Any], now_us: int) -> int | None:
+        assert self._wish is not None, "CONNECT went out before"
+        answer = read_connack(fields, self._wish)
+        if isinstance(answer, Refused):
+            self.counts.refusals += 1
+            self._connection = None
+            self._failed(f"the remote refused: {answer.reason}", now_us, lasts=answer.lasts)
+            connection.transport.abort()
+            return None
+        self._accepted(connection, answer, now_us)
+        return None
+
+    def _accepted(self, connection: Connection, granted: Granted, now_us: int) -> None:
+        bridge, version = self.bridge, self.bridge.mqtt_version
+        self._backoff.succeeded()
+        self.granted, self.connected_at_us = granted, now_us
+        self.counts.connections += 1
+        if not granted.session_present and self.counts.connections > 1:
+            self.counts.sessions_forgotten += 1
+        self._connections.enter(connection, Phase.ACCEPTED)
+        released = self.queue.connected(connection.handle, granted, version, now_us)
+        config = self._config()
+        self._kernel.inbox.accept(
+            connection.handle,
+            party=self.queue.record.party,
+            protocol_version=version,
+            keep_alive_s=granted.keep_alive_s,
+            receive_maximum=config.receive_maximum,
+            maximum_packet_size_bytes=config.maximum_packet_size_bytes,
+            topic_alias_maximum=config.topic_alias_maximum if version == 5 else 0,
+            unreleased=released,
+            key_slot=key_slot(bridge.identifier.encode()),
+        )
+        self._kernel.inbox.release(connection.handle)
+        self._pinged_at_us = self._moved_at_us = now_us
+        wanted = terms.subscriptions(bridge, granted)
+        # No message goes out before SUBACK is here, so its packet identifier stays its own
+        # [MQTT-2.2.1-2].
+        self._awaits_suback = bool(wanted)
+        if wanted:
+            identifier = self.queue.free_identifier()
+            fields = {"packet_identifier": identifier, "subscriptions": wanted, "properties": {}}
+            self._write(connection, "subscribe", fields)
+        self._note(now_us, "connected", connection.peer)
+        self.state = State.DRAINING
+        self._give(False)
+        if self.turn():
+            self._drains(self)
+
+    def _subscribed(self, reason_codes: list[int], now_us: int) -> None:
+        filters = [text for item in self.bridge.remote_subscriptions for text in item.filters]
+        for topic_filter, code in zip(filters, reason_codes, strict=False):
+            if code >= ReasonCode.UNSPECIFIED_ERROR:
+                self.counts.subscriptions_refused += 1
+                detail = f"{topic_filter}: {reason_name(code)}"
+                self._note(now_us, "subscription refused", detail)
+
+    def _give(self, is_giving: bool) -> None:
+        assert self._connection is not None, "it is connected"
+        self._connection.gives = is_giving
+        self.queue.give(is_giving)
+
+    def _last_words(self, connection: Connection, reason_code: int) -> bytes:
+        if connection.phase is not Phase.ACCEPTED:
+            return b""
+        version = self.bridge.mqtt_version
+        fields = {"reason_code": reason_code, "properties": {}}
+        return encode_packet("disconnect", fields, protocol_version=version)
+
+    def _write(self, connection: Connection, kind: str, fields: dict[str, Any]) -> None:
+        version = self.bridge.mqtt_version
+        data = encode_packet(kind, fields, protocol_version=version)
+        self._connections.write([(connection.handle, data)])
+
+    def _note(self, now_us: int, kind: str, detail: str) -> None:
+        self.events.append(LinkEvent(now_us, kind, detail))
+        fields = {"bridge": self.bridge.name, "remote": self.bridge.address}
+        level = logging.INFO if kind in ("connected", "stopped") else logging.WARNING
+        log.log(level, "bridge %s", kind, extra={"fields": fields | {"detail": detail}})

@@ -1,0 +1,233 @@
+"""The queue of a bridge: what the remote broker still has to get (Tier 1), and where it goes.
+
+Owns: its record, and that it is attached somewhere as long as the bridge runs: to the connection
+with the remote, or while there is none to a place of its own. There it goes on reading as far as a
+queue may have entries in memory (Tier 2), and messages of QoS 0 wait on a shelf.
+Never: opens a connection, or decides when.
+
+Invariants:
+1. From `begin` to `end` it is attached: there is no step in between in which a message of QoS 0
+   could pass it by.
+2. A connection is attached with what an earlier one left: what was in flight comes again first,
+   with DUP under its packet identifier, once.
+3. If the remote has forgotten the session, what it has not said to have is sent as new, and what it
+   has said to have is not sent again.
+"""
+
+from dataclasses import replace
+
+from holdfast.broker.access.rules import Grant
+from holdfast.broker.bridge.terms import reads, receive_grant, within
+from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.mqtt.subscriptions import Subscriptions
+from holdfast.broker.sockets.connection import Connections
+from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.tables import QueueRecord
+from holdfast.core.bridge import Bridge
+from holdfast.core.subscription import Subscription
+from holdfast.kernel import Rewriting, describe_state, unreleased
+from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
+from holdfast.protocols.mqtt.remote import Granted
+
+PACKET_IDENTIFIER_MAXIMUM = 65_535
+HELD_AS_CONNECTED = "connected"
+"""Its record says so while it is: after a crash that is how we know that messages of QoS 1 may have
+been sent."""
+
+
+class BridgeQueue:
+    """The queue of one bridge."""
+
+    def __init__(
+        self,
+        kernel: KernelStages,
+        connections: Connections,
+        queues: Queues,
+        record: QueueRecord,
+        shelf_bytes_maximum: int,
+    ) -> None:
+        self._kernel = kernel
+        self._connections = connections
+        self._queues = queues
+        self._subscriptions = Subscriptions(kernel)
+        self._shelf_bytes_maximum = shelf_bytes_maximum
+        self.record = record
+        self.is_connected = False
+        """It is attached to a connection with the remote."""
+        self._connection = 0
+        self._queue = 0
+        self._unreleased = b""
+        self._sent_before = 0
+        self._grant: Grant = []
+        self._rewriting: Rewriting
+
+    def begin(self, rewriting: Rewriting, bridge: Bridge, now_us: int) -> None:
+        """Attaches it to its own place."""
+        self._rewriting = rewriting
+        self._grant = receive_grant(bridge)
+        if self.record.held_as == HELD_AS_CONNECTED:
+            self._sent_before = self._kernel.log.end_offset()
+            self._note_connected(False, now_us)
+        state = self._kernel.log.delivery_state(self.record.party)
+        self._unreleased = unreleased(state) if state else b""
+        self._stand(now_us)
+
+    def forget_past(self, now_us: int) -> None:
+        """It begins at the end of the log: nothing that came before is carried (S1.25)."""
+        self._queues.begin(self.record.party, self._kernel.log.end_offset(), [], now_us)
+
+    def connected(
+        self, connection: int, granted: Granted, protocol_version: int, now_us: int
+    ) -> bytes:
+        """The remote has accepted: what waits goes to this connection. Returns the packet
+        identifiers of messages that came from it and that it has not released."""
+        place = self._connection
+        self._rest(now_us)
+        if not granted.session_present:
+            self._forget_session(now_us)
+        self._kernel.outboxes.open(
+            connection,
+            protocol_version=protocol_version,
+            maximum_packet_size_bytes=granted.maximum_packet_size_bytes,
+            topic_alias_maximum=granted.topic_alias_maximum,
+            party=self.record.party,
+        )
+        self._carry(place, connection)
+        self._kernel.outboxes.close(place)
+        self._connections.free(place)
+        found = within(self.record.reads, granted)
+        self._attach(connection, found, granted.receive_maximum, now_us)
+        self.is_connected = True
+        self._note_connected(True, now_us)
+        return self._unreleased
+
+    def lost(self, now_us: int) -> None:
+        """The connection is about to be closed: the queue goes back to its own place."""
+        connection = self._connection
+        self._unreleased = self._kernel.inbox.unreleased(connection)
+        self._rest(now_us)
+        self.is_connected = False
+        self._note_connected(False, now_us)
+        self._stand(now_us, connection)
+
+    def end(self, now_us: int) -> None:
+        """Is attached nowhere any more; what waits on the shelf is lost."""
+        assert not self.is_connected, "its connection ends first"
+        place = self._connection
+        self._rest(now_us)
+        self._kernel.outboxes.close(place)
+        self._connections.free(place)
+
+    def shelved(self) -> tuple[int, int]:
+        """Messages of QoS 0 that wait, and the bytes that they take."""
+        return self._kernel.outboxes.shelved(self._connection)
+
+    def give(self, is_giving: bool) -> None:
+        """Whether what is read from the log goes out."""
+        self._kernel.deliveries.set_writable(self._connection, is_giving)
+
+    def free_identifier(self) -> int:
+        """A packet identifier that nothing in flight has."""
+        state = self._kernel.deliveries.party_state(self._connection, self._unreleased)
+        taken = {flight["packet_identifier"] for flight in describe_state(state)["in_flight"]}
+        return next(
+            number for number in range(PACKET_IDENTIFIER_MAXIMUM, 0, -1) if number not in taken
+        )
+
+    def in_flight(self) -> int:
+        """Messages that the remote has not acknowledged."""
+        return self._kernel.deliveries.in_flight(self._queue)
+
+    def mark(self) -> int:
+        """Below which offset it has acknowledged all."""
+        return self._kernel.deliveries.mark(self._queue)
+
+    def _stand(self, now_us: int, before: int | None = None) -> None:
+        place = self._connections.reserve()
+        outboxes = self._kernel.outboxes
+        outboxes.open(
+            place,
+            protocol_version=5,
+            maximum_packet_size_bytes=PACKET_SIZE_BYTES_MAXIMUM,
+            topic_alias_maximum=0,
+            party=self.record.party,
+        )
+        outboxes.set_writable(place, False)
+        self._carry(before, place)
+        self._attach(place, self.record.reads, RECEIVE_MAXIMUM_DEFAULT, now_us)
+        self.give(False)
+
+    def _carry(self, before: int | None, connection: int) -> None:
+        outboxes = self._kernel.outboxes
+        maximum = self._shelf_bytes_maximum
+        outboxes.carry(connection, self._rewriting, shelf_bytes_maximum=maximum)
+        if before is not None:
+            outboxes.hand_over(before, connection)
+
+    def _attach(
+        self, connection: int, found: tuple[Subscription, ...], receive_maximum: int, now_us: int
+    ) -> None:
+        party = self.record.party
+        at_rest = self._queues.cut(self.record, self.record.owner, None, now_us)
+        self._queue = self._kernel.deliveries.attach(
+            connection,
+            party=party,
+            state=at_rest.state,
+            subscriptions=[item.wanted() for item in found],
+            receive_maximum=receive_maximum,
+            mark=at_rest.mark,
+            end_offset=self._kernel.log.end_offset(),
+            entries_maximum=0,
+            pack_maximum=0,
+            sent_before=self._sent_before,
+        )
+        self._connection = connection
+        self._queues.attach(party, self._queue)
+        self._subscriptions.add(self._queue, connection, party, found)
+        self._subscriptions.grant(self._queue, connection, None, self._grant)
+
+    def _rest(self, now_us: int) -> None:
+        party = self.record.party
+        self._subscriptions.forget(self._queue, self._connection)
+        state = self._kernel.deliveries.detach(self._connection, self._unreleased)
+        self._queues.detach(party)
+        self._queues.rest(party, state, now_us)
+
+    def _forget_session(self, now_us: int) -> None:
+        """What the remote has said to have is done; what it may have or not is sent as new."""
+        self._unreleased = b""
+        self._sent_before = 0
+        state = self._kernel.log.delivery_state(self.record.party)
+        if not state:
+            return
+        told = describe_state(state)
+        done = [tuple(span) for span in told["acknowledged"]]
+        done += [
+            (flight["offset"], flight["offset"] + 1)
+            for flight in told["in_flight"]
+            if flight["phase"] == "received"
+        ]
+        self._queues.begin(self.record.party, told["mark"], done, now_us)
+
+    def _note_connected(self, is_connected: bool, now_us: int) -> None:
+        held_as = HELD_AS_CONNECTED if is_connected else ""
+        self.record = replace(self.record, held_as=held_as)
+        self._queues.put(self.record, now_us)
+
+
+def new_queue(
+    name: str, bridge: Bridge, parties: Parties, queues: Queues, end_offset: int, now_us: int
+) -> QueueRecord:
+    """The record of a new bridge's queue, which begins at the end of the log."""
+    record = QueueRecord(
+        party=parties.durable(now_us),
+        kind="bridge",
+        owner=name,
+        created_at_offset=end_offset,
+        reads=reads(bridge, end_offset),
+        messages_maximum=bridge.queue_limit,
+    )
+    queues.begin(record.party, end_offset, [], now_us)
+    queues.put(record, now_us)
+    return record

@@ -1,0 +1,99 @@
+"""What a bridge's settings mean to the stages: subscriptions, grants, and how messages are
+rewritten.
+
+Owns: that translation. Never: changes anything.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.broker.access.rules import Grant
+from holdfast.core.bridge import Bridge, BridgeSubscription, parts_of
+from holdfast.core.subscription import Subscription
+from holdfast.kernel import Rewriting
+from holdfast.protocols.mqtt.remote import Granted
+
+
+def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
+    """What the bridge's queue reads. Nothing that it has brought itself goes back."""
+    found: dict[str, Subscription] = {}
+    for item in bridge.local_subscriptions:
+        qos = item.max_qos if item.persist else 0
+        for topic_filter in item.filters:
+            # Two to one filter would be two subscriptions of one queue; the first decides.
+            found.setdefault(
+                topic_filter,
+                Subscription(
+                    topic_filter=topic_filter,
+                    qos=qos,
+                    no_local=True,
+                    retain_as_published=item.preserve_retain,
+                    identifier=None,
+                    from_offset=from_offset,
+                ),
+            )
+    return tuple(found.values())
+
+
+def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Subscription, ...]:
+    """The same, as far as the remote takes it."""
+    return tuple(
+        Subscription(
+            topic_filter=item.topic_filter,
+            qos=min(item.qos, granted.maximum_qos),
+            no_local=item.no_local,
+            retain_as_published=item.retain_as_published and granted.retain_available,
+            identifier=item.identifier,
+            from_offset=item.from_offset,
+            until_offset=item.until_offset,
+        )
+        for item in subscriptions
+    )
+
+
+def receive_grant(bridge: Bridge) -> Grant:
+    """Which topics go to the remote: excludes of a subscription come before its filters."""
+    grant: list[tuple[bytes, bool]] = []
+    for item in bridge.local_subscriptions:
+        grant += [(text.encode(), False) for text in item.excludes]
+        grant += [(text.encode(), True) for text in item.filters]
+    return grant
+
+
+def outbound(bridge: Bridge) -> Rewriting:
+    """What messages become on their way to the remote."""
+    return _rewriting(bridge, bridge.local_subscriptions)
+
+
+def inbound(bridge: Bridge) -> Rewriting:
+    """What messages become on their way from the remote."""
+    return _rewriting(bridge, bridge.remote_subscriptions)
+
+
+def subscriptions(bridge: Bridge, granted: Granted) -> list[dict[str, Any]]:
+    """What SUBSCRIBE asks the remote for."""
+    is_new = bridge.mqtt_version == 5
+    return [
+        {
+            "topic_filter": topic_filter,
+            "qos": min(item.max_qos, granted.maximum_qos),
+            # Before MQTT 5 there is nothing but the QoS to ask for.
+            "no_local": is_new,
+            "retain_as_published": is_new and item.preserve_retain,
+            "retain_handling": 1 if is_new else 0,
+        }
+        for item in bridge.remote_subscriptions
+        for topic_filter in item.filters
+    ]
+
+
+def _rewriting(bridge: Bridge, items: Iterable[BridgeSubscription]) -> Rewriting:
+    rules: list[tuple[list[bytes], list[int | bytes] | None, list[tuple[str, str]]]] = []
+    for item in items:
+        if item.excludes:
+            rules.append(([text.encode() for text in item.excludes], None, []))
+        added = [(each.key, each.value) for each in item.user_properties]
+        filters = [text.encode() for text in item.filters]
+        rules.append((filters, parts_of(item.destination), added))
+    hops = (bridge.hop_property, bridge.hop_limit) if bridge.loop_prevention else None
+    return Rewriting(rules, hops=hops)

@@ -1,0 +1,116 @@
+"""The client's side of a connection: what CONNECT says, and what CONNACK allows.
+
+Owns: what a client may do with a server that has answered so. Never: knows who the client is, or
+connects.
+
+Flow: settings -> CONNECT; CONNACK -> here -> granted or refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
+from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
+
+QOS_MAXIMUM: Final = 2
+LASTING_REFUSALS: Final = frozenset(
+    {
+        ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+        ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.BANNED,
+        ReasonCode.BAD_AUTHENTICATION_METHOD,
+    }
+)
+"""What another attempt a second later will not change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """The server has accepted; this is what it takes."""
+
+    session_present: bool
+    receive_maximum: int
+    maximum_qos: int
+    retain_available: bool
+    maximum_packet_size_bytes: int
+    topic_alias_maximum: int
+    keep_alive_s: int
+    client_identifier: str | None
+    """Another one than it was told, which it has given."""
+    session_expiry_s: int | None
+    """Another one than it was asked for."""
+    wildcards_available: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The server has not accepted."""
+
+    reason_code: int
+    reason: str
+
+    @property
+    def lasts(self) -> bool:
+        """True if the next attempt will have the same answer, unless somebody changes something."""
+        return self.reason_code in LASTING_REFUSALS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a client asks for in CONNECT."""
+
+    client_identifier: str
+    protocol_version: int
+    clean_start: bool
+    keep_alive_s: int
+    session_expiry_s: int
+    receive_maximum: int
+    maximum_packet_size_bytes: int
+    topic_alias_maximum: int
+    user_name: str | None = None
+    password: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Wish({self.client_identifier!r})"
+
+
+def connect(wish: Wish) -> dict[str, Any]:
+    """The fields of CONNECT."""
+    properties = {
+        "session_expiry_interval": wish.session_expiry_s,
+        "receive_maximum": wish.receive_maximum,
+        "maximum_packet_size": wish.maximum_packet_size_bytes,
+        "topic_alias_maximum": wish.topic_alias_maximum,
+    }
+    return {
+        "client_identifier": wish.client_identifier,
+        "clean_start": wish.clean_start,
+        "keep_alive_s": wish.keep_alive_s,
+        "user_name": wish.user_name,
+        "password": wish.password,
+        "properties": properties if wish.protocol_version == 5 else {},
+    }
+
+
+def read_connack(fields: Mapping[str, Any], wish: Wish) -> Granted | Refused:
+    """What a CONNACK says to a client that has asked for this."""
+    code, properties = fields["reason_code"], fields["properties"]
+    if code != ReasonCode.SUCCESS:
+        said = properties.get("reason_string", "")
+        name = reason_name(code)
+        return Refused(reason_code=code, reason=f"{name}: {said}" if said else name)
+    return Granted(
+        session_present=fields["session_present"] and not wish.clean_start,
+        receive_maximum=properties.get("receive_maximum", RECEIVE_MAXIMUM_DEFAULT),
+        maximum_qos=properties.get("maximum_qos", QOS_MAXIMUM),
+        retain_available=properties.get("retain_available", 1) == 1,
+        maximum_packet_size_bytes=properties.get("maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM),
+        topic_alias_maximum=properties.get("topic_alias_maximum", 0),
+        keep_alive_s=properties.get("server_keep_alive", wish.keep_alive_s),
+        client_identifier=properties.get("assigned_client_identifier"),
+        session_expiry_s=properties.get("session_expiry_interval"),
+        wildcards_available=properties.get("wildcard_subscription_available", 1) == 1,
+    )
