@@ -106,6 +106,9 @@ struct Rewriting {
 /// out), and properties that are added.
 type Rule = (Vec<Vec<u8>>, Option<Vec<Part>>, Vec<(String, String)>);
 
+/// Topic and properties.
+type Carried = (Cow<'static, [u8]>, Cow<'static, [u8]>);
+
 /// A part of a topic, as Python says it.
 #[derive(FromPyObject)]
 enum Part {
@@ -133,7 +136,7 @@ impl Rewriting {
         Ok(Rewriting { inner: Arc::new(inner) })
     }
 
-    fn apply(&self, topic: &[u8], properties: &[u8]) -> Option<(Cow<'static, [u8]>, Cow<'static, [u8]>)> {
+    fn apply(&self, topic: &[u8], properties: &[u8]) -> Option<Carried> {
         let mut into = rewriting::Rewritten::default();
         let outcome = self.inner.apply(topic, properties, &mut into);
         (outcome == rewriting::Outcome::Carried).then(|| (into.topic.into(), into.properties.into()))
