@@ -321,14 +321,15 @@ class Rewriting:
 
     def __new__(
         cls,
-        rules: Sequence[tuple[Sequence[bytes], Sequence[int | bytes] | None, Sequence[tuple[str, str]]]],
+        rules: Sequence[tuple[Sequence[bytes], Sequence[int | bytes] | None, Sequence[tuple[str, str]], bool]],
         *,
         hops: tuple[str, int] | None = ...,
     ) -> Rewriting:
         """Rules: topic filters; the parts of the new topic (bytes, or the number of a level from 1 on, 0 for the whole
-        topic), or None for what is left out; user properties that are added. The first rule with a filter that matches
-        decides; what none matches stays as it is. With `hops`, a user property's name counts how often a message has
-        been carried, and one that has been so often is lost. ValueError for what is no filter."""
+        topic), or None for what is left out; user properties that are added; whether messages keep their RETAIN flag.
+        The first rule with a filter that matches decides; what none matches stays as it is. With `hops`, a user
+        property's name counts how often a message has been carried, and one that has been so often is lost. ValueError
+        for what is no filter."""
     def apply(self, topic: bytes, properties: bytes) -> tuple[bytes, bytes] | None:
         """What a message becomes, its properties in MQTT 5's encoding; None if it is left out or lost. For tools and
         tests."""

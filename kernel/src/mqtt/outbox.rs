@@ -414,7 +414,8 @@ impl Outbox {
             Outcome::Carried => {
                 let properties = WritingProperties { encoded: &rewritten.properties, identifiers: &[], ..properties };
                 let properties = (self.writer.version == Version::V5).then_some(properties);
-                self.publish(&Writing { topic: &rewritten.topic, properties, ..*writing })
+                let retain = writing.retain && rewritten.keeps_retain;
+                self.publish(&Writing { topic: &rewritten.topic, properties, retain, ..*writing })
             }
         }
     }

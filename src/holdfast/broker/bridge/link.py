@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 
 EVENTS_KEPT: Final = 100
 """Of each bridge, the newest."""
+SERVERS_REASONS: Final = frozenset(
+    {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
+)
+"""Which of the reasons for which connections are ended only a server may give (table 3-13)."""
 SHARE_BYTES: Final = 4
 """Random bytes that one wait takes."""
 
@@ -247,7 +251,10 @@ class Link:
 
     def last_words(self, connection: Connection, reason_code: int) -> bytes:
         """What the remote is told when this side ends the connection."""
-        self.last_error = self.last_error or reason_name(reason_code)
+        if not self.last_error:
+            is_early = connection.phase is not Phase.ACCEPTED
+            late = "the remote did not answer CONNECT in time"
+            self.last_error = late if is_early else reason_name(reason_code)
         return self._last_words(connection, reason_code)
 
     def ended(self, connection: Connection, reason: str, now_us: int) -> None:
@@ -356,9 +363,13 @@ class Link:
         self.queue.give(is_giving)
 
     def _last_words(self, connection: Connection, reason_code: int) -> bytes:
-        if connection.phase is not Phase.ACCEPTED:
-            return b""
         version = self.bridge.mqtt_version
+        is_fault = reason_code >= ReasonCode.UNSPECIFIED_ERROR
+        # Before MQTT 5 DISCONNECT has no reason: it says that all is well.
+        if connection.phase is not Phase.ACCEPTED or (is_fault and version < 5):
+            return b""
+        if reason_code in SERVERS_REASONS:
+            reason_code = ReasonCode.UNSPECIFIED_ERROR
         fields = {"reason_code": reason_code, "properties": {}}
         return encode_packet("disconnect", fields, protocol_version=version)
 

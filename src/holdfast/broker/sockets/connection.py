@@ -249,7 +249,9 @@ class Connections:
     def opened(self, connection: Connection) -> None:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
-        if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
+        is_crowded = full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM
+        # What was opened from here nobody else can make more of.
+        if is_crowded and connection.opener is None:
             self._turn_away(connection, DoorLimit.CONNECTIONS if full else DoorLimit.PENDING)
             connection.phase = Phase.CLOSED
             return
