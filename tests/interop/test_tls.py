@@ -18,7 +18,7 @@ from holdfast.reading.remote import RemoteLog
 from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
 from tests.interop.wire import Wire
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +33,29 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 class TlsBroker(BrokerProcess):
-    """A broker with TLS, and its port."""
+    """A broker with TLS on every listener that can have it, and without on one."""
 
     def __init__(self, directory: Path, authority: Authority, **settings: object) -> None:
-        self.tls_port, self.wss_port, self.https_port = free_port(), free_port(), free_port()
-        self.certificate, self.key = authority.server(f"server-{self.tls_port}")
+        self.certificate, self.key = authority.server(f"server-{directory.name}")
         super().__init__(
             directory,
-            mqtt_tls_port=self.tls_port,
-            ws_tls_port=self.wss_port,
-            http_tls_port=self.https_port,
+            mqtt_tls_port=0,
+            ws_tls_port=0,
+            http_tls_port=0,
             tls_certificate=self.certificate,
             tls_key=self.key,
             **settings,
         )
 
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.wait_logged("info serving")  # The first listener is not the last.
+    @property
+    def tls_port(self) -> int:
+        """Where it takes MQTT with TLS."""
+        return self.ports["mqtts"]
+
+    @property
+    def https_port(self) -> int:
+        """Where it takes HTTP with TLS."""
+        return self.ports["https"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +92,7 @@ def _is_refused(port: int, context: ssl.SSLContext) -> bool:
 def test_a_client_publishes_and_subscribes(
     broker: TlsBroker, authority: Authority, prefix: str, version: int, transport: str
 ) -> None:
-    ports = {"tcp": broker.tls_port, "websockets": broker.wss_port, "http": broker.https_port}
+    ports = {"tcp": broker.tls_port, "websockets": broker.ports["wss"], "http": broker.https_port}
     way = "tcp" if transport == "tcp" else "websockets"
     options = {"transport": way, "tls": authority.trusting(), "version": version}
     port = ports[transport]
