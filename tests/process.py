@@ -102,14 +102,6 @@ class BrokerProcess:
         self._hold_ports()
         return status
 
-    def wait_logged(self, words: str) -> None:
-        """Waits until it has written this."""
-
-        def has_written() -> bool:
-            return words in self.log_file.read_text(errors="replace")
-
-        self._wait(has_written, f"no {words!r}")
-
     def stop(self) -> int:
         """Ends it with SIGTERM; returns its exit code."""
         return self._end(signal.SIGTERM)

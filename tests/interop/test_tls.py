@@ -19,6 +19,7 @@ from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
 from tests.interop.wire import Wire
 from tests.process import HOST, BrokerProcess
+from tests.supervisor import Supervisor
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +193,7 @@ def test_certificates_of_clients_are_optional_and_have_to_be_right(
 
 
 def test_certificates_are_read_again_and_connections_stay(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, supervisor: Supervisor
 ) -> None:
     with _running(TlsBroker(tmp_path, authority)) as broker:
         before = _tls(broker.tls_port, authority.trusting())
@@ -202,7 +203,7 @@ def test_certificates_are_read_again_and_connections_stay(
             certificate.replace(broker.certificate)
             key.replace(broker.key)
             broker.send(signal.SIGHUP)
-            broker.wait_logged("certificates read")
+            supervisor.wait_reloaded()
             for port in (broker.tls_port, broker.https_port):
                 assert _shown_name(port, authority) == "renewed"
             open_all_the_time.send("pingreq")
@@ -210,13 +211,14 @@ def test_certificates_are_read_again_and_connections_stay(
 
 
 def test_a_certificate_that_cannot_be_read_again_changes_nothing(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, supervisor: Supervisor
 ) -> None:
     with _running(TlsBroker(tmp_path, authority)) as broker:
         name = _shown_name(broker.tls_port, authority)
         broker.key.write_text("no key")
         broker.send(signal.SIGHUP)
-        broker.wait_logged("configuration refused")
+        supervisor.wait_reloaded()
+        assert "configuration refused" in broker.log()
         assert _shown_name(broker.tls_port, authority) == name
 
 
