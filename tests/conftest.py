@@ -1,12 +1,14 @@
-"""What holds for every test: Hypothesis profiles, and numbered behaviours that exist."""
+"""What holds for every test: Hypothesis profiles, numbered behaviours that exist, a supervisor."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from holdfast import system
+from tests.supervisor import Supervisor
 
 ACCEPTANCE = Path(__file__).parent.parent / "docs" / "acceptance.md"
 
@@ -25,6 +27,15 @@ ENVIRONMENT = system.environment()
 settings.load_profile(
     ENVIRONMENT.get("HYPOTHESIS_PROFILE", "ci" if "CI" in ENVIRONMENT else "fast")
 )
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+    """It is told of each step of the brokers that are started from now on."""
+    hearing = Supervisor()
+    monkeypatch.setenv("NOTIFY_SOCKET", hearing.address)
+    yield hearing
+    hearing.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

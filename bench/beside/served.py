@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +14,8 @@ from bench.beside.stage import Served, copy_log
 from bench.macro.brokers import Broker, Holdfast
 from bench.macro.machine import ROOT
 from bench.macro.rows import Row
-from tests.process import BrokerProcess, free_port
+from holdfast.client.http import HttpClient
+from tests.process import BrokerProcess
 
 WORK = ROOT / "target" / "beside"
 """On the disk that holds the project, not in a temporary directory that may be memory."""
@@ -79,9 +79,8 @@ class _Holdfast(BrokerProcess):
 
     def __init__(self, program: Path, directory: Path, settings: Mapping[str, object]) -> None:
         self.directory = directory
-        self.http_port = free_port()
         self._file = directory / "holdfast.toml"
-        super().__init__(directory, "--config", str(self._file), http_port=self.http_port)
+        super().__init__(directory, "--config", str(self._file), http_port=0)
         self.program = [str(program)]
         self._given = dict(settings)
         self._write()
@@ -109,8 +108,7 @@ class _Holdfast(BrokerProcess):
         """These settings hold from now on."""
         self._given |= settings
         self._write()
-        self.send(signal.SIGHUP)
-        self.wait_logged("configuration read again")
+        HttpClient.on(self.data_directory).post("/v1/configuration/reload")
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from pyspark.sql.streaming import StreamingQuery
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerRefusedError
 from holdfast.pipeline.cursor import Cursor, committed_offset, released_after_commit
+from holdfast.reading.remote import RemoteLog
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 TOPIC = "zebra/fx/7/reads"
 SELECTION = "zebra/fx/+/reads"
@@ -34,14 +35,13 @@ class Running:
 
     spark: SparkSession
     broker: BrokerProcess
-    http_port: int
     checkpoint: Path
     taken: list[str] = field(default_factory=list)
     """What the sink has committed."""
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.http_port}"
+        return self.broker.http_address
 
     @property
     def cursor(self) -> Cursor:
@@ -104,10 +104,9 @@ class Running:
 
 @pytest.fixture
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[Running]:
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port, segment_bytes=2 << 20, retention_bytes=4 << 20)
+    broker = BrokerProcess(tmp_path, http_port=0, segment_bytes=2 << 20, retention_bytes=4 << 20)
     broker.start()
-    yield Running(spark, broker, port, tmp_path / "checkpoint")
+    yield Running(spark, broker, tmp_path / "checkpoint")
     if broker.is_running():
         assert broker.stop() == 0, broker.log()
 
@@ -183,7 +182,7 @@ def test_what_a_sink_has_not_committed_is_kept_and_comes_again(running: Running)
             running.run(sink=fails)
         assert running.ask()["place"] == 1
     running.publish(*(str(bytes(50_000)) for _ in range(60)), topic="other")
-    running.broker.wait_logged("segments removed")
+    eventually(lambda: RemoteLog(running.address).extent().begin > 1, "segments removed")
     running.run()
     assert running.taken == ["a", "b"]
 

@@ -18,18 +18,16 @@ from holdfast.pipeline.tables import register_views
 from holdfast.reading.directory_tables import RUNNING_ONLY
 from holdfast.reading.tables import SCHEMAS
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline" / "sql.md"
 NAME = "bbu-processors-azure-prod"
 GROUP = f"$share/{NAME}/prod/+/reads"
-PORT = free_port()
-ADDRESS = f"{HOST}:{PORT}"
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=PORT)
+    running = BrokerProcess(tmp_path, http_port=0)
     running.start()
     yield running
     if running.is_running():
@@ -70,7 +68,7 @@ def test_the_page_finds_who_holds_what_is_not_acknowledged(
         # Answered behind all that was acknowledged.
         member.publish("barrier", b"", 1)
 
-    moment = register_views(spark, broker=ADDRESS)
+    moment = register_views(spark, broker=broker.http_address)
 
     assert moment is not None
     known = {bytes(row["value"]): row for row in rows(spark, "SELECT * FROM messages")}
@@ -99,15 +97,16 @@ def test_views_are_of_one_moment_until_they_are_made_anew(
 ) -> None:
     device = Device(broker.port, "reader", clean_start=True).connect()
     device.publish("a", b"1")
-    register_views(spark, broker=ADDRESS)
+    register_views(spark, broker=broker.http_address)
     device.publish("a", b"2", retain=True)
     device.subscribe("b/#")
     for table, count in (("messages", 1), ("retained", 0), ("subscriptions", 0), ("topics", 1)):
         assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
-    register_views(spark, broker=ADDRESS)
+    register_views(spark, broker=broker.http_address)
     for table, count in (("messages", 2), ("retained", 1), ("subscriptions", 1), ("topics", 1)):
         assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
-    alone = spark.read.format("holdfast").options(broker=ADDRESS, table="sessions").load()
+    address = broker.http_address
+    alone = spark.read.format("holdfast").options(broker=address, table="sessions").load()
     assert [row["client"] for row in alone.collect()] == ["reader"]
     device.close()
 
@@ -118,7 +117,7 @@ def test_a_directory_has_what_is_on_record(spark: SparkSession, broker: BrokerPr
     device.subscribe(GROUP)
     device.publish("b", b"1")
     device.disconnect()
-    register_views(spark, broker=ADDRESS)
+    register_views(spark, broker=broker.http_address)
     names = [name for name in SCHEMAS if name not in RUNNING_ONLY]
     asked = {name: rows(spark, f"SELECT * FROM {name}") for name in names}
     assert broker.stop() == 0
@@ -137,9 +136,9 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
     device.publish("a", b"1")
     device.disconnect()
     query = "SELECT s.client, q.filters, s.state FROM sessions s JOIN queues q ON q.name = s.client"
-    told = said(tmp_path, query, "--broker", ADDRESS, "--json")
+    told = said(tmp_path, query, "--broker", broker.http_address, "--json")
     assert json.loads(told.stdout) == {"client": "keeps", "filters": ["a/#"], "state": "at rest"}
-    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", ADDRESS)
+    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", broker.http_address)
     assert wrong.returncode == 2
     last = wrong.stderr.splitlines()[-1]
     assert last.startswith("holdfast: the query cannot be run: ")
@@ -170,6 +169,6 @@ def test_the_page_has_every_column() -> None:
     ],
 )
 def test_a_wrong_option_of_a_table_is_named(options: dict[str, str], said: str) -> None:
-    source = HoldfastSource({"broker": ADDRESS, **options})
+    source = HoldfastSource({"broker": "nobody:8080", **options})
     with pytest.raises(OptionError, match=said):
         source.schema()
