@@ -21,6 +21,8 @@ WORK = ROOT / "target" / "beside"
 """On the disk that holds the project, not in a temporary directory that may be memory."""
 RELOADED_WITHIN_S = 60.0
 NOTHING = Row("beside", (), ())
+RECORDS = ("tables.py", "view.py")
+"""Where the form of control records is."""
 
 Fill = Callable[[int], None]
 """Makes over MQTT, on this port, what a line finds."""
@@ -55,9 +57,7 @@ class Ours:
     def _prepared(
         self, key: str, fill: Fill, settings: Mapping[str, object], *, fresh: bool
     ) -> Path:
-        # A log of one commit may be none of another's.
-        owner = hashlib.sha256(str(self.program).encode()).hexdigest()[:8]
-        directory = WORK / f"{key}-{owner}"
+        directory = WORK / f"{key}-{maker(self.program)}"
         whole = directory / "whole"
         if fresh or not whole.exists():
             shutil.rmtree(directory, ignore_errors=True)
@@ -68,6 +68,19 @@ class Ours:
                 fill(served.port)
             whole.touch()
         return directory / "data"
+
+
+def maker(program: Path) -> str:
+    """What stands for a program and the records that it writes. A log of another one may be none of
+    its own, and one whose records have another form it would write anew while it is measured."""
+    told = hashlib.sha256(str(program).encode())
+    for name in RECORDS:
+        path = (
+            program.absolute().parent.parent.parent / "src" / "holdfast" / "broker" / "store" / name
+        )
+        if path.exists():
+            told.update(path.read_bytes())
+    return told.hexdigest()[:8]
 
 
 PLAYED = ("log.retention_bytes", "log.checkpoint_bytes")
