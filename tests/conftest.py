@@ -1,4 +1,5 @@
-"""What holds for every test: Hypothesis profiles, numbered behaviours that exist, a supervisor."""
+"""What holds for every test: Hypothesis profiles, numbered behaviours that exist, the order, and a
+supervisor."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +11,11 @@ from hypothesis import HealthCheck, settings
 from holdfast import system
 from tests.supervisor import Supervisor
 
-ACCEPTANCE = Path(__file__).parent.parent / "docs" / "acceptance.md"
+TESTS = Path(__file__).parent
+ACCEPTANCE = TESTS.parent / "docs" / "acceptance.md"
+BEGUN_FIRST = ("journey", "pipeline/cluster", "pipeline", "crash", "operating", "interop", "soak")
+"""Folders whose files take minutes, the longest first: a worker that begins one of them last lets
+the others wait for it."""
 
 # `fast` while writing, `ci` for each change, `thorough` for a night. A failure prints the blob that
 # repeats it.
@@ -39,7 +44,22 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that names a behaviour which is not in the list would count for nothing; refuse it."""
+    """Refuses marks that name no behaviour, and puts long files first."""
+    refuse_unknown_behaviours(items)
+    items.sort(key=lambda item: turn(item.path))
+
+
+def turn(file: Path) -> int:
+    """When a file's turn comes: workers begin with the lowest."""
+    folder = file.relative_to(TESTS).parent
+    for number, first in enumerate(BEGUN_FIRST):
+        if folder.is_relative_to(first):
+            return number
+    return len(BEGUN_FIRST)
+
+
+def refuse_unknown_behaviours(items: list[pytest.Item]) -> None:
+    """A test that names a behaviour which is not in the list would count for nothing."""
     known = set(re.findall(r"^- \*\*(S\d+\.\d+)\*\*", ACCEPTANCE.read_text(), re.MULTILINE))
     for item in items:
         for mark in item.iter_markers("accepts"):
