@@ -174,7 +174,7 @@ def _span(span: Span) -> dict[str, Any]:
     }
 
 
-_AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 """Said by a broker that starts, and by a proxy before one that is away."""
 
 
@@ -185,7 +185,7 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
-    if status in _AWAY:
+    if status in AWAY:
         return BrokerAwayError(
             f"the broker at {address} is not ready: {answer.get('detail')} ({status})"
         )

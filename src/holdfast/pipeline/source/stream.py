@@ -91,6 +91,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The durable end, with what the query's progress has to say: its lag behind the end in
         messages and in seconds, what retention took before it was read, what it waits for."""
         waiting_for, reach = self._absence.told(), self._reach
+        if reach is None and waiting_for is not None:
+            return {"waitingFor": waiting_for}
         if reach is None:
             extent = open_log(self.options, self.patience_s).extent()
             return format_offset(extent.epoch, extent.end)
@@ -113,13 +115,16 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._lost += max(0, min(extent.begin, to) - begin)
         return ranges
 
+    def must_answer(self, limit: ReadLimit) -> bool:
+        """True if what is taken now has an end that must be found: a stream that goes on may come
+        back."""
+        return self._target is not None or isinstance(limit, ReadAllAvailable)
+
     def _reached(self, begin: int, limit: ReadLimit) -> Reach:
         is_bounded = isinstance(limit, ReadMaxRows)
-        # What is taken now has an end that must be found; a stream that goes on may come back.
-        must_answer = self._target is not None or isinstance(limit, ReadAllAvailable)
         opened = (
             open_log(self.options, self.patience_s)
-            if must_answer
+            if self.must_answer(limit)
             else open_without_waiting(self.options)
         )
         return opened.reach(
