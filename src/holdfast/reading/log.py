@@ -94,6 +94,10 @@ class Reach:
     next_at_us: int | None
     """When the first message behind the range was stored, of whatever topic; `None` at the durable
     end."""
+    behind: int
+    """Messages of its topics from the end of the range to the durable end; at least so many where
+    not all of these were counted."""
+    behind_exact: bool
 
 
 class ReadableLog(Protocol):

@@ -89,7 +89,14 @@ class RemoteLog:
         asked = _asked(criteria, begin, end, **more)
         answer = json.loads(self._answer("POST", "/v1/log/end", asked))
         extent = Extent(answer["epoch"], answer["log_begin"], answer["log_end"])
-        return Reach(extent, answer["end"], answer["rows"], answer["next_at_us"])
+        return Reach(
+            extent,
+            answer["end"],
+            answer["rows"],
+            answer["next_at_us"],
+            answer["behind"],
+            answer["behind_exact"],
+        )
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None

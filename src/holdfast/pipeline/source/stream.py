@@ -97,8 +97,10 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             extent = open_log(self.options, self.patience_s).extent()
             return format_offset(extent.epoch, extent.end)
         told: dict[str, Any] = format_offset(reach.extent.epoch, reach.extent.end)
-        told["lagMessages"] = reach.extent.end - reach.end
-        late_us = 0 if reach.next_at_us is None else system.now_us() - reach.next_at_us
+        told["lagMessages"] = reach.behind
+        told["lagExact"] = reach.behind_exact
+        is_behind = reach.next_at_us is not None and (reach.behind > 0 or not reach.behind_exact)
+        late_us = system.now_us() - (reach.next_at_us or 0) if is_behind else 0
         told["lagSeconds"] = max(0, late_us) / 1_000_000
         told["lostMessages"] = self._lost
         return told if waiting_for is None else {**told, "waitingFor": waiting_for}

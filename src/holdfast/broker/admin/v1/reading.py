@@ -158,6 +158,12 @@ class RangeEnd(Struct, kw_only=True):
     next_at_us: Annotated[
         int | None, Meta(description="When the first message behind the range was stored, if any.")
     ]
+    behind: Annotated[
+        int, Meta(description="Messages of its topics from there to the end of the log.")
+    ]
+    behind_exact: Annotated[
+        bool, Meta(description="False: there was too much to count; behind is at least so.")
+    ]
 
 
 class LogReaders:
@@ -394,6 +400,8 @@ def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach) -> Rang
         log_begin=reach.extent.begin,
         log_end=reach.extent.end,
         next_at_us=reach.next_at_us,
+        behind=reach.behind,
+        behind_exact=reach.behind_exact,
     )
 
 
