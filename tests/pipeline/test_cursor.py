@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import Filter, GreaterThan, LessThan
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -24,6 +25,7 @@ from holdfast.pipeline.cursor import (
     committed_offset,
     released_after_commit,
 )
+from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.following import FollowingReader
 from holdfast.pipeline.source.options import parse_options
@@ -291,6 +293,30 @@ def test_a_batch_reads_from_the_cursor_s_place_and_leaves_it_there(running: Runn
     assert reader.option("startingOffsets", "latest").load().filter("offset >= 0").columns
     shown = running.ask()
     assert (shown["place"], shown["holder"]) == (1, "")
+
+
+def test_filters_narrow_what_is_read_from_a_cursor(running: Running) -> None:
+    running.publish("a", "b", "c", "d")
+    running.cursor.make([SELECTION], 1)
+    source = HoldfastSource(
+        {"broker": running.address, "subscribe": SELECTION, "cursor": NAME, "pushdown": "true"}
+    )
+    schema = source.schema()
+    found = source.reader(schema)
+    filters: list[Filter] = [GreaterThan(("offset",), 1), LessThan(("offset",), 3)]
+    assert found.pushFilters(filters) == filters, "Spark applies them again"
+    batches = [batch for part in found.partitions() for batch in found.read(part)]
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [2]
+    assert running.ask()["place"] == 1
+    running.publish(*(str(bytes(50_000)) for _ in range(60)), topic="other")
+    running.broker.wait_logged("segments removed")
+    rows = running.spark.read.format("holdfast").options(
+        broker=running.address, subscribe=SELECTION, cursor=NAME
+    )
+    # What the log itself has let go is still the cursor's, and found by any filter.
+    assert [row["offset"] for row in rows.load().where("offset < 3").collect()] == [1, 2]
+    shown = rows.load().where("timestamp > timestamp_seconds(1) and topic like 'zebra/%'")
+    assert shown.count() == 3
 
 
 def test_a_cursor_that_was_moved_on_is_not_moved_back_by_its_query(running: Running) -> None:

@@ -25,12 +25,12 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.cursor import CURSOR, HOLDER, Cursor, CursorError, Place, new_holder
-from holdfast.pipeline.source.batch import BatchReader
+from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
 from holdfast.pipeline.source.log import open_log, patience_of
 from holdfast.pipeline.source.offsets import check_epoch, format_offset
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, check_same_log, wait_s
-from holdfast.pipeline.source.ranges import LogRange, ending, plan_ranges, starting
+from holdfast.pipeline.source.ranges import LogRange, ending, starting
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import BrokerAwayError, ReadableLog
@@ -175,7 +175,11 @@ class FromCursorReader(BatchReader):
             begin = place.offset
         else:
             begin = starting(options, extent, opened, default="earliest")
-        return plan_ranges(opened, options, extent, begin, ending(options, extent, opened))
+        return self.planned(opened, extent, begin, ending(options, extent, opened))
+
+
+class FilteredFromCursorReader(FilteredBatchReader, FromCursorReader):
+    """The same, with the query's filters: what they leave out stays unreleased as all else."""
 
 
 def cursor_of(options: Options) -> Cursor:
