@@ -21,10 +21,11 @@ def opened(
     password: str | None,
     data_dir: str | None,
     cursor: str | None,
+    reader: str | None,
 ) -> LogDirectory | RemoteLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
     if broker is not None:
-        return RemoteLog(broker, user, password, cursor=cursor)
+        return RemoteLog(broker, user, password, cursor=cursor, reader=reader)
     return LogDirectory(str(Path(str(data_dir)) / LOG_DIRECTORY))
 
 
@@ -43,4 +44,11 @@ def patience_of(options: Options, patience_s: float) -> Patience:
 
 def open_without_waiting(options: Options) -> LogDirectory | RemoteLog:
     """The same; what is away raises at once."""
-    return opened(options.broker, options.user, options.password, options.data_dir, options.cursor)
+    return opened(
+        options.broker,
+        options.user,
+        options.password,
+        options.data_dir,
+        options.cursor,
+        options.reader,
+    )

@@ -9,6 +9,7 @@ Invariants:
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -46,10 +47,15 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     patience_s = STREAM_PATIENCE_S
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        if options.broker is not None and not options.fail_on_data_loss:
+            # What its tasks miss they cannot tell the driver; the broker can.
+            options = replace(options, reader=system.entropy(16).hex())
         super().__init__(options, schema)
         self._target: int | None = None
         self._reach: Reach | None = None
         self._lost = 0
+        self._taken = 0
+        """What the broker said last of what tasks have missed."""
         self._triggered_s: float | None = None
         timeout_s = options.timeout_s
         self._absence = Absence(self.patience_s if timeout_s is None else timeout_s)
@@ -80,6 +86,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             wait_s(self._absence.begin_or_go_on(away))
             return start
         self._absence.end()
+        self._note_taken(reach.taken)
         begin = parse_offset(start, reach.extent)
         self._reach = reach
         if reach.end <= begin or self._is_too_little(reach):
@@ -116,6 +123,14 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         # Under `failOnDataLoss` it has been raised.
         self._lost += max(0, min(extent.begin, to) - begin)
         return ranges
+
+    def _note_taken(self, taken: int) -> None:
+        """Adds what tasks have missed since. A broker that has started again counts from 0."""
+        since = taken - self._taken if taken >= self._taken else taken
+        if since:
+            log.warning("retention took %d offsets while tasks were reading them", since)
+        self._lost += since
+        self._taken = taken
 
     def must_answer(self, limit: ReadLimit) -> bool:
         """True if what is taken now has an end that must be found: a stream that goes on may come
