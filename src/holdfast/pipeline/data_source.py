@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
 from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.following import (
@@ -37,7 +38,7 @@ OF_TABLE: Final = "holdfast.options"
 table. What it keeps is the schema, so that they are kept with the first column."""
 
 
-class HoldfastSource(DataSource):
+class HoldfastSource(Parcel, DataSource):
     """`format("holdfast")` of `spark.read`, `spark.readStream`, `df.write` and
     `df.writeStream`."""
 
