@@ -10,6 +10,7 @@ Invariants:
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
@@ -66,6 +67,11 @@ class LogDirectory:
         """The first `limit` topics after a name that match, by name, with their number of stored
         messages."""
         return self._refreshed().topics(topic_filter.encode(), after.encode(), limit)
+
+    def recorded(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """What recovery would find of parties: what they have acknowledged, what was in flight to
+        them when they were last at rest, and at QoS 2 since then; and retained messages."""
+        return self._refreshed().recorded()
 
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
