@@ -626,6 +626,9 @@ class LogReader:
     def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
         """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
         messages; fewer only where there are no more."""
+    def recorded(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """What recovery would find of delivery states and retained messages: what was acknowledged and what was in
+        flight, as in `Log.states_piece`; what is retained, as in `Log.retained_piece`."""
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(

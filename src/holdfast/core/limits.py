@@ -30,6 +30,14 @@ CURSOR_HOLDER_CHARACTERS_MAXIMUM: Final = 200
 """Characters by which the holder of a cursor is known, and by which it calls itself: both are part
 of the cursor's record."""
 
+READERS_TAKEN_FROM_MAXIMUM: Final = 1_000
+"""Readers of the log of whom it is remembered what retention has taken before they had read it: the
+last ones to miss something. A query gives itself a new word each time it starts."""
+
+TAKEN_RANGES_MAXIMUM: Final = 100
+"""Ranges that one reader has missed, as they are kept apart so that none counts twice: each task of
+a query and each run of retention can make one. What lies in the oldest is only a number then."""
+
 SHARED_MEMBERS_MAXIMUM: Final = 1_000
 """Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
 worst, to ask each of them."""

@@ -163,8 +163,13 @@ class ProducerRecord:
     rows: int = 0
     """How many messages that one had."""
     forget_at_us: int | None = None
-    """When it is forgotten unless it comes again."""
+    """When it is forgotten unless it comes again; `None` while a batch of its enters the log."""
     pending: PendingBatch | None = None
+    """What is not in the log whole: on its way, or given up where the producer may be forgotten."""
+
+    def given_up(self) -> PendingBatch | None:
+        """The batch that it cannot go on from, if there is one."""
+        return None if self.forget_at_us is None else self.pending
 
 
 _BOOLEANS: Final = ("false", "true")

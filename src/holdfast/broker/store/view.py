@@ -326,7 +326,7 @@ class View:
         return [(key, value.encode()) for key, value in rows]
 
     def producers_pending(self) -> list[tuple[bytes, bytes]]:
-        """Key and value of the producers with a batch that is not in the log whole."""
+        """Key and value of the producers with a batch on its way into the log."""
         rows = self._database.execute(
             "SELECT key, value FROM producers WHERE forget_at_us IS NULL ORDER BY key"
         )
