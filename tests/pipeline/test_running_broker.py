@@ -180,6 +180,8 @@ def cutting(
                 passed += len(data)
                 if passed > after_bytes and not cuts:
                     cuts.append(passed)
+                    # close() says nothing to the peer while a thread waits for its bytes.
+                    client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)
 
