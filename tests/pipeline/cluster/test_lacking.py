@@ -14,7 +14,7 @@ from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.options import parse_options
 from tests.pipeline.cluster.standalone import EXECUTOR_MB, configured, run
 from tests.pipeline.test_running_broker import publish
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 APPLICATION = Path(__file__).with_name("lacking.py")
 TOPIC = "zebra/fx/seven/reads"
@@ -61,8 +61,7 @@ def matches(line: str, python: Path) -> bool:
 
 @pytest.mark.slow
 def test_a_query_ends_with_what_to_install_where(lacking: Path, tmp_path: Path) -> None:
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port)
+    broker = BrokerProcess(tmp_path, http_port=0)
     broker.start()
     publish(broker, "seven", [b"one"], version=5)
     chosen = tmp_path / "python"
@@ -73,7 +72,7 @@ def test_a_query_ends_with_what_to_install_where(lacking: Path, tmp_path: Path) 
         **{"spark.executorEnv.EXECUTORS_PYTHON": str(lacking), "spark.task.maxFailures": "1"},
     )
     master = f"local-cluster[1,1,{EXECUTOR_MB}]"
-    submit = f"spark-submit --master {master} '{APPLICATION}' {HOST}:{port} {TOPIC} '{tmp_path}/c'"
+    submit = f"spark-submit --master {master} '{APPLICATION}' {broker.http_address} {TOPIC} '{tmp_path}/c'"
     code, said = run(submit, tmp_path, surroundings | {"PYSPARK_PYTHON": str(chosen)})
     assert code == 0, said[-4_000:]
     told = [line for line in said.splitlines() if line.startswith("TOLD")]
