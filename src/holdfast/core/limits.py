@@ -69,6 +69,10 @@ CONNECT_TIMEOUT_S: Final = 10
 header of a proxy, the handshakes of TLS and WebSocket. The specification asks for a reasonable time
 [MQTT-3.1.4-1], and a device on a slow radio needs a few round trips."""
 
+DIALLED_ADDRESSES_MAXIMUM: Final = 8
+"""Addresses of a remote broker's name that one attempt tries, one after the other: they share
+CONNECT_TIMEOUT_S, and each needs the time of a few round trips."""
+
 HANDSHAKES_AT_ONCE: Final = 2
 """Handshakes of TLS whose next step is done at the same time, on threads of their own: each takes a
 core for about a millisecond."""
