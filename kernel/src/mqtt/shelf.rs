@@ -1,6 +1,7 @@
 //! Messages of QoS 0 that wait for a connection which cannot be written to, in memory, in their order.
 //!
-//! Owns: those messages, and how many went on. Never: more bytes than it may; the oldest go first, and are counted by who puts them here.
+//! Owns: those messages, and the count of what went on. Never: more bytes than it may; the oldest go first, and are
+//! counted by who puts them here.
 
 use super::publish::{Writing, WritingProperties};
 use crate::ids::Timestamp;

@@ -12,7 +12,8 @@ Flow: admin -> here -> bridge.bridges.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec import to_builtins
@@ -24,6 +25,7 @@ from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.turn import Stages
 from holdfast.core.bridge import HIDDEN, Bridge
 from holdfast.core.errors import ConfigurationError
+from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,18 @@ IN_FILE: Final = (
     "the bridge {name!r} stands in the configuration file: change or remove its table [[bridge]]"
     " there, and start the broker anew; here it can be stopped and started"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a remote allows, before a bridge to it is made."""
+
+    granted: Granted | None
+    """`None`: it was not reached, or has refused."""
+    reason: str
+    """Why; empty if it has accepted."""
+    doubts: tuple[str, ...]
+    """What will be otherwise than the settings say, and what may not be what was meant."""
 
 
 class BridgeCommands:
@@ -64,6 +78,21 @@ class BridgeCommands:
         self._changeable(name)
         await self._durable(self._bridges.remove(name, self._now_us()))
         log.info("bridge removed", extra={"fields": {"bridge": name}})
+
+    async def check(self, bridge: Bridge) -> Checked:
+        """Connects with the remote once, and changes nothing."""
+        known = self._bridges.find(bridge.name)
+        if bridge.password == HIDDEN and known is not None:
+            bridge = replace(bridge, password=known[0].password)
+        bridge = self.checked(bridge)
+        try:
+            answer = await self._bridges.tried(bridge)
+        except (OSError, TimeoutError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
+            return Checked(None, reason, doubts(bridge))
+        if isinstance(answer, Refused):
+            return Checked(None, f"the remote refused: {answer.reason}", doubts(bridge))
+        return Checked(answer, "", (*doubts(bridge), *_restrictions(bridge, answer)))
 
     def run(self, name: str, *, is_running: bool) -> None:
         """Starts or stops it until the broker starts anew."""
@@ -107,3 +136,15 @@ class BridgeCommands:
 
     async def _durable(self, position: int) -> None:
         await self._stages.promises.wait_durable(position)
+
+
+def _restrictions(bridge: Bridge, granted: Granted) -> Iterator[str]:
+    """What of a bridge the remote does not allow."""
+    subscriptions = (*bridge.local_subscriptions, *bridge.remote_subscriptions)
+    if any(item.max_qos > granted.maximum_qos for item in subscriptions):
+        yield f"the remote takes QoS {granted.maximum_qos} at most: what has more is carried so"
+    if not granted.retain_available and any(item.preserve_retain for item in subscriptions):
+        yield "the remote retains nothing: preserve_retain has no effect on what goes there"
+    filters = [text for item in bridge.remote_subscriptions for text in item.filters]
+    if not granted.wildcards_available and any("+" in text or "#" in text for text in filters):
+        yield "the remote takes no wildcards, and remote_subscriptions has some"

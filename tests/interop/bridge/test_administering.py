@@ -1,18 +1,19 @@
 """Bridges as an administrator has them over HTTP: made, changed, stopped, removed, seen."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.bridge.administered import AdministeredBroker
-from tests.interop.bridge.bridged import bridge, carries
+from tests.interop.bridge.administered import HOLDFAST, AdministeredBroker
+from tests.interop.bridge.bridged import bridge, carries, write_configuration
 from tests.interop.bridge.conftest import Connect
 from tests.interop.device import payloads
 from tests.interop.test_admin import eventually
 from tests.interop.users import Users
-from tests.process import BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess, free_port
 
 MakeBroker = Callable[..., AdministeredBroker]
 PASSWORD = "a password that nobody reads"
@@ -229,3 +230,66 @@ def test_what_a_bridge_does_shows_in_metrics_and_sys(
     told = {(message.topic, bytes(message.payload)) for message in reader.receive_many(2)}
     topic = "$SYS/broker/connection/b/state"
     assert told == {(topic, b"1"), (topic, b"0")}
+
+
+def test_bridges_are_had_by_the_command_line(
+    tmp_path: Path, remote: BrokerProcess, administered: MakeBroker
+) -> None:
+    broker = administered()
+    where = f"{HOST}:{remote.port}"
+    checked = broker.command("bridge", "check", "b", "--address", where, "--out", "plant/#=x/{1}")
+    assert checked.returncode == 0, checked.stderr
+    assert "accepted                   yes" in checked.stdout
+    assert 'warning                    local_subscriptions: the destination "x/{1}"' in (
+        checked.stdout
+    )
+    assert broker.get("/v1/bridges")["bridges"] == []
+    fields = tmp_path / "b.toml"
+    fields.write_text('password = "secret"\nuser_name = "u"\n')
+    arguments = ["--file", str(fields), "--address", where, "--out", "plant/#=site7/{#}"]
+    assert broker.command("bridge", "add", "b", *arguments).returncode == 0
+    broker.wait_state("b", "connected")
+    shown = broker.command("bridge", "show", "b").stdout
+    assert 'settings                   password = "********"' in shown
+    assert "secret" not in shown
+    assert broker.command("bridge", "check", "b").returncode == 0, "as it stands"
+    assert "connected" in broker.command("bridge", "list").stdout.splitlines()[1]
+    assert "b" in broker.command("bridge", "watch").stdout
+    assert "bridges" in broker.command("top", "--once").stdout
+    assert broker.command("bridge", "messages", "b", "--from", "0").stdout.split() == [
+        "offset",
+        "state",
+        "reason",
+    ]
+    assert broker.command("bridge", "stop", "b").returncode == 0
+    assert broker.bridge("b")["state"] == "stopped"
+    assert broker.command("bridge", "start", "b").returncode == 0
+    taken = broker.command("bridge", "add", "b", *arguments)
+    assert (taken.returncode, "there is a bridge 'b' already" in taken.stderr) == (1, True)
+    assert broker.command("bridge", "add", "b", "--replace", *arguments).returncode == 0
+    assert broker.command("bridge", "remove", "b").returncode == 0
+    refused = broker.command("bridge", "check", "b", "--address", f"{HOST}:{free_port()}")
+    assert "neither local_subscriptions nor remote_subscriptions" in refused.stderr
+    nowhere = f"{HOST}:{free_port()}"
+    refused = broker.command("bridge", "check", "b", "--address", nowhere, "--in", "a")
+    assert (refused.returncode, "accepted                   no" in refused.stdout) == (1, True)
+
+
+def test_a_wrong_bridge_in_the_file_is_found_before_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.toml"
+
+    def check(*bridges: dict[str, Any]) -> tuple[int, str]:
+        write_configuration(file, bridges)
+        command = [HOLDFAST, "config", "check", "--config", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    right = bridge("a", 1883, local_subscriptions=[OUT])
+    assert check(right) == (0, "the settings are right\n")
+    wrong = bridge("b", 1883, local_subscriptions=[carries("a/#/b")])
+    code, said = check(right, wrong)
+    assert code == 2
+    assert '[[bridge]] 2: local_subscriptions 1: "a/#/b" is no topic filter' in said
+    code, said = check(right | {"local_subscriptions": [carries("a/+", destination="x")]})
+    assert code == 0
+    assert "bridge a: warning: local_subscriptions: the destination" in said

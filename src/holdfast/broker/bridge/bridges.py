@@ -9,6 +9,7 @@ Invariants:
 3. What is changed is on record before it is done.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.link import Dial, Link
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
 from holdfast.broker.bridge.review import is_filter, parse_checked
+from holdfast.broker.bridge.trial import Trial
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.parts import DeliveryParts
 from holdfast.broker.delivery.queues import Left
@@ -34,6 +36,7 @@ from holdfast.core.bridge import Bridge, parse_bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
+from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +203,13 @@ class Bridges:
             self._begin(known, now_us)
         elif not is_running:
             self._end(known, now_us)
+
+    async def tried(self, bridge: Bridge) -> Granted | Refused:
+        """What the remote answers to a connection with these settings. Raises `OSError` or
+        `TimeoutError`."""
+        password = await asyncio.to_thread(read_password, bridge)
+        trial = Trial(bridge, password, self._kernel, self._config, self._connections)
+        return await trial.run(self._dial)
 
     # --- inside ---------------------------------------------------------------------------------
 

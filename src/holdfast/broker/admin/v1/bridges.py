@@ -23,7 +23,7 @@ from holdfast.broker.admin.http.operation import (
     number,
 )
 from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
-from holdfast.broker.bridge_commands import BridgeCommands
+from holdfast.broker.bridge_commands import BridgeCommands, Checked
 from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.observe.bridges import BridgeQueue, BridgesSeen, MessageSeen, MessageState
 from holdfast.core.bridge import HIDDEN, Bridge
@@ -138,6 +138,27 @@ class BridgeMessages(Struct, kw_only=True):
     next_offset: Annotated[int | None, Meta(description="`from` of the next page.")]
 
 
+class BridgeAllowed(Struct, kw_only=True):
+    """What a remote takes."""
+
+    maximum_qos: int
+    receive_maximum: Annotated[int, Meta(description="Messages in flight to it.")]
+    maximum_packet_size_bytes: int
+    topic_alias_maximum: int
+    keep_alive_s: int
+    retain_available: bool
+    wildcards_available: bool
+
+
+class BridgeChecked(Struct, kw_only=True):
+    """What came of an attempt to connect."""
+
+    accepted: bool
+    reason: Annotated[str, Meta(description="Why it was not reached, or has refused.")]
+    warnings: Annotated[list[str], Meta(description="What will be otherwise than was asked for.")]
+    allows: BridgeAllowed | None
+
+
 class BridgesView:
     """What can be asked about bridges, and done to them."""
 
@@ -191,6 +212,7 @@ class BridgesView:
                 answers={200: Answered("It is gone.", Nothing), 404: MISSING, 409: CONFLICT},
             ),
             *self._running(shown),
+            self._checking(),
             self._messages(),
         ]
 
@@ -210,6 +232,17 @@ class BridgesView:
                 ("stop", "Stop a bridge, until the broker starts anew: its queue goes on filling."),
             )
         ]
+
+    def _checking(self) -> Operation:
+        return Operation(
+            method="POST",
+            path="/v1/bridges/check",
+            name="checkBridge",
+            summary="Connect with a remote once and say what it allows; nothing is saved.",
+            run=self.check,
+            body=Bridge,
+            answers={200: Answered("What it says.", BridgeChecked), 400: WRONG},
+        )
 
     def _messages(self) -> Operation:
         from_offset = number(
@@ -245,6 +278,19 @@ class BridgesView:
         """There is such a bridge."""
         await _done(self._commands.make(asked.body))
         return await self._shown(asked.body.name)
+
+    async def check(self, asked: Asked) -> BridgeChecked:
+        """What a remote allows."""
+        try:
+            found = await self._commands.check(asked.body)
+        except CommandRefusedError as error:
+            raise _refused(error) from error
+        return BridgeChecked(
+            accepted=found.granted is not None,
+            reason=found.reason,
+            warnings=list(found.doubts),
+            allows=_allowed(found),
+        )
 
     async def change(self, asked: Asked) -> BridgeShown:
         """It is another one."""
@@ -315,6 +361,21 @@ async def _done(command: Awaitable[None]) -> None:
 
 def _refused(error: CommandRefusedError) -> ProblemError:
     return ProblemError(STATUS.get(error.refusal, 409), error.refusal.value, str(error))
+
+
+def _allowed(found: Checked) -> BridgeAllowed | None:
+    granted = found.granted
+    if granted is None:
+        return None
+    return BridgeAllowed(
+        maximum_qos=granted.maximum_qos,
+        receive_maximum=granted.receive_maximum,
+        maximum_packet_size_bytes=granted.maximum_packet_size_bytes,
+        topic_alias_maximum=granted.topic_alias_maximum,
+        keep_alive_s=granted.keep_alive_s,
+        retain_available=granted.retain_available,
+        wildcards_available=granted.wildcards_available,
+    )
 
 
 def _message(seen: MessageSeen) -> BridgeMessage:
