@@ -280,6 +280,14 @@ impl Deliveries {
         self.inner.mark(Queue(queue)).map(|mark| mark.0).map_err(to_python)
     }
 
+    fn polled_to(&mut self, queue: u32) -> PyResult<u64> {
+        Ok(self.inner.polled_to(Queue(queue)).map_err(to_python)?.0)
+    }
+
+    fn acknowledged(&mut self, queue: u32) -> PyResult<u64> {
+        self.inner.acknowledged(Queue(queue)).map_err(to_python)
+    }
+
     fn in_flight(&mut self, queue: u32) -> PyResult<usize> {
         self.inner.in_flight(Queue(queue)).map_err(to_python)
     }

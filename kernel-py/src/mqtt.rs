@@ -198,6 +198,10 @@ impl Inbox {
         self.inner.expect(Connection(connection), expectation).map_err(invalid)
     }
 
+    fn taken(&mut self, connection: u32) -> PyResult<u64> {
+        self.inner.taken(Connection(connection)).map_err(invalid)
+    }
+
     fn lost(&mut self, connection: u32) -> PyResult<u64> {
         self.inner.lost(Connection(connection)).map_err(invalid)
     }
@@ -337,6 +341,11 @@ impl Outboxes {
 
     fn hand_over(&mut self, from_connection: u32, to_connection: u32) {
         self.inner.hand_over(Connection(from_connection), Connection(to_connection));
+    }
+
+    fn carried(&self, connection: u32) -> (u64, u64) {
+        let carried = self.inner.carried(Connection(connection));
+        (carried.sent, carried.repeated)
     }
 
     fn shelved(&self, connection: u32) -> (usize, usize) {

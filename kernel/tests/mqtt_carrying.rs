@@ -18,6 +18,7 @@ use holdfast_kernel::mqtt::packet::Packet;
 use holdfast_kernel::mqtt::peer::{Acceptance, Expectation};
 use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::rewriting::{Hops, Outcome, Part, Rewriting, Rewritten, Rule};
+use holdfast_kernel::mqtt::shelf::Carried;
 use holdfast_kernel::mqtt::Version;
 use std::sync::Arc;
 
@@ -157,6 +158,9 @@ fn what_waits_on_a_shelf_goes_first_and_in_order() {
     assert_eq!(taken(&mut outboxes, Timestamp(0)), [publish(b'a'), publish(b'b'), publish(b'c')].concat());
     assert_eq!(outboxes.shelved(THERE), (0, 0));
     assert_eq!(outboxes.counters().publishes_sent, 3);
+    assert_eq!(outboxes.carried(THERE), Carried { sent: 3, repeated: 0 });
+    outboxes.hand_over(THERE, HERE);
+    assert_eq!((outboxes.carried(HERE).sent, outboxes.carried(THERE).sent), (3, 0), "counted on");
 }
 
 #[test]
@@ -259,5 +263,6 @@ fn messages_of_a_server_are_taken_over_as_what_they_become() {
     assert_eq!(arrivals.span(first.topic), b"in/a");
     assert_eq!(arrivals.span(first.properties), pair("hops", "1"));
     assert_eq!(arrivals.span(first.payload), b"p");
+    assert_eq!(inbox.taken(HERE).unwrap(), 1);
     assert_eq!(inbox.lost(HERE).unwrap(), 1, "what a rule leaves out is not lost");
 }

@@ -204,6 +204,8 @@ class Inbox:
         """A server is at the other end of an open connection, and has been sent CONNECT of this version: CONNACK must
         come first, and then what servers send. Its messages become what `rewriting` makes of them; those that it
         leaves out, or cannot, are answered as if they were stored."""
+    def taken(self, connection: int) -> int:
+        """Messages of a server that were taken over."""
     def lost(self, connection: int) -> int:
         """Messages of a server that had been carried too often, or whose topic could not be made."""
     def accept(
@@ -292,6 +294,9 @@ class Outboxes:
         with the notice "overflow"."""
     def hand_over(self, from_connection: int, to_connection: int) -> None:
         """What waits on the shelf of one connection goes to that of another, before anything else; both carry on."""
+    def carried(self, connection: int) -> tuple[int, int]:
+        """Messages that a connection has carried on, each as often as it was written, and those of them that were
+        written with DUP; what handed over to it counts as its own."""
     def shelved(self, connection: int) -> tuple[int, int]:
         """Messages on the shelf of a connection, and the bytes that they take."""
     def waiting(self) -> bool:
@@ -818,6 +823,10 @@ class Deliveries:
         """Connections that have sent an acknowledgement of another kind than the exchange of its packet identifier asks
         for, since the last call; it has changed nothing, and they are to be ended."""
     def mark(self, queue: int) -> int: ...
+    def polled_to(self, queue: int) -> int:
+        """Below which offset the queue has read the log, whether or not it has given what it found."""
+    def acknowledged(self, queue: int) -> int:
+        """Messages that a session has acknowledged of its queue since it was attached."""
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
     def party_state(self, connection: int, unreleased: bytes) -> bytes:

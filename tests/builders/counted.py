@@ -33,6 +33,7 @@ def snapshot(**given: Any) -> Snapshot:
     numbers |= {
         "busiest": (),
         "cursors": (),
+        "bridges": (),
         "commit_counts": (0,) * (len(BOUNDS_S) + 1),
         "durability": "fsync",
     }

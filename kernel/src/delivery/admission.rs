@@ -177,6 +177,8 @@ impl Deliveries {
             let loser = self.receivers.get(handle).map(|receiver| receiver.loser(flight));
             let end = Offset(flight.offset.0.saturating_add(1));
             self.notices.add(Notice { party: loser.unwrap_or_default(), kind, first: flight.offset, end, count: 1 });
+        } else if let Some(receiver) = self.receivers.get_mut(handle) {
+            receiver.acknowledged = receiver.acknowledged.wrapping_add(1);
         }
         self.make_queues_ready(handle);
     }

@@ -107,6 +107,7 @@ impl Deliveries {
             pack: (pack_maximum > 0).then(|| Pack::resume(pack_maximum, own)),
             is_writable: true,
             allotted_bytes: 0,
+            acknowledged: 0,
             changes: Changes::default(),
             is_changed: false,
             memberships: Vec::new(),
@@ -303,6 +304,17 @@ impl Deliveries {
         let queue = self.queues.find(handle)?;
         queue.catch_up_mark(self.held.durable());
         Ok(queue.cursor.mark())
+    }
+
+    /// Below which offset the queue has read the log, whether or not it has given what it found.
+    pub fn polled_to(&mut self, handle: ids::Queue) -> Result<Offset> {
+        Ok(self.queues.find(handle)?.polled_to())
+    }
+
+    /// Messages that the queue's receiver has acknowledged since it was attached; none of a group's.
+    pub fn acknowledged(&mut self, handle: ids::Queue) -> Result<u64> {
+        let receiver = self.queues.find(handle)?.receiver.and_then(|receiver| self.receivers.get(receiver));
+        Ok(receiver.map_or(0, |receiver| receiver.acknowledged))
     }
 
     /// Messages in flight to the queue's receiver, or from a group at QoS 1 to its members; by key also those of QoS 2

@@ -211,6 +211,11 @@ impl Queue {
         self.behind_until = self.behind_until.max(end);
     }
 
+    /// Below it everything that it wants has been read from the log.
+    pub fn polled_to(&self) -> Offset {
+        self.listed
+    }
+
     /// True while records below `behind_until` have to be read from the log.
     pub fn is_behind(&self) -> bool {
         self.listed < self.behind_until

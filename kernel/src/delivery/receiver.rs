@@ -31,6 +31,8 @@ pub(super) struct Receiver {
     pub is_writable: bool,
     /// How much it has been sent in this turn.
     pub allotted_bytes: usize,
+    /// Messages that it has acknowledged.
+    pub acknowledged: u64,
     /// What has to be remembered of this turn.
     pub changes: Changes,
     /// It is on the list of those with something to remember.

@@ -21,6 +21,11 @@ impl Inbox {
         Ok(())
     }
 
+    /// Messages of a server that were taken over.
+    pub fn taken(&mut self, connection: Connection) -> Result<u64> {
+        Ok(self.decoder(connection)?.taken())
+    }
+
     /// Messages of a server that were not taken over.
     pub fn lost(&mut self, connection: Connection) -> Result<u64> {
         Ok(self.decoder(connection)?.lost())

@@ -16,7 +16,7 @@ use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
 use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
-use super::shelf::Shelf;
+use super::shelf::{Carried, Shelf};
 use super::Version;
 use crate::error::Result;
 use crate::flow::{
@@ -53,6 +53,7 @@ struct Carrying {
     rewriting: Arc<Rewriting>,
     rewritten: Rewritten,
     shelf: Shelf,
+    carried: Carried,
 }
 
 type Outbox = Buffer<Writer>;
@@ -126,16 +127,19 @@ impl Outboxes {
     pub fn carry(&mut self, connection: Connection, rewriting: Arc<Rewriting>, shelf_bytes_maximum: usize) {
         if let Some(outbox) = self.outboxes.get_mut(connection) {
             let (rewritten, shelf) = (Rewritten::default(), Shelf::new(shelf_bytes_maximum));
-            outbox.writer.carrying = Some(Box::new(Carrying { rewriting, rewritten, shelf }));
+            let carried = Carried::default();
+            outbox.writer.carrying = Some(Box::new(Carrying { rewriting, rewritten, shelf, carried }));
         }
     }
 
-    /// What waits on the shelf of one connection goes to the shelf of another, before anything else.
+    /// What waits on the shelf of one connection goes to the shelf of another, before anything else, and what it has
+    /// carried counts as that one's.
     pub fn hand_over(&mut self, from: Connection, to: Connection) {
         let carrying = self.outboxes.get_mut(from).and_then(|outbox| outbox.writer.carrying.as_mut());
-        let Some(shelf) = carrying.map(|carrying| mem::take(&mut carrying.shelf)) else { return };
+        let taken = carrying.map(|carrying| (mem::take(&mut carrying.shelf), mem::take(&mut carrying.carried)));
+        let Some((shelf, carried)) = taken else { return };
         if let Some(carrying) = self.outboxes.get_mut(to).and_then(|outbox| outbox.writer.carrying.as_mut()) {
-            carrying.shelf = shelf;
+            (carrying.shelf, carrying.carried) = (shelf, carried);
             self.shelved.push(to);
         }
     }
@@ -144,6 +148,12 @@ impl Outboxes {
     pub fn shelved(&self, connection: Connection) -> (usize, usize) {
         let carrying = self.outboxes.get(connection).and_then(|outbox| outbox.writer.carrying.as_ref());
         carrying.map_or((0, 0), |carrying| carrying.shelf.size())
+    }
+
+    /// What a connection has carried on, and those before it that have handed over.
+    pub fn carried(&self, connection: Connection) -> Carried {
+        let carrying = self.outboxes.get(connection).and_then(|outbox| outbox.writer.carrying.as_ref());
+        carrying.map(|carrying| carrying.carried).unwrap_or_default()
     }
 
     /// True if something on a shelf can be written: [`Outboxes::encode`] has something to do although nothing comes.
@@ -282,13 +292,14 @@ impl Outboxes {
             let Some(outbox) = self.outboxes.get_mut(*connection) else { return false };
             let before = outbox.bytes.len();
             let Some(mut carrying) = outbox.writer.carrying.take() else { return false };
-            let Carrying { rewriting, rewritten, shelf } = &mut *carrying;
+            let Carrying { rewriting, rewritten, shelf, carried } = &mut *carrying;
             while outbox.is_writable() && outbox.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2 && !shelf.is_empty() {
                 let written = shelf.hand_out(now, |writing| {
                     (outbox.publish_rewritten(rewriting, rewritten, writing), count(writing.payload.len()))
                 });
                 match written.unwrap_or((Err(NoticeKind::Expired), 0)) {
                     (Ok(()), payload_bytes) => {
+                        carried.sent += 1;
                         self.counters.publishes_sent += 1;
                         self.counters.payload_bytes_sent += payload_bytes;
                     }
@@ -392,8 +403,10 @@ impl Outbox {
     /// Writes a message as what it is carried on as.
     fn carry(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
         let Some(mut carrying) = self.writer.carrying.take() else { return self.publish(writing) };
-        let Carrying { rewriting, rewritten, .. } = &mut *carrying;
+        let Carrying { rewriting, rewritten, carried, .. } = &mut *carrying;
         let written = self.publish_rewritten(rewriting, rewritten, writing);
+        carried.sent += u64::from(written.is_ok());
+        carried.repeated += u64::from(written.is_ok() && writing.dup);
         self.writer.carrying = Some(carrying);
         written
     }

@@ -60,6 +60,7 @@ pub struct Expectation {
 struct Takeover {
     rewriting: Arc<Rewriting>,
     rewritten: Rewritten,
+    taken: u64,
     lost: u64,
 }
 
@@ -87,7 +88,13 @@ impl Peer {
         let Expectation { version, maximum_packet_size_bytes, rewriting } = expectation;
         (self.role, self.version) = (Role::Client, version);
         self.packet_bytes_maximum = usize::try_from(maximum_packet_size_bytes).unwrap_or(usize::MAX);
-        self.takeover = Some(Box::new(Takeover { rewriting, rewritten: Rewritten::default(), lost: 0 }));
+        let rewritten = Rewritten::default();
+        self.takeover = Some(Box::new(Takeover { rewriting, rewritten, taken: 0, lost: 0 }));
+    }
+
+    /// Messages that were taken over.
+    pub fn taken(&self) -> u64 {
+        self.takeover.as_ref().map_or(0, |takeover| takeover.taken)
     }
 
     /// Messages that were not taken over, since they had been carried too often or their topic could not be.
@@ -292,8 +299,9 @@ impl Decoder for Peer {
 impl Takeover {
     /// Makes of a message what it is taken over as; false if it is not.
     fn apply(&mut self, topic: &mut Span, properties: &mut Span, arrivals: &mut Arrivals) -> bool {
-        let Takeover { rewriting, rewritten, lost } = self;
+        let Takeover { rewriting, rewritten, taken, lost } = self;
         let outcome = rewriting.apply(arrivals.span(*topic), arrivals.span(*properties), rewritten);
+        *taken += u64::from(outcome == Outcome::Carried);
         *lost += u64::from(matches!(outcome, Outcome::Lost(_)));
         for (span, bytes) in [(topic, &rewritten.topic), (properties, &rewritten.properties)] {
             *span = self::span(arrivals.bytes.len(), bytes.len());

@@ -1,6 +1,7 @@
 //! Messages of QoS 0 that wait for a connection which cannot be written to, in memory, in their order.
 //!
-//! Owns: those messages. Never: more bytes than it may; the oldest go first, and are counted by who puts them here.
+//! Owns: those messages, and the count of what went on. Never: more bytes than it may; the oldest go first, and are
+//! counted by who puts them here.
 
 use super::publish::{Writing, WritingProperties};
 use crate::ids::Timestamp;
@@ -8,6 +9,15 @@ use std::collections::VecDeque;
 
 /// What one message takes beside its own bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
+
+/// What was written to another broker since messages are carried on to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Messages, each as often as it was written.
+    pub sent: u64,
+    /// Those that were written with DUP.
+    pub repeated: u64,
+}
 
 #[derive(Debug)]
 struct Message {

@@ -50,6 +50,9 @@ class Refusal(Enum):
     HELD = "held"
     NOT_YOURS = "not_yours"
     BEYOND_END = "beyond_end"
+    NO_SUCH_BRIDGE = "no_such_bridge"
+    WRONG_BRIDGE = "wrong_bridge"
+    IN_FILE = "in_file"
 
 
 class CommandRefusedError(Exception):

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.broker.access.access import Access
 from holdfast.broker.access.users import Users
 from holdfast.broker.batches.batches import Batches
+from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.counts import Counts
 from holdfast.broker.cursor_commands import CursorCommands
@@ -59,8 +60,9 @@ class Server:
         self._tell_retention(config)
         self._began_us = world.now_us()
         self.commands = Commands(stages, world.now_us, self.ask_turn)
-        """What can be done to it from outside, and the next to its cursors."""
+        """What can be done to it from outside, and the next to its cursors and bridges."""
         self.cursor_commands = CursorCommands(stages, records, world.now_us)
+        self.bridge_commands = BridgeCommands(stages, world.now_us)
 
     async def start(self) -> None:
         """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from holdfast import __version__
 from holdfast.cli import (
     backup_command,
+    bridge_command,
     config_command,
     cursor_command,
     group_command,
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     group_command.add_to(commands)
     queue_command.add_to(commands)
     cursor_command.add_to(commands)
+    bridge_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)

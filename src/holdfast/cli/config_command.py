@@ -1,4 +1,4 @@
-"""`holdfast config show`: each effective value and where it came from."""
+"""`holdfast config`: each effective value with where it came from, and whether all are right."""
 
 import argparse
 import json
@@ -26,6 +26,15 @@ def add_to(commands: Subparsers) -> None:
     show_parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(show_parser)
     show_parser.set_defaults(run=show)
+    check_parser = actions.add_parser(
+        "check",
+        help="say whether the settings are right, bridges among them",
+        description="Say whether the settings are right, those of bridges among them, and what is"
+        " doubtful in them. Takes the options of `holdfast serve`.",
+        allow_abbrev=False,
+    )
+    add_settings(check_parser)
+    check_parser.set_defaults(run=check)
 
 
 def show(options: argparse.Namespace) -> int:
@@ -43,4 +52,18 @@ def show(options: argparse.Namespace) -> int:
     value_width = max(len(value) for _, value, _ in rows)
     for name, value, origin in rows:
         print(f"{name:<{name_width}}  {value:<{value_width}}  {origin}")
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Say what is doubtful; what is wrong has ended it before."""
+    config = effective(options).config
+    # Imported here, since the broker's parts take a while to load.
+    from holdfast.broker.bridge.bridges import configured
+    from holdfast.broker.bridge.review import doubts
+
+    for bridge in configured(config):
+        for sentence in doubts(bridge):
+            print(f"bridge {bridge.name}: warning: {sentence}")
+    print("the settings are right")
     return 0

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast import system
+from holdfast.cli import bridge_frame
 from holdfast.cli.asking import printable
 from holdfast.client.http import HttpClient
 from holdfast.core.settings import show_duration
@@ -17,11 +18,10 @@ from holdfast.core.settings import show_duration
 QUEUES_SHOWN = 10
 REASONS_SHOWN = 10
 CURSORS_SHOWN = 10
+BRIDGES_SHOWN = 10
 CURSOR_LAG = "holdfast_cursor_lag_messages"
 CURSOR_OLDEST = "holdfast_cursor_oldest_seconds"
 CURSOR_FIRST_LOSS = "holdfast_cursor_first_loss_seconds"
-PLAIN_WIDTH = 100
-"""Of a frame that goes to a file or a pipe."""
 RATES = (
     ("published", 'holdfast_packets_received{kind="publish"}'),
     ("delivered", 'holdfast_packets_sent{kind="publish"}'),
@@ -66,6 +66,7 @@ class Sample:
     def __init__(self, broker: HttpClient) -> None:
         self.numbers: dict[str, float] = broker.get("/v1/statistics")["statistics"]
         self.queues: list[dict[str, Any]] = broker.get("/v1/backlog/longest")["queues"]
+        self.bridges: list[dict[str, Any]] = broker.get("/v1/bridges")["bridges"]
         self.at_s = system.monotonic_s()
 
 
@@ -84,7 +85,7 @@ def frame(about: dict[str, Any], before: Sample, now: Sample) -> RenderableType:
             _column("commit", _commit(before, now)), _column("longest step", _steps(before, now))
         ),
     )
-    below = [_queues(now), *_cursors(now), _reasons(before, now)]
+    below = [_queues(now), *_cursors(now), *_bridges(now), _reasons(before, now)]
     return Group(Text(title), Text(""), figures, Text(""), *below)
 
 
@@ -162,6 +163,11 @@ def _cursors(now: Sample) -> list[Table]:
         in_sight = "-" if first_loss is None else show_duration(int(first_loss))
         table.add_row(Text(name), _count(lag), oldest, in_sight)
     return [table]
+
+
+def _bridges(now: Sample) -> list[Table]:
+    """If there are any."""
+    return [bridge_frame.frame(now.bridges[:BRIDGES_SHOWN])] if now.bridges else []
 
 
 def _reasons(before: Sample, now: Sample) -> Table:

@@ -8,13 +8,19 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from holdfast.cli.asking import add_broker, broker_of
 from holdfast.cli.options import Subparsers
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 INTERVAL_S = 1.0
+PLAIN_WIDTH = 100
+"""Of a frame that goes to a file or a pipe."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -34,25 +40,33 @@ def add_to(commands: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show frames until q is pressed."""
     # Imported here, since the other commands draw nothing, and `serve` is waited for.
+    from holdfast.cli.frame import Sample, frame
+
+    broker = broker_of(options)
+    about, before = broker.get("/v1/broker"), Sample(broker)
+
+    def following() -> "RenderableType":
+        nonlocal before
+        now = Sample(broker)
+        shown, before = frame(about, before, now), now
+        return shown
+
+    return show_frames(following, once=options.once)
+
+
+def show_frames(frame: Callable[[], "RenderableType"], *, once: bool) -> int:
+    """Show a frame every second until q is pressed; one alone where there is no terminal."""
     from rich.console import Console
     from rich.live import Live
 
-    from holdfast.cli.frame import PLAIN_WIDTH, Sample, frame
-
-    broker = broker_of(options)
-    about = broker.get("/v1/broker")
-    before = Sample(broker)
     console = Console()
-    if options.once or not console.is_terminal:
+    if once or not console.is_terminal:
         _wait_key(INTERVAL_S, keys=False)
-        width = None if console.is_terminal else PLAIN_WIDTH
-        Console(width=width).print(frame(about, before, Sample(broker)))
+        Console(width=None if console.is_terminal else PLAIN_WIDTH).print(frame())
         return 0
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while _wait_key(INTERVAL_S, keys=True) != "q":
-            now = Sample(broker)
-            live.update(frame(about, before, now), refresh=True)
-            before = now
+            live.update(frame(), refresh=True)
     return 0
 
 

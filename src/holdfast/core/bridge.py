@@ -32,6 +32,8 @@ SCHEMES: Final[Mapping[str, tuple[Transport, int]]] = {
 HOP_PROPERTY: Final = "hmq-bridge-hop-count"
 """The user property in which HiveMQ Edge counts hops, so that both understand each other."""
 SAME_TOPIC: Final = "{#}"
+HIDDEN: Final = "********"
+"""In place of a password, wherever a bridge is shown."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _REFERENCE: Final = re.compile(r"\{(#|[1-9][0-9]{0,2})\}")
 
@@ -226,5 +228,5 @@ def _check(bridge: Bridge, is_filter: Callable[[str], bool]) -> None:
 def public_fields(bridge: Bridge) -> dict[str, Any]:
     """The bridge as it may be shown: whether there is a password, and not which."""
     fields = {name: getattr(bridge, name) for name in bridge.__struct_fields__}
-    fields["password"] = None if bridge.password is None else "********"
+    fields["password"] = None if bridge.password is None else HIDDEN
     return fields

@@ -30,7 +30,12 @@ class BridgedBroker(BrokerProcess):
 
     def configure(self, bridges: Sequence[Mapping[str, object]]) -> None:
         """These are its bridges from its next start on."""
-        self._file.write_text("".join(f"[[bridge]]\n{_toml(each)}" for each in bridges))
+        write_configuration(self._file, bridges)
+
+
+def write_configuration(file: Path, bridges: Sequence[Mapping[str, object]]) -> None:
+    """These bridges are in a file, and nothing else."""
+    file.write_text("".join(f"[[bridge]]\n{_toml(each)}" for each in bridges))
 
 
 def _toml(table: Mapping[str, object]) -> str:

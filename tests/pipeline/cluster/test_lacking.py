@@ -72,7 +72,8 @@ def test_a_query_ends_with_what_to_install_where(lacking: Path, tmp_path: Path) 
         **{"spark.executorEnv.EXECUTORS_PYTHON": str(lacking), "spark.task.maxFailures": "1"},
     )
     master = f"local-cluster[1,1,{EXECUTOR_MB}]"
-    submit = f"spark-submit --master {master} '{APPLICATION}' {broker.http_address} {TOPIC} '{tmp_path}/c'"
+    arguments = f"{broker.http_address} {TOPIC} '{tmp_path}/c'"
+    submit = f"spark-submit --master {master} '{APPLICATION}' {arguments}"
     code, said = run(submit, tmp_path, surroundings | {"PYSPARK_PYTHON": str(chosen)})
     assert code == 0, said[-4_000:]
     told = [line for line in said.splitlines() if line.startswith("TOLD")]

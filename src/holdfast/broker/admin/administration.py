@@ -17,6 +17,7 @@ from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.admin.v1 import interface, reloading
 from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.tables import TablesView
+from holdfast.broker.observe.bridges import BridgesSeen
 from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
@@ -53,9 +54,10 @@ class Administration:
         broker, commands = look_at(server, view_path), server.commands
         watch, forecast = Watch(broker), Forecast(broker)
         cursors = CursorsSeen(broker, forecast)
+        bridges = BridgesSeen(broker, forecast)
 
         def snapshot() -> Snapshot:
-            return take(broker, watch, forecast, cursors)
+            return take(broker, watch, forecast, cursors, bridges)
 
         self._system_values = SystemValues(
             commands.show_system_values, snapshot, config.sys_interval_s
@@ -63,6 +65,7 @@ class Administration:
         server.observe("watch", watch.look)
         server.observe("forecast", forecast.look)
         server.observe("cursors", cursors.look)
+        server.observe("bridges", bridges.look)
         server.observe("system_values", self._system_values.tick)
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=server.credentials
@@ -74,6 +77,7 @@ class Administration:
             watch,
             forecast,
             cursors,
+            (server.bridge_commands, bridges),
             snapshot,
             self.places,
             lambda: self.reload.settings,

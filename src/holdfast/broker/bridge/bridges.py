@@ -9,7 +9,9 @@ Invariants:
 3. What is changed is on record before it is done.
 """
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +22,8 @@ import msgspec
 from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.link import Link
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
+from holdfast.broker.bridge.review import is_filter, parse_checked
+from holdfast.broker.bridge.trial import Trial
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.parts import DeliveryParts
 from holdfast.broker.delivery.queues import Left
@@ -33,7 +37,7 @@ from holdfast.core.bridge import Bridge, parse_bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
-from holdfast.kernel import is_valid_topic_filter
+from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
 
@@ -57,16 +61,11 @@ def configured(config: Config) -> tuple[Bridge, ...]:
     found: dict[str, Bridge] = {}
     for number, table in enumerate(config.bridge_tables, 1):
         where = f"[[bridge]] {number}"
-        bridge = parse_bridge(table, is_filter, where)
+        bridge = parse_checked(table, where)
         if bridge.name in found:
             raise ConfigurationError(f'{where}: there is another bridge named "{bridge.name}"')
         found[bridge.name] = bridge
     return tuple(found.values())
-
-
-def is_filter(text: str) -> bool:
-    """True of a topic filter."""
-    return is_valid_topic_filter(text.encode())
 
 
 class Bridges:
@@ -176,6 +175,10 @@ class Bridges:
         known = self._known.get(name)
         return None if known is None else (known.bridge, known.is_configured, known.link)
 
+    def record(self, name: str) -> QueueRecord | None:
+        """The queue of a bridge; none before its first start."""
+        return self._queues.get(name)
+
     def put(self, bridge: Bridge, now_us: int) -> int:
         """There is such a bridge from now on, new or in place of one of this name; returns the log
         position at which that is durable."""
@@ -207,6 +210,13 @@ class Bridges:
             self._begin(known, now_us)
         elif not is_running:
             self._end(known, now_us)
+
+    async def tried(self, bridge: Bridge) -> Granted | Refused:
+        """What the remote answers to a connection with these settings. Raises `OSError` or
+        `TimeoutError`."""
+        password = await asyncio.to_thread(read_password, bridge)
+        trial = Trial(bridge, password, self._kernel, self._config, self._connections)
+        return await trial.run(self._dialer.dial)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -267,6 +277,7 @@ class Bridges:
     def _keep(self, record: QueueRecord) -> None:
         self._queues[record.owner] = record
         self._names[record.party] = record.owner
+        self._delivery.losses.watched.setdefault(record.party, Counter())
 
     def _end_queue(self, name: str, now_us: int) -> None:
         record = self._queues.pop(name, None)
@@ -286,6 +297,7 @@ class Bridges:
             if left.cut is not None:
                 who = (record.owner, record.party)
                 self._delivery.queues.lose(*who, LossReason.SESSION_ENDED, left.cut, self._now_us())
+            self._delivery.losses.watched.pop(record.party, None)
             then()
 
         left = self._delivery.queues.left(record, None, Inquiry(self._kernel.log))

@@ -51,6 +51,11 @@ class State(StrEnum):
 
     STOPPED = "stopped"
     WAITING = "waiting"
+    """Until the next attempt."""
+    REFUSED = "refused"
+    """The same, since the remote has said no."""
+    STALLED = "stalled"
+    """The same, since the remote acknowledged nothing any more."""
     CONNECTING = "connecting"
     DRAINING = "draining"
     CONNECTED = "connected"
@@ -76,6 +81,8 @@ class LinkCounts:
     stalls: int = 0
     sessions_forgotten: int = 0
     subscriptions_refused: int = 0
+    inbound: int = 0
+    """Messages from the remote over connections that have ended."""
     inbound_lost: int = 0
     """Messages from the remote: carried too often already, or without a topic to become."""
 
@@ -184,8 +191,17 @@ class Link:
     def stalled(self, now_us: int) -> None:
         """Nothing moved: whoever calls ends the connection."""
         self.counts.stalls += 1
+        self.state = State.STALLED
         self.last_error = "the remote acknowledged nothing any more"
         self._note(now_us, "stalled", self.last_error)
+
+    def inbound(self) -> tuple[int, int]:
+        """Messages from the remote that were taken over since `start`, and those that were not."""
+        taken, lost = self.counts.inbound, self.counts.inbound_lost
+        if self._connection is None:
+            return taken, lost
+        inbox, handle = self._kernel.inbox, self._connection.handle
+        return taken + inbox.taken(handle), lost + inbox.lost(handle)
 
     @property
     def handle(self) -> int:
@@ -281,6 +297,7 @@ class Link:
             return
         self._connection, self.granted = None, None
         if self.queue.is_connected:
+            self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
         if self.state is not State.STOPPED:
@@ -307,14 +324,17 @@ class Link:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
                 self._failed(reason, self._world.now_us())
 
-    def _failed(self, reason: str, now_us: int, *, lasts: bool = False) -> None:
+    def _failed(
+        self, reason: str, now_us: int, *, is_refusal: bool = False, lasts: bool = False
+    ) -> None:
         was_connected = self.connected_at_us is not None
         self.connected_at_us = None
         self.last_error = reason
         self.counts.failures += 1
         share = int.from_bytes(self._world.entropy(SHARE_BYTES)) / 2 ** (8 * SHARE_BYTES)
         wait_s = self._backoff.refused(share) if lasts else self._backoff.next_wait_s(share)
-        self.state = State.WAITING
+        if self.state is not State.STALLED:
+            self.state = State.REFUSED if is_refusal else State.WAITING
         self.next_attempt_at_us = now_us + int(wait_s * SECOND_US)
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._connect_now)
         self._note(now_us, "lost" if was_connected else "failed", reason)
@@ -325,7 +345,8 @@ class Link:
         if isinstance(answer, Refused):
             self.counts.refusals += 1
             self._connection = None
-            self._failed(f"the remote refused: {answer.reason}", now_us, lasts=answer.lasts)
+            reason = f"the remote refused: {answer.reason}"
+            self._failed(reason, now_us, is_refusal=True, lasts=answer.lasts)
             connection.transport.abort()
             return None
         self._accepted(connection, answer, now_us)

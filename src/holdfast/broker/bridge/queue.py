@@ -55,6 +55,7 @@ class BridgeQueue:
         self.record = record
         self.is_connected = False
         """It is attached to a connection with the remote."""
+        self._acknowledged_before = 0
         self._connection = 0
         self._queue = 0
         self._unreleased = b""
@@ -123,14 +124,30 @@ class BridgeQueue:
         """Messages of QoS 0 that wait, and the bytes that they take."""
         return self._kernel.outboxes.shelved(self._connection)
 
+    def carried(self) -> tuple[int, int]:
+        """Messages sent since `begin`, each as often as it was, and those that were sent again."""
+        return self._kernel.outboxes.carried(self._connection)
+
+    def acknowledged(self) -> int:
+        """Messages that the remote has acknowledged since `begin`."""
+        return self._acknowledged_before + self._kernel.deliveries.acknowledged(self._queue)
+
+    def polled_to(self) -> int:
+        """Below which offset everything has been read."""
+        return self._kernel.deliveries.polled_to(self._queue)
+
+    def state(self) -> bytes:
+        """The delivery state as it is now."""
+        return self._kernel.deliveries.party_state(self._connection, self._unreleased)
+
     def give(self, is_giving: bool) -> None:
         """Whether what is read from the log goes out."""
         self._kernel.deliveries.set_writable(self._connection, is_giving)
 
     def free_identifier(self) -> int:
         """A packet identifier that nothing in flight has."""
-        state = self._kernel.deliveries.party_state(self._connection, self._unreleased)
-        taken = {flight["packet_identifier"] for flight in describe_state(state)["in_flight"]}
+        in_flight = describe_state(self.state())["in_flight"]
+        taken = {flight["packet_identifier"] for flight in in_flight}
         return next(
             number for number in range(PACKET_IDENTIFIER_MAXIMUM, 0, -1) if number not in taken
         )
@@ -190,6 +207,7 @@ class BridgeQueue:
     def _rest(self, now_us: int) -> None:
         party = self.record.party
         self._subscriptions.forget(self._queue, self._connection)
+        self._acknowledged_before = self.acknowledged()
         state = self._kernel.deliveries.detach(self._connection, self._unreleased)
         self._queues.detach(party)
         self._queues.rest(party, state, now_us)

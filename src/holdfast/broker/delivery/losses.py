@@ -84,6 +84,8 @@ class Losses:
         """Rows that left the ledger because it was full."""
         self.stand_ins: dict[int, int] = {}
         """Parties whose losses are those of another party (re-drives)."""
+        self.watched: dict[int, Counter[LossReason]] = {}
+        """By reason, the losses of parties that are told of one by one (bridges)."""
 
     def notice(self, notices: Iterable[Notice], name_of: Callable[[int], str], now_us: int) -> None:
         """Takes what the kernel reported, as `note` does."""
@@ -115,6 +117,8 @@ class Losses:
         """Counts a loss and keeps it until the next sweep."""
         loss = self._credited(loss)
         self.by_reason[loss.reason] += loss.count
+        if loss.party in self.watched:
+            self.watched[loss.party][loss.reason] += loss.count
         key = (loss.client_identifier, loss.party, loss.reason)
         if key not in self._merged and len(self._merged) >= MERGED_MAXIMUM:
             loss = replace(loss, client_identifier="", party=0)

@@ -6,7 +6,8 @@ Invariants:
 1. Every refusal and every drop is a counter with its reason as a label. What has no
    metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
 2. No label has a value that a client chooses, the names of cursors apart, of which there are at
-   most CURSORS_MAXIMUM: the number of time series is bounded.
+   most CURSORS_MAXIMUM, and those of bridges, BRIDGES_MAXIMUM: the number of time series is
+   bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +27,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
+from holdfast.broker.bridge.link import State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
+from holdfast.broker.observe.bridges import BridgeQueue
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
@@ -117,6 +120,37 @@ def _cursor_losses(seen: Snapshot) -> Labelled:
     for row in seen.cursors:
         if row.ahead.first_loss_in_s is not None:
             yield (row.seen.name,), row.ahead.first_loss_in_s
+
+
+def _of_bridges(read: Callable[[BridgeQueue], float | None]) -> Callable[[Snapshot], Labelled]:
+    def labelled(seen: Snapshot) -> Labelled:
+        for row in seen.bridges:
+            value = read(row)
+            if value is not None:
+                yield (row.seen.bridge.name,), value
+
+    return labelled
+
+
+def _bridge_states(seen: Snapshot) -> Labelled:
+    for row in seen.bridges:
+        for state in State:
+            yield (row.seen.bridge.name, state.value), int(row.seen.state is state)
+
+
+def _bridge_ages(seen: Snapshot) -> Labelled:
+    for row in seen.bridges:
+        oldest_at_us = row.ahead.oldest_at_us
+        age_s = 0.0 if oldest_at_us is None else (seen.now_us - oldest_at_us) / 1e6
+        yield (row.seen.bridge.name,), age_s
+
+
+def _bridge_losses(seen: Snapshot) -> Labelled:
+    for row in seen.bridges:
+        name = row.seen.bridge.name
+        for reason, count in row.seen.lost.items():
+            yield (name, "out", reason), count
+        yield (name, "in", "not_taken_over"), row.seen.received_and_lost
 
 
 def _accepted(seen: Snapshot) -> Labelled:
@@ -338,8 +372,8 @@ METRICS: Final = (
            "Messages that wait for sessions at rest, as of the last round over all of them.",
            lambda seen: seen.waiting_at_rest_messages),
     Metric("holdfast_first_loss_seconds", "gauge",
-           "When the first message that waits for a session at rest or a cursor will be lost, at"
-           " the rate of the last minute; absent while none is in sight.", _first_loss),
+           "When the first message that waits for a session at rest, a cursor or a bridge will be"
+           " lost, at the rate of the last minute; absent while none is in sight.", _first_loss),
     Metric("holdfast_cursor_lag_messages", "gauge",
            "Messages that a cursor has not released, as of the last round over all of them.",
            _cursor_lags, ("cursor",)),
@@ -351,6 +385,58 @@ METRICS: Final = (
            " that is not in sight.", _cursor_losses, ("cursor",)),
     Metric("holdfast_cursors_held", "gauge", "Cursors that a reader holds.",
            lambda seen: sum(bool(row.seen.holder) for row in seen.cursors)),
+    Metric("holdfast_bridge_state", "gauge",
+           "1 for the state that a bridge is in, 0 for the others.",
+           _bridge_states, ("bridge", "state")),
+    Metric("holdfast_bridge_waiting_messages", "gauge",
+           "Messages of QoS 1 and 2 that a bridge's remote has not acknowledged (Tier 1), as of the"
+           " last round over all bridges, as all of these.",
+           _of_bridges(lambda row: row.ahead.messages), ("bridge",)),
+    Metric("holdfast_bridge_oldest_seconds", "gauge",
+           "How old the oldest of them is; 0: there is none.", _bridge_ages, ("bridge",)),
+    Metric("holdfast_bridge_drained_seconds", "gauge",
+           "When nothing waits any more, at the rate of the last minute; absent while that is not"
+           " in sight.", _of_bridges(lambda row: row.drained_in_s), ("bridge",)),
+    Metric("holdfast_bridge_first_loss_seconds", "gauge",
+           "When a bridge will be beyond its quota, at the rate of the last minute; absent while"
+           " that is not in sight.",
+           _of_bridges(lambda row: row.ahead.first_loss_in_s), ("bridge",)),
+    Metric("holdfast_bridge_buffered_messages", "gauge",
+           "Messages that a bridge has in memory and has not sent (Tier 2): of QoS 0, and the"
+           " positions of others.",
+           _of_bridges(lambda row: row.seen.shelf[0] + row.polled), ("bridge",)),
+    Metric("holdfast_bridge_buffered_bytes", "gauge",
+           "Memory that those of QoS 0 among them take.",
+           _of_bridges(lambda row: row.seen.shelf[1]), ("bridge",)),
+    Metric("holdfast_bridge_in_flight_messages", "gauge",
+           "Messages that a bridge has sent and that its remote has not acknowledged.",
+           _of_bridges(lambda row: row.in_flight), ("bridge",)),
+    Metric("holdfast_bridge_messages", "counter",
+           "Messages that a bridge has carried since it was started: sent to the remote (out) or"
+           " taken over from it (in).",
+           lambda seen: [
+               ((row.seen.bridge.name, direction), count)
+               for row in seen.bridges
+               for direction, count in (("out", row.seen.sent), ("in", row.seen.received))
+           ], ("bridge", "direction")),
+    Metric("holdfast_bridge_repeated_messages", "counter",
+           "Those of them that were sent again, after a connection was lost.",
+           _of_bridges(lambda row: row.seen.repeated), ("bridge",)),
+    Metric("holdfast_bridge_acknowledged_messages", "counter",
+           "Messages of QoS 1 and 2 that a bridge's remote has acknowledged.",
+           _of_bridges(lambda row: row.seen.acknowledged), ("bridge",)),
+    Metric("holdfast_bridge_dropped_messages", "counter",
+           "Messages that a bridge has not carried, by direction and reason.",
+           _bridge_losses, ("bridge", "direction", "reason")),
+    Metric("holdfast_bridge_attempts", "counter", "Connections that a bridge has tried to open.",
+           _of_bridges(lambda row: row.seen.counts.attempts), ("bridge",)),
+    Metric("holdfast_bridge_connections", "counter",
+           "Connections that the remote has accepted; all but the first are reconnects.",
+           _of_bridges(lambda row: row.seen.counts.connections), ("bridge",)),
+    Metric("holdfast_bridge_failures", "counter",
+           "Attempts that have failed, and connections that were lost.",
+           _of_bridges(lambda row: row.seen.counts.failures), ("bridge",)),
+
     Metric("holdfast_backlog_age_seconds", "gauge",
            "How old the backlogs are that are told: of attached queues, and of sessions at rest;"
            " absent before the first round over all of them.", _ages, ("queues",)),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from holdfast import system
+from holdfast.broker.observe.bridges import BridgeQueue, BridgesSeen
 from holdfast.broker.observe.cursors import CursorQueue, CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.watch import Behind, Stuck, Watch
@@ -38,11 +39,19 @@ class Snapshot(Numbers):
     busiest: tuple[Behind, ...]
     cursors: tuple[CursorQueue, ...]
     """All of them, as of the last round."""
+    bridges: tuple[BridgeQueue, ...]
+    """The same."""
     now_us: int
     """The time of this moment."""
 
 
-def take(broker: Broker, watch: Watch, forecast: Forecast, cursors: CursorsSeen) -> Snapshot:
+def take(
+    broker: Broker,
+    watch: Watch,
+    forecast: Forecast,
+    cursors: CursorsSeen,
+    bridges: BridgesSeen,
+) -> Snapshot:
     """The numbers of this moment."""
     counted, config, now_us = broker.numbers(), broker.config(), broker.now_us()
     return Snapshot(
@@ -57,19 +66,21 @@ def take(broker: Broker, watch: Watch, forecast: Forecast, cursors: CursorsSeen)
         backlog_messages=watch.backlog_messages,
         in_flight_messages=watch.in_flight_messages,
         waiting_at_rest_messages=forecast.waiting_messages,
-        first_loss_in_s=_first_loss_in_s(forecast, cursors),
+        first_loss_in_s=_first_loss_in_s(forecast, cursors, bridges),
         at_rest_age_s=_age_s(forecast.round_ended_at_us, now_us),
         queues_age_s=_age_s(watch.round_ended_at_us, now_us),
         stuck=dict(watch.stuck),
         busiest=watch.busiest,
         cursors=cursors.found,
+        bridges=bridges.found,
         now_us=now_us,
     )
 
 
-def _first_loss_in_s(forecast: Forecast, cursors: CursorsSeen) -> int | None:
-    """Of sessions at rest and cursors, whichever is first."""
-    in_s = [forecast.first_loss_in_s, *(row.ahead.first_loss_in_s for row in cursors.found)]
+def _first_loss_in_s(forecast: Forecast, cursors: CursorsSeen, bridges: BridgesSeen) -> int | None:
+    """Of sessions at rest, cursors and bridges, whichever is first."""
+    ahead = [row.ahead for row in cursors.found] + [row.ahead for row in bridges.found]
+    in_s = [forecast.first_loss_in_s, *(each.first_loss_in_s for each in ahead)]
     return min((each for each in in_s if each is not None), default=None)
 
 

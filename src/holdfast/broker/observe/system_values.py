@@ -84,7 +84,16 @@ class SystemValues:
         values = _gauges(seen, self._clients_maximum) | _totals(seen)
         loads = self._loads.take(_load_totals(seen), elapsed_s)
         values |= {name: f"{value:.2f}" for name, value in loads.items()}
+        values |= _connections(seen)
         return {f"$SYS/broker/{name}": str(value).encode() for name, value in values.items()}
+
+
+def _connections(seen: Snapshot) -> dict[str, object]:
+    """As Mosquitto says of its bridges whether each is connected."""
+    return {
+        f"connection/{row.seen.bridge.name}/state": int(row.seen.connected_at_us is not None)
+        for row in seen.bridges
+    }
 
 
 def _gauges(seen: Snapshot, clients_maximum: int) -> dict[str, object]:

@@ -13,6 +13,7 @@ from holdfast.broker.chores import Chores
 from holdfast.broker.counts import Event
 from holdfast.broker.moments import Moments
 from holdfast.broker.server import Server
+from holdfast.broker.state.bridges import BridgesState
 from holdfast.broker.state.connections import ConnectionsState
 from holdfast.broker.state.cursors import CursorsState
 from holdfast.broker.state.groups import GroupsState
@@ -33,6 +34,7 @@ class Broker:
     sessions: SessionsState
     groups: GroupsState
     cursors: CursorsState
+    bridges: BridgesState
     queues: QueuesState
     log: LogState
     recorded: Recorded
@@ -61,6 +63,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on),
         cursors=CursorsState(stages.cursors),
+        bridges=BridgesState(stages.bridges, stages.queues, stages.losses),
         queues=QueuesState(
             kernel,
             stages.queues,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from holdfast.broker.admin.http.operation import Operation
 from holdfast.broker.admin.v1.backlog import Backlog
+from holdfast.broker.admin.v1.bridges import BridgesView
 from holdfast.broker.admin.v1.cursors import CursorsView
 from holdfast.broker.admin.v1.description import Description, Listeners
 from holdfast.broker.admin.v1.groups import GroupsView
@@ -20,8 +21,10 @@ from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
 from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
+from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.cursor_commands import CursorCommands
+from holdfast.broker.observe.bridges import BridgesSeen
 from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.sessions import SessionsSeen
@@ -39,6 +42,7 @@ def operations(
     watch: Watch,
     forecast: Forecast,
     cursors: CursorsSeen,
+    bridges: tuple[BridgeCommands, BridgesSeen],
     snapshot: Callable[[], Snapshot],
     listeners: Listeners,
     settings: Callable[[], Effective],
@@ -57,6 +61,7 @@ def operations(
         *SubscriptionsView(SessionsSeen(broker, watch)).operations(),
         *GroupsView(broker, watch, forecast).operations(),
         *CursorsView(broker, cursor_commands, cursors).operations(),
+        *BridgesView(*bridges).operations(),
         *Topics(broker, readers, publishing).operations(),
         *Queues(broker, readers).operations(),
         *LossesView(broker, commands).operations(),

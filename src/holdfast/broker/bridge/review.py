@@ -1,0 +1,124 @@
+"""What is wrong or doubtful in a bridge although each of its settings is right by itself.
+
+Owns: loops that a bridge would be by itself, and topics that become one. Never: changes a bridge.
+
+It tries the rules on topics that the filters match: a word of its own for each wildcard, and once
+another one, so that it sees which parts of a topic its destination depends on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from holdfast.broker.bridge import terms
+from holdfast.core.bridge import Bridge, BridgeSubscription, parse_bridge
+from holdfast.core.errors import ConfigurationError
+from holdfast.kernel import Rewriting, is_valid_topic_filter, topic_matches
+
+WORDS: Final = ("x", "y")
+"""In place of a wildcard."""
+
+
+def is_filter(text: str) -> bool:
+    """True of a topic filter."""
+    return is_valid_topic_filter(text.encode())
+
+
+def parse_checked(written: object, where: str) -> Bridge:
+    """The bridge that was meant, if it is none that goes round by itself. Raises
+    `ConfigurationError`, which begins with `where` it was written."""
+    bridge = parse_bridge(written, is_filter, where)
+    sentence = _loop(bridge)
+    if sentence is not None:
+        raise ConfigurationError(f"{where}: {sentence}")
+    return bridge
+
+
+def doubts(bridge: Bridge) -> tuple[str, ...]:
+    """What is allowed, and may not be what was meant."""
+    found = []
+    for name, items, rewriting in _directions(bridge):
+        found += [f"{name}: {sentence}" for sentence in _merged(items, rewriting)]
+    if bridge.loop_prevention and bridge.mqtt_version < 5:
+        found.append(
+            "loop_prevention: MQTT 3.1.1 has no user properties to count hops in, so what comes"
+            " back is not known by them; filters and excludes have to keep it out"
+        )
+    if any(not item.persist for item in bridge.local_subscriptions):
+        found.append(
+            "local_subscriptions: persist = false carries messages of QoS 1 and 2 at QoS 0 too:"
+            " what is not sent at once may be lost"
+        )
+    return tuple(found)
+
+
+def _directions(
+    bridge: Bridge,
+) -> Iterator[tuple[str, Sequence[BridgeSubscription], Rewriting]]:
+    yield "local_subscriptions", bridge.local_subscriptions, terms.outbound(bridge)
+    yield "remote_subscriptions", bridge.remote_subscriptions, terms.inbound(bridge)
+
+
+def _loop(bridge: Bridge) -> str | None:
+    if bridge.loop_prevention:
+        return None
+    for name, items, rewriting in _directions(bridge):
+        for number, item in enumerate(items, 1):
+            for topic in _topics(item.filters):
+                became = _becomes(rewriting, topic)
+                if became is not None and _is_carried(item, became):
+                    return (
+                        f"{name} {number}: {topic} becomes {became}, which its filters match"
+                        " again, so a message can go round for ever; keep loop_prevention, or"
+                        " give it another destination or excludes"
+                    )
+    return None
+
+
+def _merged(items: Sequence[BridgeSubscription], rewriting: Rewriting) -> Iterator[str]:
+    """For each destination that two topics become, one sentence."""
+    before: dict[str, str] = {}
+    told: set[str] = set()
+    for item in items:
+        for topic in _topics(item.filters):
+            became = _becomes(rewriting, topic)
+            if became is None or before.setdefault(became, topic) == topic:
+                continue
+            if item.destination not in told:
+                told.add(item.destination)
+                yield (
+                    f'the destination "{item.destination}" makes one topic of several:'
+                    f" {before[became]} and {topic} both become {became}"
+                )
+
+
+def _is_carried(item: BridgeSubscription, topic: str) -> bool:
+    def matches(filters: Iterable[str]) -> bool:
+        return any(topic_matches(each.encode(), topic.encode()) for each in filters)
+
+    return matches(item.filters) and not matches(item.excludes)
+
+
+def _becomes(rewriting: Rewriting, topic: str) -> str | None:
+    became = rewriting.apply(topic.encode(), b"")
+    return None if became is None else became[0].decode()
+
+
+def _topics(filters: Iterable[str]) -> Iterator[str]:
+    """Topics that filters match: of each one with the first word for every wildcard, one for each
+    wildcard with the other word there, and one that is longer where `#` is the last level."""
+    for topic_filter in filters:
+        levels = topic_filter.split("/")
+        yield "/".join(_filled(levels))
+        for at, level in enumerate(levels):
+            if level in ("+", "#"):
+                yield "/".join(_filled(levels, (0,) * at + (1,)))
+        if levels[-1] == "#":
+            yield "/".join([*_filled(levels), WORDS[1]])
+
+
+def _filled(levels: Sequence[str], words: Sequence[int] = ()) -> list[str]:
+    """The levels with a word for each wildcard: which one by its place; beyond, the first one."""
+    return [
+        WORDS[words[at] if at < len(words) else 0] if level in ("+", "#") else level
+        for at, level in enumerate(levels)
+    ]

@@ -1,0 +1,182 @@
+"""Bridges as they are seen from outside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.broker.bridge.bridges import Bridges
+from holdfast.broker.bridge.link import Link, LinkCounts, LinkEvent, State
+from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.store.questions import Inquiry
+from holdfast.broker.store.tables import QueueRecord
+from holdfast.core.bridge import Bridge
+from holdfast.core.loss_reason import LossReason
+from holdfast.core.quota import Quota
+from holdfast.core.subscription import Subscription
+from holdfast.kernel import describe_state
+from holdfast.protocols.mqtt.remote import Granted
+
+NOTHING = LinkCounts()
+QOS_MAXIMUM = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSeen:
+    """A bridge with how far it is."""
+
+    bridge: Bridge
+    is_configured: bool
+    state: State
+    last_error: str
+    next_attempt_at_us: int | None
+    connected_at_us: int | None
+    granted: Granted | None
+    counts: LinkCounts
+    events: tuple[LinkEvent, ...]
+    shelf: tuple[int, int]
+    """Messages of QoS 0 that wait in memory, and the bytes that they take."""
+    in_flight: int
+    sent: int
+    repeated: int
+    acknowledged: int
+    received: int
+    received_and_lost: int
+    lost: Mapping[LossReason, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What the queue of a bridge is made of."""
+
+    party: int
+    record: QueueRecord
+    mark: int
+    polled_to: int
+    """Below it everything has been read."""
+    is_connected: bool
+    quota: Quota
+    excludes: tuple[str, ...]
+    state: bytes
+
+    def wanted(self) -> list[dict[str, Any]]:
+        """Its subscriptions as the kernel takes them; those at QoS 0 keep nothing."""
+        return [item.wanted() for item in self.record.reads if item.qos > 0]
+
+    def count(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
+        """How many messages it has between two offsets: what it reads, without excludes."""
+        wanted = self.wanted()
+        if not wanted or begin >= end:
+            return 0
+        excluded = [self._excluded(topic_filter).wanted() for topic_filter in self.excludes]
+        if not excluded:
+            return (yield from inquiry.count(wanted, self.party, begin, end))
+        both = yield from inquiry.count([*wanted, *excluded], self.party, begin, end)
+        return both - (yield from inquiry.count(excluded, self.party, begin, end))
+
+    def first(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
+        """The first message of it between two offsets; `end` if there is none."""
+        wanted = self.wanted()
+        while begin < end and wanted:
+            found = yield from inquiry.first(wanted, self.party, begin, end)
+            if found >= end or (yield from self.count(found, found + 1, inquiry)):
+                return found
+            begin = found + 1
+        return end
+
+    def flights(self) -> dict[int, str]:
+        """Phases of messages in flight, by offset."""
+        if not self.state:
+            return {}
+        in_flight = describe_state(self.state)["in_flight"]
+        return {flight["offset"]: flight["phase"] for flight in in_flight}
+
+    def is_done(self, offset: int) -> bool:
+        """True of what is acknowledged, or given up."""
+        if offset < self.mark:
+            return True
+        spans = describe_state(self.state)["acknowledged"] if self.state else []
+        return any(first <= offset < end for first, end in spans)
+
+    def _excluded(self, topic_filter: str) -> Subscription:
+        return Subscription(
+            topic_filter=topic_filter,
+            qos=QOS_MAXIMUM,
+            no_local=True,
+            retain_as_published=True,
+            identifier=None,
+            from_offset=min(item.from_offset for item in self.record.reads),
+        )
+
+
+class BridgesState:
+    """Looks at one bridge at a time."""
+
+    def __init__(self, bridges: Bridges, queues: Queues, losses: Losses) -> None:
+        self._bridges = bridges
+        self._queues = queues
+        self._losses = losses
+
+    def names(self) -> list[str]:
+        """All bridges by name."""
+        return self._bridges.names()
+
+    def of(self, name: str) -> BridgeSeen | None:
+        """One bridge, if it is there."""
+        found = self._bridges.find(name)
+        if found is None:
+            return None
+        bridge, is_configured, link = found
+        record = self._bridges.record(name)
+        inbound, carried = (0, 0), (0, 0)
+        if link is not None:
+            inbound, carried = link.inbound(), link.queue.carried()
+        return BridgeSeen(
+            bridge=bridge,
+            is_configured=is_configured,
+            state=State.STOPPED if link is None else link.state,
+            last_error="" if link is None else link.last_error,
+            next_attempt_at_us=None if link is None else link.next_attempt_at_us,
+            connected_at_us=None if link is None else link.connected_at_us,
+            granted=None if link is None else link.granted,
+            counts=NOTHING if link is None else link.counts,
+            events=() if link is None else tuple(link.events),
+            shelf=(0, 0) if link is None else link.queue.shelved(),
+            in_flight=_in_flight(link),
+            sent=carried[0],
+            repeated=carried[1],
+            acknowledged=0 if link is None else link.queue.acknowledged(),
+            received=inbound[0],
+            received_and_lost=inbound[1],
+            lost={} if record is None else dict(self._losses.watched.get(record.party, {})),
+        )
+
+    def contents(self, name: str, *, whole: bool = False) -> Contents | None:
+        """What the queue of a bridge is made of; none before its first start. `whole`: with what is
+        in flight and acknowledged, one by one."""
+        found, record = self._bridges.find(name), self._bridges.record(name)
+        if found is None or record is None:
+            return None
+        bridge, _, link = found
+        if link is None:
+            rest = self._queues.at_rest(record)
+            mark = polled_to = rest.mark
+            state = rest.state
+        else:
+            mark, polled_to = link.queue.mark(), link.queue.polled_to()
+            state = link.queue.state() if whole else b""
+        return Contents(
+            party=record.party,
+            record=record if link is None else link.queue.record,
+            mark=mark,
+            polled_to=polled_to,
+            is_connected=link is not None and link.state is State.CONNECTED,
+            quota=self._queues.quota(record),
+            excludes=tuple(text for item in bridge.local_subscriptions for text in item.excludes),
+            state=state,
+        )
+
+
+def _in_flight(link: Link | None) -> int:
+    return 0 if link is None else link.queue.in_flight()

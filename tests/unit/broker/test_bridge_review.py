@@ -1,0 +1,81 @@
+"""What is told of a bridge that goes round by itself, or makes one topic of several."""
+
+import pytest
+
+from holdfast.broker.bridge.review import doubts, parse_checked
+from holdfast.core.bridge import Bridge
+from holdfast.core.errors import ConfigurationError
+
+
+def bridge(filters: list[str], destination: str, **fields: object) -> dict[str, object]:
+    excludes = fields.pop("excludes", [])
+    out = {"filters": filters, "destination": destination, "excludes": excludes}
+    return {"name": "b", "address": "x", "local_subscriptions": [out], **fields}
+
+
+def checked(filters: list[str], destination: str, **fields: object) -> Bridge:
+    return parse_checked(bridge(filters, destination, **fields), "the bridge")
+
+
+@pytest.mark.parametrize(
+    ("filters", "destination", "excludes"),
+    [
+        (["#"], "{#}", []),
+        (["plant/#"], "plant/copy/{#}", []),
+        (["plant/+"], "plant/{2}", []),
+        (["a/#", "site7/+"], "site7/{1}", []),
+        (["plant/#"], "plant/copy/{#}", ["elsewhere/#"]),
+    ],
+)
+def test_a_bridge_that_carries_what_it_has_carried_needs_loop_prevention(
+    filters: list[str], destination: str, excludes: list[str]
+) -> None:
+    checked(filters, destination, excludes=excludes)
+    with pytest.raises(ConfigurationError, match=r"the bridge: local_subscriptions 1: .* again"):
+        checked(filters, destination, excludes=excludes, loop_prevention=False)
+
+
+@pytest.mark.parametrize(
+    ("filters", "destination", "excludes"),
+    [
+        (["plant/#"], "site7/{#}", []),
+        (["plant/+"], "plant/{2}/x", []),
+        (["plant/#"], "plant/copy/{#}", ["plant/copy/#"]),
+    ],
+)
+def test_a_bridge_whose_topics_lead_away_needs_none(
+    filters: list[str], destination: str, excludes: list[str]
+) -> None:
+    assert checked(filters, destination, excludes=excludes, loop_prevention=False).name == "b"
+
+
+@pytest.mark.parametrize(
+    ("filters", "destination"),
+    [
+        (["plant/+/reads"], "reads/{3}"),
+        (["plant/#"], "{1}"),
+        (["plant/#"], "{1}/{2}"),
+        (["a", "b"], "x"),
+    ],
+)
+def test_topics_that_become_one_are_told_of_once(filters: list[str], destination: str) -> None:
+    (found,) = doubts(checked(filters, destination))
+    assert f'the destination "{destination}" makes one topic of several' in found
+
+
+@pytest.mark.parametrize(
+    ("filters", "destination"),
+    [
+        (["plant/+/reads"], "reads/{2}"),
+        (["plant/#"], "site7/{#}"),
+        (["+/+"], "{2}/{1}"),
+        (["a", "b"], "x/{1}"),
+    ],
+)
+def test_of_topics_that_stay_apart_nothing_is_told(filters: list[str], destination: str) -> None:
+    assert doubts(checked(filters, destination)) == ()
+
+
+def test_hops_that_cannot_be_counted_are_told_of() -> None:
+    (found,) = doubts(checked(["a"], "{#}", protocol_version="3.1.1"))
+    assert "MQTT 3.1.1 has no user properties" in found
