@@ -526,6 +526,10 @@ class Log:
     def going(self, topics: list[str]) -> list[int]:
         """The places of those of some topics that have records in what goes; of all of them before it is surveyed. A
         queue that reads none of them needs nothing of it and loses nothing."""
+    def whole_controls_from(self) -> int:
+        """All control records from this number on are there, and stay so as long as the present run of retention lasts."""
+    def going_names(self, maximum: int) -> list[str] | None:
+        """The names of all topics that have records in what goes; None if they are more than `maximum`, or not known."""
     def renew_piece(self, effort: int, now_us: int) -> bool:
         """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
         rest. True if that was all; it has to become durable."""
