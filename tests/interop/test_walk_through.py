@@ -93,7 +93,7 @@ class Story:
     def _come(self, options: dict[str, Any]) -> Any:
         client = self._driver.client()
         return client.connect(
-            self._broker.http, self._name, transport="ws", version=self._version, **options
+            self._broker.http_port, self._name, transport="ws", version=self._version, **options
         )
 
 

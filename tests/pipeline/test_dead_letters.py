@@ -83,7 +83,7 @@ def test_a_topic_that_nobody_can_write_to_or_the_pipeline_reads_is_refused(tmp_p
         ({"data_dir": "data"}, "needs a running broker"),
     ):
         with pytest.raises(ConfigurationError, match=said):
-            pipeline_of(tmp_path, 1, **log)
+            pipeline_of(tmp_path, "127.0.0.1:1", **log)
     with pytest.raises(ConfigurationError, match="a topic without wildcards, not 'a/#'"):
         Pipeline(Configuration(folder=tmp_path, jobs=JobEntries(dead_letter_topic="a/#")))
 
