@@ -152,7 +152,7 @@ class Link:
         that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self.queue.shelved()[0] or self._awaits_suback:
+        if self.queue.shelved()[0] or self._awaits_suback or not self.queue.is_noted():
             return True
         self.state = State.CONNECTED
         self._give(True)
