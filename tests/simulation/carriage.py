@@ -49,7 +49,7 @@ def check_a_message_is_sent_once_on_a_connection(packets: Iterable[Seen]) -> lis
     comes again at QoS 2 on the next one marked with DUP?"""
     violations = []
     unfinished: dict[tuple[int, bool], set[int]] = {}
-    sent: set[tuple[bool, int, bytes]] = set()
+    sent: dict[tuple[bool, int, bytes], int] = {}
     for seen in packets:
         way = (seen.connection, seen.is_outbound)
         back = (seen.connection, not seen.is_outbound)
@@ -62,9 +62,9 @@ def check_a_message_is_sent_once_on_a_connection(packets: Iterable[Seen]) -> lis
                 taken.add(identifier)
                 key = (seen.is_outbound, identifier, seen.payload)
                 # Who publishes at QoS 1 may publish twice, and each is a message of its own.
-                if seen.fields["qos"] == 2 and key in sent and not seen.fields["dup"]:
+                is_again = sent.setdefault(key, seen.connection) < seen.connection
+                if seen.fields["qos"] == 2 and is_again and not seen.fields["dup"]:
                     violations.append(f"{key} was sent again without DUP")
-                sent.add(key)
             case "puback" | "pubcomp":
                 unfinished.setdefault(back, set()).discard(seen.fields["packet_identifier"])
             case _:

@@ -4,12 +4,14 @@ Owns: what a scenario does with them. Never: judges; each test looks at the wire
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast.broker.bridge.link import Link, State
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
+from tests.equipment.history import Ledger
+from tests.simulation.carriage import left_over
 from tests.simulation.peer import Peer
 from tests.simulation.sites import Site, carries
 from tests.simulation.wire import PORT, Wire
@@ -76,10 +78,11 @@ class Pair:
         *,
         storage: str = "FILE_NATIVE",
         window: int = 1_000,
+        settings: Mapping[str, Any] | None = None,
         **bridge: object,
     ) -> None:
-        """The remote takes `window` messages at once."""
-        self.near = Site(loop, "a", bridge_storage=storage)
+        """The remote takes `window` messages at once; `settings` are those of the near broker."""
+        self.near = Site(loop, "a", bridge_storage=storage, **(settings or {}))
         self.far = Site(loop, "b", receive_maximum=window)
         terms = {"local_subscriptions": [carries("t/#")]} | bridge
         self.wire: Wire = self.near.join("b", **terms)
@@ -125,6 +128,11 @@ class Pair:
         self.near.machine.recover()
         await self.until(lambda: self.near.is_up)
         self.publisher = await connect(self.near, "publisher")
+
+    def lost(self) -> dict[str, int]:
+        """What the near broker's ledger says that the bridge has lost, by reason."""
+        found = [event for event in left_over(self.near) if isinstance(event, Ledger)]
+        return {str(event.reason): event.count for event in found if event.subscriber == "b"}
 
     @property
     def link(self) -> Link:

@@ -16,6 +16,8 @@ from tests.simulation.whole import CONFIG
 from tests.simulation.wire import PORT, Wire
 
 NAMES = ("a", "b", "c")
+RETENTION_BYTES = 1 << 30
+"""More than any run writes."""
 
 
 def host_of(name: str) -> str:
@@ -58,7 +60,9 @@ class Site:
         self.host = host_of(name)
         self.wires: dict[str, Wire] = {}
         self._bridges: list[dict[str, object]] = []
-        self._config = replace(CONFIG, host=self.host, **settings)
+        # What waits for a remote waits for as long as the log keeps it.
+        kept = {"retention_bytes": RETENTION_BYTES} | settings
+        self._config = replace(CONFIG, host=self.host, **kept)
         self.machine = BrokerMachine(loop, self._begin)
 
     def join(self, far: str, **fields: Any) -> Wire:
