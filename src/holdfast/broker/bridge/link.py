@@ -168,7 +168,7 @@ class Link:
         that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self.queue.shelved()[0] or self._awaits_suback:
+        if self.queue.shelved()[0] or self._awaits_suback or not self.queue.is_noted():
             return True
         self.state = State.CONNECTED
         self._give(True)
@@ -295,7 +295,9 @@ class Link:
 
     def ended(self, connection: Connection, reason: str, now_us: int) -> None:
         """The connection is about to be closed, or has broken."""
-        if connection is not self._connection:
+        # One that ends in a layer below, before it could be written to, is an attempt that failed.
+        is_attempt = self._connection is None and self.state is State.CONNECTING
+        if connection is not self._connection and not is_attempt:
             return
         self._connection, self.granted = None, None
         if self.queue.is_connected:
