@@ -293,3 +293,39 @@ def test_a_wrong_bridge_in_the_file_is_found_before_the_start(tmp_path: Path) ->
     code, said = check(right | {"local_subscriptions": [carries("a/+", destination="x")]})
     assert code == 0
     assert "bridge a: warning: local_subscriptions: the destination" in said
+
+
+def test_what_a_bridge_has_lost_is_told_and_can_be_driven_again(
+    remote: BrokerProcess, administered: MakeBroker, client: Connect
+) -> None:
+    out = carries("plant/#", excludes=["plant/secret/#"], destination="site7/{#}")
+    settings = bridge("b", remote.port, local_subscriptions=[out], queue_limit=2)
+    dropped = 'holdfast_bridge_dropped_messages{bridge="b",direction="out",reason="overflow"}'
+    broker = administered(settings, bridge_storage="FILE_NATIVE")
+    broker.wait_state("b", "connected")
+    collector, publisher = client(remote, "collector"), client(broker, "publisher")
+    collector.subscribe("site7/#", 2)
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    publisher.publish("plant/secret/x", b"no", 1)
+    for number in range(5):
+        publisher.publish("plant/x", b"%d" % number, 1)
+    (queue,) = [row for row in broker.get("/v1/queues")["queues"] if row["kind"] == "bridge"]
+    assert (queue["queue_name"], queue["readers"][0]["waiting"]) == ("bridge/b", 5)
+    assert broker.get("/v1/queues/bridge%2Fb")["consumers"] == 0
+    broker.ask("POST", "/v1/bridges/b/start", {})
+    kept = payloads(collector.receive_many(2))
+    eventually(lambda: bool(broker.get("/v1/losses")["losses"]), "the loss is on record")
+    (loss,) = broker.get("/v1/losses")["losses"]
+    assert (loss["client_identifier"], loss["reason"], loss["count"]) == ("b", "overflow", 4)
+    assert broker.bridge("b")["lost"] == {"overflow": 4}
+    eventually(lambda: broker.number(dropped) == 4, "it is counted")
+    found = broker.get("/v1/bridges/b/messages", **{"from": 0})["messages"]
+    assert [row["state"] for row in found].count("lost") == 3
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    status, driven = broker.ask("POST", f"/v1/losses/{loss['number']}/redrive", {})
+    assert (status, driven["client_identifier"]) == (200, "b"), driven
+    assert broker.stop() == 0, broker.log()
+    broker.start()
+    again = payloads(collector.receive_many(3))
+    assert sorted([*kept, *again]) == [b"%d" % number for number in range(5)]
+    assert collector.all_received() == [], "what is left out is not driven again either"

@@ -126,7 +126,7 @@ class Link:
         self._connection: Connection | None = None
         self._wish: Wish | None = None
         self._pinged_at_us = 0
-        self._moved = (0, 0)
+        self._moved = (0, 0, 0)
         self._moved_at_us = 0
         self._awaits_suback = False
 
@@ -174,7 +174,8 @@ class Link:
         if granted.keep_alive_s and now_us - self._pinged_at_us >= interval_us:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
-        moved = (self.queue.mark(), self._kernel.inbox.lost(connection.handle))
+        lost = self._kernel.inbox.lost(connection.handle)
+        moved = (self.queue.mark(), self.queue.acknowledged(), lost)
         is_waiting = self.queue.in_flight() or self._awaits_suback
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
