@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from holdfast.reading.remote_tables import RemoteTables
+from holdfast.reading.tables import SCHEMAS
 from tests.interop.bridge.administered import HOLDFAST, AdministeredBroker
 from tests.interop.bridge.bridged import bridge, carries, write_configuration
 from tests.interop.bridge.conftest import Connect
@@ -329,3 +332,26 @@ def test_what_a_bridge_has_lost_is_told_and_can_be_driven_again(
     again = payloads(collector.receive_many(3))
     assert sorted([*kept, *again]) == [b"%d" % number for number in range(5)]
     assert collector.all_received() == [], "what is left out is not driven again either"
+
+
+def test_tables_about_the_broker_have_the_queue_of_a_bridge(
+    remote: BrokerProcess, administered: MakeBroker, client: Connect
+) -> None:
+    broker = administered(bridge("b", remote.port, local_subscriptions=[OUT]))
+    broker.wait_state("b", "connected")
+    client(broker, "publisher").publish("plant/x", b"1", 1)
+    broker.wait_number("b", "acknowledged", 1)
+    tables = RemoteTables(f"{HOST}:{broker.http_port}")
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        moment = tables.take([name])
+        found = list(tables.read(moment.name, name))
+        return pa.Table.from_batches(found, SCHEMAS[name]).to_pylist()
+
+    (queue,) = rows("queues")
+    assert (queue["queue"], queue["kind"], queue["filters"]) == ("bridge/b", "bridge", ["plant/#"])
+    (done,) = rows("acknowledgements")
+    assert (done["queue"], done["name"], done["end"]) == ("bridge/b", "b", 1)
+    remote.kill()
+    broker.wait_state("b", "waiting", "connecting")
+    assert rows("deliveries") == []
