@@ -92,7 +92,7 @@ test: rust-test python-test ## Run every test that ends by itself within minutes
 
 .PHONY: python-test
 python-test: setup
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
 
 .PHONY: rust-test
 rust-test: ## Run the kernel's own tests

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,12 +14,15 @@ from bench.beside.stage import Served, copy_log
 from bench.macro.brokers import Broker, Holdfast
 from bench.macro.machine import ROOT
 from bench.macro.rows import Row
-from tests.process import BrokerProcess, free_port
+from holdfast.client.http import HttpClient
+from tests.process import BrokerProcess
 
 WORK = ROOT / "target" / "beside"
 """On the disk that holds the project, not in a temporary directory that may be memory."""
 RELOADED_WITHIN_S = 60.0
 NOTHING = Row("beside", (), ())
+RECORDS = ("tables.py", "view.py")
+"""Where the form of control records is."""
 
 Fill = Callable[[int], None]
 """Makes over MQTT, on this port, what a line finds."""
@@ -55,9 +57,7 @@ class Ours:
     def _prepared(
         self, key: str, fill: Fill, settings: Mapping[str, object], *, fresh: bool
     ) -> Path:
-        # A log of one commit may be none of another's.
-        owner = hashlib.sha256(str(self.program).encode()).hexdigest()[:8]
-        directory = WORK / f"{key}-{owner}"
+        directory = WORK / f"{key}-{maker(self.program)}"
         whole = directory / "whole"
         if fresh or not whole.exists():
             shutil.rmtree(directory, ignore_errors=True)
@@ -70,6 +70,19 @@ class Ours:
         return directory / "data"
 
 
+def maker(program: Path) -> str:
+    """What stands for a program and the records that it writes. A log of another one may be none of
+    its own, and one whose records have another form it would write anew while it is measured."""
+    told = hashlib.sha256(str(program).encode())
+    for name in RECORDS:
+        path = (
+            program.absolute().parent.parent.parent / "src" / "holdfast" / "broker" / "store" / name
+        )
+        if path.exists():
+            told.update(path.read_bytes())
+    return told.hexdigest()[:8]
+
+
 PLAYED = ("log.retention_bytes", "log.checkpoint_bytes")
 """Settings of a line that hold while it is played, and not while its log is made."""
 
@@ -79,9 +92,8 @@ class _Holdfast(BrokerProcess):
 
     def __init__(self, program: Path, directory: Path, settings: Mapping[str, object]) -> None:
         self.directory = directory
-        self.http_port = free_port()
         self._file = directory / "holdfast.toml"
-        super().__init__(directory, "--config", str(self._file), http_port=self.http_port)
+        super().__init__(directory, "--config", str(self._file), http_port=0)
         self.program = [str(program)]
         self._given = dict(settings)
         self._write()
@@ -109,8 +121,7 @@ class _Holdfast(BrokerProcess):
         """These settings hold from now on."""
         self._given |= settings
         self._write()
-        self.send(signal.SIGHUP)
-        self.wait_logged("configuration read again")
+        HttpClient.on(self.data_directory).post("/v1/configuration/reload")
 
 
 @contextmanager

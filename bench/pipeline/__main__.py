@@ -34,7 +34,7 @@ from holdfast.pipeline.configuration import Configuration, LogEntries, RunEntrie
 from holdfast.pipeline.jobs.bronze import start_query
 from holdfast.pipeline.running import Pipeline
 from holdfast.pipeline.session import local_session
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 RETENTION_BYTES = 64 << 30
 TRIGGERS = ((1_000_000, 0.6), (200_000, 0.45))
@@ -250,8 +250,7 @@ def main() -> int:
 
 
 def _measure(directory: Path, rows: int, chosen: list[str]) -> list[Measured]:
-    http_port = free_port()
-    broker = BrokerProcess(directory, http_port=http_port, retention_bytes=RETENTION_BYTES)
+    broker = BrokerProcess(directory, http_port=0, retention_bytes=RETENTION_BYTES)
     (broker.data_directory).mkdir()
     _say(f"{rows:,} tag reads are written")
     filling.fill(broker.data_directory, rows)
@@ -259,7 +258,7 @@ def _measure(directory: Path, rows: int, chosen: list[str]) -> list[Measured]:
     spark = local_session("holdfast bench")
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        ground = Ground(spark, directory, broker, f"{HOST}:{http_port}", rows)
+        ground = Ground(spark, directory, broker, broker.http_address, rows)
         measured = []
         for name in chosen:
             for line in LINES[name](ground):

@@ -1,6 +1,7 @@
 //! The binding of the log's reader.
 
 use crate::error::to_python;
+use crate::moment;
 use crate::store::damage_dict;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
@@ -54,6 +55,9 @@ impl Criteria {
         Ok(Criteria { inner: store::Criteria { filters, pattern, names, prefix, qos, retain, keys } })
     }
 }
+
+/// What was acknowledged, what was in flight, and what is retained.
+type Recorded<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyDict>);
 
 /// A reader of a log directory.
 #[pyclass(module = "holdfast._kernel")]
@@ -123,6 +127,13 @@ impl LogReader {
     ) -> PyResult<Vec<(String, u64)>> {
         let topics = py.detach(|| self.inner.topics(topic_filter.as_deref(), &after, limit)).map_err(to_python)?;
         Ok(topics.into_iter().map(|(name, count)| (String::from_utf8_lossy(&name).into_owned(), count)).collect())
+    }
+
+    fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Recorded<'py>> {
+        let is_written = self.disk.is_locked(LOCK_FILE);
+        let (states, retained) = py.detach(|| self.inner.recorded(is_written)).map_err(to_python)?;
+        let (acknowledged, in_flight) = moment::states(py, &states)?;
+        Ok((acknowledged, in_flight, moment::retained(py, &retained)?))
     }
 
     fn offset_at(&mut self, py: Python<'_>, time_us: u64) -> PyResult<u64> {

@@ -103,8 +103,8 @@ struct Rewriting {
 }
 
 /// Filters, the parts of the new topic (bytes, or the number of a level; 0 is the whole topic; none leaves the message
-/// out), and properties that are added.
-type Rule = (Vec<Vec<u8>>, Option<Vec<Part>>, Vec<(String, String)>);
+/// out), properties that are added, and whether messages keep their RETAIN flag.
+type Rule = (Vec<Vec<u8>>, Option<Vec<Part>>, Vec<(String, String)>, bool);
 
 /// Topic and properties.
 type Carried = (Cow<'static, [u8]>, Cow<'static, [u8]>);
@@ -126,10 +126,11 @@ impl Rewriting {
             Part::Level(level) => rewriting::Part::Level(level),
             Part::Literal(bytes) => rewriting::Part::Literal(bytes.into()),
         };
-        let rule = |(filters, topic, properties): Rule| rewriting::Rule {
+        let rule = |(filters, topic, properties, keeps_retain): Rule| rewriting::Rule {
             filters: filters.into_iter().map(Into::into).collect(),
             topic: topic.map(|parts| parts.into_iter().map(part).collect()),
             properties,
+            keeps_retain,
         };
         let hops = hops.map(|(name, maximum)| rewriting::Hops { name, maximum });
         let inner = rewriting::Rewriting::new(rules.into_iter().map(rule).collect(), hops).map_err(invalid)?;

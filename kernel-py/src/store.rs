@@ -223,6 +223,15 @@ impl Log {
         self.inner.going(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>())
     }
 
+    fn whole_controls_from(&self) -> u64 {
+        self.inner.whole_controls_from()
+    }
+
+    fn going_names(&mut self, maximum: usize) -> Option<Vec<String>> {
+        let names = self.inner.going_names(maximum)?;
+        names.iter().map(|name| String::from_utf8(name.to_vec()).ok()).collect()
+    }
+
     fn renew_piece(&mut self, effort: u64, now_us: u64) -> PyResult<bool> {
         self.inner.renew_piece(effort, Timestamp(now_us)).map_err(to_python)
     }

@@ -30,6 +30,8 @@ enum Step {
     Checkpoint,
     /// Retention by size, and the quota of the cursor.
     Retain(u64, u64),
+    /// Whoever follows the control records takes over so many pages of them.
+    Follow(usize),
     StopAfter(u64),
     Crash,
     Reopen,
@@ -44,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
         3 => (0_u64..60_000, quota).prop_map(|(bytes, quota)| Step::Retain(bytes, quota)),
+        3 => (1_usize..5).prop_map(Step::Follow),
         1 => (0_u64..12).prop_map(Step::StopAfter),
         1 => Just(Step::Crash),
         1 => Just(Step::Reopen),
@@ -62,6 +65,45 @@ struct Model {
     durable_controls: usize,
     /// The queue has lost everything below.
     mark: u64,
+    follower: Follower,
+}
+
+/// Whoever has a copy of the values in force, and keeps it over crashes.
+#[derive(Default)]
+struct Follower {
+    values: BTreeMap<u8, Vec<u8>>,
+    /// All up to this number has been taken over.
+    applied: u64,
+}
+
+impl Follower {
+    fn follow(&mut self, log: &mut Log, pages: usize) {
+        if self.applied + 1 < log.whole_controls_from() {
+            // What was removed of what has gone nobody says any more.
+            *self = Follower::default();
+        }
+        for _ in 0..pages {
+            let found = log.controls(self.applied + 1, 2, u64::MAX).unwrap();
+            for (_, _, key, value) in found.rows {
+                match value.is_empty() {
+                    true => self.values.remove(&key[0]),
+                    false => self.values.insert(key[0], value),
+                };
+            }
+            self.applied = found.reached;
+            if found.is_all {
+                assert_eq!(self.values, values_of(log), "copies tell nothing new, and nothing else is passed over");
+                return;
+            }
+        }
+    }
+}
+
+/// The values in force, as the records have them.
+fn values_of(log: &mut Log) -> BTreeMap<u8, Vec<u8>> {
+    let found = log.controls(0, usize::MAX, u64::MAX).unwrap().rows;
+    let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
+    Model::in_force(&found)
 }
 
 impl Model {
@@ -103,9 +145,7 @@ impl Model {
         assert!((self.durable..=self.messages.len()).contains(&end));
         self.messages.truncate(end);
         self.durable = end;
-        let found = log.controls(0, usize::MAX, u64::MAX).unwrap().rows;
-        let found: Vec<(u8, Vec<u8>)> = found.into_iter().map(|(_, _, key, value)| (key[0], value)).collect();
-        let found = Model::in_force(&found);
+        let found = values_of(log);
         let matches = |count: usize| Model::in_force(&self.controls[..count]) == found;
         let count = (self.durable_controls..=self.controls.len()).find(|count| matches(*count));
         let count = count.expect("control records in force are kept");
@@ -233,6 +273,7 @@ fn run(seed: u64, steps: Vec<Step>) {
                     return;
                 }
             },
+            Step::Follow(pages) => model.follower.follow(&mut log, pages),
             Step::StopAfter(writes) => {
                 disk.stop_after(writes);
                 stopped = true;
@@ -454,4 +495,26 @@ fn a_deleted_retained_message_stays_deleted_when_the_record_that_deleted_it_is_g
     drop(log);
     let (log, _) = open(&disk, options());
     assert!(log.retained(b"a", Offset(0), 1).0.is_empty());
+}
+
+#[test]
+fn whoever_has_a_control_record_is_not_told_the_copy_that_retention_makes_of_it() {
+    let disk = FakeDisk::new(3, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    for key in 0..100_u8 {
+        log.append_control(5, &[key], b"value", Timestamp(2)).unwrap();
+    }
+    log.append(&mut arrivals(&[message("a", &[0; 40_000])]), &["#"], Timestamp(2)).unwrap();
+    log.commit().unwrap();
+    assert_eq!(log.controls(1, usize::MAX, u64::MAX).unwrap().reached, 100);
+    assert_eq!(log.controls(51, usize::MAX, u64::MAX).unwrap().rows.len(), 50);
+
+    retain(&mut log, u64::MAX, 0, &[], 3).unwrap();
+    log.append_control(5, &[7], b"", Timestamp(4)).unwrap();
+    log.commit().unwrap();
+    let found = log.controls(101, usize::MAX, u64::MAX).unwrap();
+    let told: Vec<&[u8]> = found.rows.iter().map(|(_, _, key, _)| key.as_slice()).collect();
+    // The first half was there when somebody last asked; of the other nobody has said that they have it.
+    let expected: Vec<[u8; 1]> = (50..100).chain([7]).map(|key| [key]).collect();
+    assert_eq!(told, expected);
 }

@@ -27,7 +27,7 @@ const THERE: Connection = Connection(2);
 const PARTY: Party = Party(7);
 
 fn rule(filter: &str, topic: Option<Vec<Part>>) -> Rule {
-    Rule { filters: vec![filter.as_bytes().into()], topic, properties: Vec::new() }
+    Rule { filters: vec![filter.as_bytes().into()], topic, properties: Vec::new(), keeps_retain: false }
 }
 
 fn literal(text: &str) -> Part {
@@ -250,13 +250,16 @@ fn messages_of_a_server_are_taken_over_as_what_they_become() {
         let middle = [0, identifier, u8::try_from(properties.len()).unwrap()];
         [&head, topic.as_bytes(), &middle, properties, b"p"].concat()
     };
-    let bytes = [publish("a", b"", 1), publish("a", &pair("hops", "1"), 2), publish("out/a", b"", 3)].concat();
+    let mut retained = publish("a", b"", 1);
+    retained[0] |= 1;
+    let bytes = [retained, publish("a", &pair("hops", "1"), 2), publish("out/a", b"", 3)].concat();
     inbox.feed(HERE, &bytes, Timestamp(0)).unwrap();
     let mut arrivals = Arrivals::default();
     assert!(inbox.decode(&mut arrivals, Timestamp(0)).is_empty());
     let fates: Vec<Fate> = arrivals.publishes.iter().map(|publish| publish.fate).collect();
     assert_eq!(fates, [Fate::Accepted, Fate::Duplicate, Fate::Duplicate], "answered, and not stored");
     let first = &arrivals.publishes[0];
+    assert!(!first.retain, "the rule does not keep it");
     assert_eq!(arrivals.span(first.topic), b"in/a");
     assert_eq!(arrivals.span(first.properties), pair("hops", "1"));
     assert_eq!(arrivals.span(first.payload), b"p");

@@ -326,14 +326,15 @@ class Rewriting:
 
     def __new__(
         cls,
-        rules: Sequence[tuple[Sequence[bytes], Sequence[int | bytes] | None, Sequence[tuple[str, str]]]],
+        rules: Sequence[tuple[Sequence[bytes], Sequence[int | bytes] | None, Sequence[tuple[str, str]], bool]],
         *,
         hops: tuple[str, int] | None = ...,
     ) -> Rewriting:
         """Rules: topic filters; the parts of the new topic (bytes, or the number of a level from 1 on, 0 for the whole
-        topic), or None for what is left out; user properties that are added. The first rule with a filter that matches
-        decides; what none matches stays as it is. With `hops`, a user property's name counts how often a message has
-        been carried, and one that has been so often is lost. ValueError for what is no filter."""
+        topic), or None for what is left out; user properties that are added; whether messages keep their RETAIN flag.
+        The first rule with a filter that matches decides; what none matches stays as it is. With `hops`, a user
+        property's name counts how often a message has been carried, and one that has been so often is lost. ValueError
+        for what is no filter."""
     def apply(self, topic: bytes, properties: bytes) -> tuple[bytes, bytes] | None:
         """What a message becomes, its properties in MQTT 5's encoding; None if it is left out or lost. For tools and
         tests."""
@@ -525,6 +526,10 @@ class Log:
     def going(self, topics: list[str]) -> list[int]:
         """The places of those of some topics that have records in what goes; of all of them before it is surveyed. A
         queue that reads none of them needs nothing of it and loses nothing."""
+    def whole_controls_from(self) -> int:
+        """All control records from this number on are there, and stay so as long as the present run of retention lasts."""
+    def going_names(self, maximum: int) -> list[str] | None:
+        """The names of all topics that have records in what goes; None if they are more than `maximum`, or not known."""
     def renew_piece(self, effort: int, now_us: int) -> bool:
         """Writes at the head what the log would lose: topic names, control records in force, delivery states of parties at
         rest. True if that was all; it has to become durable."""
@@ -630,6 +635,9 @@ class LogReader:
     def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
         """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
         messages; fewer only where there are no more."""
+    def recorded(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """What recovery would find of delivery states and retained messages: what was acknowledged and what was in
+        flight, as in `Log.states_piece`; what is retained, as in `Log.retained_piece`."""
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
     def read(

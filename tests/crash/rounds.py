@@ -129,7 +129,8 @@ async def run(
         place = directory / f"leg-{report.legs}"
         place.mkdir()
         count = min(LEG_ROUNDS, rounds - len(report.recoveries_s))
-        await Leg(place, report, random, say, meanwhile, pace).run(count)
+        leg = await asyncio.to_thread(Leg, place, report, random, say, meanwhile, pace)
+        await leg.run(count)
         if report.holds:
             shutil.rmtree(place)
         else:
@@ -139,7 +140,7 @@ async def run(
 
 
 class Leg:
-    """Some kills of one broker, and the judgement."""
+    """Some kills of one broker, and the judgement; the broker runs from the beginning."""
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class Leg:
         shown = ", ".join(f"{name} {settings[name]}" for name in SWARM)
         say(f"leg {report.legs}: {shown}")
         self._broker = BrokerProcess(directory, **settings)
+        self._broker.start()
         self._load = Load(HOST, self._broker.port, Random(random.getrandbits(63)), pace)
         self._sharing = Sharing(HOST, self._broker.port, Random(random.getrandbits(63)))
         self._load.history.add(_applied(int(str(settings["application_pack_messages_maximum"]))))
@@ -166,7 +168,6 @@ class Leg:
 
     async def run(self, rounds: int) -> None:
         """So many kills, a drain, and all questions."""
-        await asyncio.to_thread(self._broker.start)
         load, report = self._load, self._report
         try:
             await self._sharing.begin()

@@ -4,35 +4,21 @@ import contextlib
 import http.client
 import json
 import re
-import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jsonschema import Draft202012Validator
 
-from tests.process import ASK_EVERY_S, HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 
 class Seen(BrokerProcess):
     """A broker with an HTTP listener; every answer is held to the OpenAPI document."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
-        self.http_port = free_port()
-        super().__init__(directory, http_port=self.http_port, **settings)
+        super().__init__(directory, http_port=0, **settings)
         self._document: dict[str, Any] = {}
-
-    def wait_ready(self) -> None:
-        """Waits until it answers over HTTP, too."""
-        super().wait_ready()
-        assert self._process is not None
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((HOST, self.http_port), 1):
-                return
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = self._process.wait(ASK_EVERY_S)
-                raise AssertionError(f"the broker ended with {status}:\n{self.log()}")
 
     def ask(
         self, method: str, path: str, body: object = None, **headers: str

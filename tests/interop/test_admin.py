@@ -324,7 +324,7 @@ def test_what_waits_for_sessions_at_rest_is_counted_when_asked(broker: Seen) -> 
 
 def test_the_configuration_says_where_each_value_came_from(broker: Seen) -> None:
     settings = broker.get("/v1/configuration")["settings"]
-    assert settings["http.port"]["value"] == str(broker.http_port)
+    assert settings["http.port"]["value"] == "0"
     assert settings["http.port"]["origin"] == "HOLDFAST_HTTP_PORT"
     assert settings["log.segment_bytes"] == {
         "value": "64MiB",

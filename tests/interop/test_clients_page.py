@@ -14,7 +14,8 @@ import pytest
 
 from tests.interop.installation import mosquitto_clients
 from tests.interop.test_admin import eventually
-from tests.process import HOST, free_port
+from tests.ports import HeldPort
+from tests.process import HOST
 from tests.tidy.repository import ROOT
 
 PAGE = ROOT / "docs" / "clients.md"
@@ -34,7 +35,9 @@ class Terminal:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._data = directory / "data"
-        port = free_port()
+        # The page's commands name the port before the broker runs.
+        self._port = HeldPort()
+        port = self._port.number
         for program in ("mosquitto_pub", "mosquitto_sub"):
             self._program(program, f'exec {mosquitto_clients() / program} -h {HOST} -p {port} "$@"')
         own = f"--mqtt-port {port} --http-port off"

@@ -10,7 +10,7 @@ from tests.interop.installation import ROOT
 from tests.interop.libraries import LIBRARIES, Library
 from tests.interop.scenarios import SCENARIOS, Scenario
 from tests.interop.talk import Listener, Talk
-from tests.process import BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 SPOKEN = {3: "v31", 4: "v311", 5: "v5"}
 
@@ -66,18 +66,15 @@ class Brokers:
     """A broker that nobody ends, on every listener that the libraries use, and one to be killed."""
 
     def __init__(self, directory: Path) -> None:
-        ports = {"http": free_port(), "ws": free_port()}
-        self.lasting = BrokerProcess(
-            directory / "lasting", http_port=ports["http"], ws_port=ports["ws"]
-        )
+        self.lasting = BrokerProcess(directory / "lasting", http_port=0, ws_port=0)
         self.mortal = BrokerProcess(directory / "mortal")
         for broker in (self.lasting, self.mortal):
             broker.log_file.parent.mkdir()
             broker.start()
         self._listeners = {
             "tcp": Listener("tcp", self.lasting.port),
-            "ws": Listener("ws", ports["ws"]),
-            "http": Listener("ws", ports["http"]),
+            "ws": Listener("ws", self.lasting.ports["ws"]),
+            "http": Listener("ws", self.lasting.http_port),
         }
 
     def meet(self, name: str, *, kills: bool) -> tuple[BrokerProcess, Listener]:

@@ -12,30 +12,25 @@ from tests.builders.proxy_header import header
 from tests.builders.websocket import ACCEPT, request
 from tests.interop.device import WITHIN_S
 from tests.interop.wire import Wire
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 
 class ProxiedBroker(BrokerProcess):
     """A broker of which every listener stands behind a proxy, except the one on `port`."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
-        self.ports = {name: free_port() for name in ("mqtts", "ws", "wss")}
         self.authority = Authority(directory / "certificates")
         certificate, key = self.authority.server()
         super().__init__(
             directory,
-            mqtt_tls_port=self.ports["mqtts"],
-            ws_port=self.ports["ws"],
-            ws_tls_port=self.ports["wss"],
+            mqtt_tls_port=0,
+            ws_port=0,
+            ws_tls_port=0,
             tls_certificate=certificate,
             tls_key=key,
             proxy_protocol="mqtts,ws,wss",
             **settings,
         )
-
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.wait_logged("info serving")  # The first listener is not the last.
 
     def connection(self, name: str, begin: bytes) -> socket.socket:
         """A connection to a listener that begins so."""

@@ -30,7 +30,7 @@ def everything(members: Sequence[Device]) -> list[list[bytes]]:
     return [payloads(member.all_received()) for member in members]
 
 
-@pytest.mark.accepts("S0.70")
+@pytest.mark.accepts("S0.70", "S3.3", "S3.61", "S4.129")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_each_message_goes_to_one_member_and_all_take_turns(
     device: MakeDevice, prefix: str, version: int, qos: int
@@ -78,7 +78,7 @@ def test_members_have_their_own_qos_identifier_and_retain_as_published(
         assert all(message.retain == retain for message in messages)
 
 
-@pytest.mark.accepts("S0.81")
+@pytest.mark.accepts("S0.81", "S3.1", "S3.2", "S3.13")
 def test_two_names_on_one_filter_are_two_groups_and_a_plain_subscription_is_none(
     device: MakeDevice, prefix: str
 ) -> None:

@@ -14,17 +14,14 @@ from holdfast.reading.log import UnreadableLogError
 from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 GROUP = "$share/processors/prod/+/reads"
 
 
-HTTP_PORT = free_port()
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=HTTP_PORT)
+    running = BrokerProcess(tmp_path, http_port=0)
     running.start()
     yield running
     if running.is_running():
@@ -33,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def tables(broker: BrokerProcess) -> RemoteTables:
-    return RemoteTables(f"{HOST}:{HTTP_PORT}")
+    return RemoteTables(broker.http_address)
 
 
 def rows(tables: RemoteTables, *names: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
@@ -150,7 +147,7 @@ def test_a_cursor_is_where_it_was_released(broker: BrokerProcess, tables: Remote
 def test_a_reader_sees_messages_and_no_sessions(broker: BrokerProcess) -> None:
     running = HttpClient.on(broker.data_directory)
     running.post("/v1/users", {"name": "spark", "password": "open sesame", "reader": True})
-    tables = RemoteTables(f"{HOST}:{HTTP_PORT}", "spark", "open sesame")
+    tables = RemoteTables(broker.http_address, "spark", "open sesame")
     moment = tables.take(sorted(FOR_READERS - {"messages"}))
     assert list(tables.read(moment.name, "topics")) == []
     with pytest.raises(UnreadableLogError, match="'sessions' is for administrators"):

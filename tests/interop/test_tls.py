@@ -18,7 +18,8 @@ from holdfast.reading.remote import RemoteLog
 from tests.builders.certificates import Authority
 from tests.interop.device import WITHIN_S, Device
 from tests.interop.wire import Wire
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
+from tests.supervisor import Supervisor
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +34,29 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 class TlsBroker(BrokerProcess):
-    """A broker with TLS, and its port."""
+    """A broker with TLS on every listener that can have it, and without on one."""
 
     def __init__(self, directory: Path, authority: Authority, **settings: object) -> None:
-        self.tls_port, self.wss_port, self.https_port = free_port(), free_port(), free_port()
-        self.certificate, self.key = authority.server(f"server-{self.tls_port}")
+        self.certificate, self.key = authority.server(f"server-{directory.name}")
         super().__init__(
             directory,
-            mqtt_tls_port=self.tls_port,
-            ws_tls_port=self.wss_port,
-            http_tls_port=self.https_port,
+            mqtt_tls_port=0,
+            ws_tls_port=0,
+            http_tls_port=0,
             tls_certificate=self.certificate,
             tls_key=self.key,
             **settings,
         )
 
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.wait_logged("info serving")  # The first listener is not the last.
+    @property
+    def tls_port(self) -> int:
+        """Where it takes MQTT with TLS."""
+        return self.ports["mqtts"]
+
+    @property
+    def https_port(self) -> int:
+        """Where it takes HTTP with TLS."""
+        return self.ports["https"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +93,7 @@ def _is_refused(port: int, context: ssl.SSLContext) -> bool:
 def test_a_client_publishes_and_subscribes(
     broker: TlsBroker, authority: Authority, prefix: str, version: int, transport: str
 ) -> None:
-    ports = {"tcp": broker.tls_port, "websockets": broker.wss_port, "http": broker.https_port}
+    ports = {"tcp": broker.tls_port, "websockets": broker.ports["wss"], "http": broker.https_port}
     way = "tcp" if transport == "tcp" else "websockets"
     options = {"transport": way, "tls": authority.trusting(), "version": version}
     port = ports[transport]
@@ -187,7 +193,7 @@ def test_certificates_of_clients_are_optional_and_have_to_be_right(
 
 
 def test_certificates_are_read_again_and_connections_stay(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, supervisor: Supervisor
 ) -> None:
     with _running(TlsBroker(tmp_path, authority)) as broker:
         before = _tls(broker.tls_port, authority.trusting())
@@ -197,7 +203,7 @@ def test_certificates_are_read_again_and_connections_stay(
             certificate.replace(broker.certificate)
             key.replace(broker.key)
             broker.send(signal.SIGHUP)
-            broker.wait_logged("certificates read")
+            supervisor.wait_reloaded()
             for port in (broker.tls_port, broker.https_port):
                 assert _shown_name(port, authority) == "renewed"
             open_all_the_time.send("pingreq")
@@ -205,13 +211,14 @@ def test_certificates_are_read_again_and_connections_stay(
 
 
 def test_a_certificate_that_cannot_be_read_again_changes_nothing(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, supervisor: Supervisor
 ) -> None:
     with _running(TlsBroker(tmp_path, authority)) as broker:
         name = _shown_name(broker.tls_port, authority)
         broker.key.write_text("no key")
         broker.send(signal.SIGHUP)
-        broker.wait_logged("configuration refused")
+        supervisor.wait_reloaded()
+        assert "configuration refused" in broker.log()
         assert _shown_name(broker.tls_port, authority) == name
 
 

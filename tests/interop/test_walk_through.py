@@ -11,7 +11,7 @@ from tests.interop.device import Device
 from tests.interop.driver import Driver
 from tests.interop.installation import ROOT
 from tests.interop.libraries import LIBRARIES
-from tests.process import BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 TOPIC = "session/persistent"
 SENT = [b"message %d" % number for number in range(5)]
@@ -26,12 +26,7 @@ class Broker(BrokerProcess):
     """A broker with WebSocket on its HTTP listener, as a first start has it."""
 
     def __init__(self, directory: Path) -> None:
-        self.http = free_port()
-        super().__init__(directory, http_port=self.http)
-
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.wait_logged("info serving")  # The HTTP listener comes last.
+        super().__init__(directory, http_port=0)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +93,7 @@ class Story:
     def _come(self, options: dict[str, Any]) -> Any:
         client = self._driver.client()
         return client.connect(
-            self._broker.http, self._name, transport="ws", version=self._version, **options
+            self._broker.http_port, self._name, transport="ws", version=self._version, **options
         )
 
 

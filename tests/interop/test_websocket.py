@@ -23,7 +23,7 @@ from tests.builders.websocket import (
     request,
 )
 from tests.interop.device import WITHIN_S, Device, payloads
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 CONNECT = encode_packet(
     "connect",
@@ -34,21 +34,16 @@ PACKET_BYTES_MAXIMUM = 300_000
 
 
 class WebSocketBroker(BrokerProcess):
-    """A broker with both ways for WebSocket, by their names."""
+    """A broker with both ways for WebSocket."""
 
     def __init__(self, directory: Any, **settings: object) -> None:
-        self.ports = {"own": free_port(), "http": free_port()}
         super().__init__(
             directory,
-            ws_port=self.ports["own"],
-            http_port=self.ports["http"],
+            ws_port=0,
+            http_port=0,
             maximum_packet_size_bytes=PACKET_BYTES_MAXIMUM,
             **settings,
         )
-
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.wait_logged("info serving")  # The HTTP listener comes last.
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +55,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebSocketBroker
     assert "Traceback" not in broker.log()
 
 
-@pytest.fixture(params=["own", "http"])
+@pytest.fixture(params=["ws", "http"])
 def port(request: pytest.FixtureRequest, broker: WebSocketBroker) -> int:
     return broker.ports[request.param]
 
@@ -204,7 +199,7 @@ def test_a_page_of_the_same_host_may_connect(port: int) -> None:
     "data", [b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00\r\n", b"GET /" + b"x" * 20_000]
 )
 def test_what_is_no_request_is_refused(broker: WebSocketBroker, data: bytes) -> None:
-    with Raw(broker.ports["own"]) as raw:
+    with Raw(broker.ports["ws"]) as raw:
         raw.send(data)
         assert raw.head().startswith(b"HTTP/1.1 400 ")
         assert raw.is_at_end()
@@ -285,7 +280,7 @@ def test_a_fault_of_mqtt_closes_the_websocket_too(port: int) -> None:
         assert raw.is_at_end()
 
 
-@pytest.mark.parametrize("way", ["own", "http"])
+@pytest.mark.parametrize("way", ["ws", "http"])
 def test_named_origins_are_the_only_ones(tmp_path: Any, way: str) -> None:
     broker = WebSocketBroker(tmp_path, ws_origins="https://page.example")
     broker.start()

@@ -23,7 +23,7 @@ from tests.journey.devices import Devices
 from tests.journey.driver import LAST_WORDS, RELEASE_FIRST
 from tests.journey.report import Report
 from tests.journey.victims import Part
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 DEVICES = 10
 MESSAGES_A_DEVICE = 150
@@ -97,21 +97,20 @@ class Driver:
 
 
 class Run:
-    """A run over any number of rounds."""
+    """A run over any number of rounds; its broker runs from the beginning."""
 
     def __init__(self, directory: Path, *, rounds: int, seed: int) -> None:
         self._random = Random(seed)
         self.report = Report(seed=seed, rounds=rounds)
         self.table = directory / "pipeline" / "tables" / "bronze"
-        http_port = free_port()
-        self.address = f"{HOST}:{http_port}"
-        self.broker = BrokerProcess(directory, http_port=http_port, **SETTINGS)
+        self.broker = BrokerProcess(directory, http_port=0, **SETTINGS)
+        self.broker.start()
+        self.address = self.broker.http_address
         self.driver = Driver(directory, self.address)
         self.devices = Devices(DEVICES, self._random)
 
     def begin(self) -> None:
-        """Everything runs."""
-        self.broker.start()
+        """Everything else runs, too."""
         self.devices.begin(HOST, self.broker.port)
         self.driver.start()
 
@@ -203,7 +202,6 @@ async def release_first(directory: Path, *, seed: int) -> list[str]:
     driver is away. Returns what is wrong then."""
     this = Run(directory, rounds=1, seed=seed)
     try:
-        this.broker.start()
         this.devices.begin(HOST, this.broker.port)
         this.driver.start("--fault", RELEASE_FIRST)
         this.devices.report(MESSAGES_A_DEVICE)

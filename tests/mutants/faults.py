@@ -259,9 +259,16 @@ VIEW = (
     Fault(
         "the view is kept although it is ahead of the log",
         "src/holdfast/broker/store/control_records.py",
-        "        if ahead:\n",
-        "        if ahead is None:\n",
+        "        if ahead or has_missed:\n",
+        "        if has_missed:\n",
         (f"{CONTROLS}::test_a_view_that_knows_what_the_log_has_lost_is_made_again",),
+    ),
+    Fault(
+        "the view is kept although it has missed what was removed",
+        "src/holdfast/broker/store/control_records.py",
+        "self._view.applied() + 1 < self._log.whole_controls_from()",
+        "self._view.applied() + 1 < 0 * self._log.whole_controls_from()",
+        (f"{CONTROLS}::test_a_view_that_missed_what_was_removed_is_made_anew",),
     ),
     Fault(
         "the view is kept although it is ahead of the log by one record",

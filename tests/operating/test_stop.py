@@ -16,6 +16,7 @@ from tests.interop.device import Device, payloads
 from tests.interop.wire import Wire
 from tests.operating.conftest import MakeBroker
 from tests.process import HOST
+from tests.supervisor import Supervisor
 
 PEERS_WITHIN_S = 5
 """What the broker allows peers to take their last bytes (core/limits.py)."""
@@ -147,20 +148,24 @@ def test_a_disk_that_stands_still_holds_up_the_end_for_as_long_as_is_allowed(
         assert wire.connect("s")["session_present"]
 
 
-def test_a_second_signal_ends_it_at_once(make_broker: MakeBroker, stalled: list[str]) -> None:
+def test_a_second_signal_ends_it_at_once(
+    make_broker: MakeBroker, stalled: list[str], supervisor: Supervisor
+) -> None:
     broker = make_broker(program=stalled, stop_timeout_s=600)
     broker.send(signal.SIGTERM)
-    broker.wait_logged("stopping")
+    supervisor.wait_told("STOPPING=1")
     broker.send(signal.SIGTERM)
     assert broker.wait_ended() == -signal.SIGTERM
 
 
-def test_nobody_is_accepted_while_it_stops(make_broker: MakeBroker, stalled: list[str]) -> None:
+def test_nobody_is_accepted_while_it_stops(
+    make_broker: MakeBroker, stalled: list[str], supervisor: Supervisor
+) -> None:
     broker = make_broker(program=stalled, stop_timeout_s=600)
     with Wire(broker.port) as wire:
         wire.connect("s")
         broker.send(signal.SIGTERM)
-        broker.wait_logged("stopping")
+        supervisor.wait_told("STOPPING=1")
         refused = 0
         while not refused:
             with socket.socket() as late:
@@ -208,16 +213,12 @@ def test_a_deferred_will_goes_out_when_its_delay_has_passed_after_the_start(
 
 
 def test_the_supervisor_is_told_of_each_step(
-    make_broker: MakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_broker: MakeBroker, supervisor: Supervisor
 ) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
-        supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(60)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        broker = make_broker()
-        assert supervisor.recv(200) == b"READY=1"
-        broker.send(signal.SIGHUP)
-        assert supervisor.recv(200).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
-        assert supervisor.recv(200) == b"READY=1"
-        assert broker.stop() == 0
-        assert supervisor.recv(200) == b"STOPPING=1"
+    broker = make_broker()
+    assert supervisor.next_step() == "READY=1"
+    broker.send(signal.SIGHUP)
+    assert supervisor.next_step().startswith("RELOADING=1\nMONOTONIC_USEC=")
+    assert supervisor.next_step() == "READY=1"
+    assert broker.stop() == 0
+    assert supervisor.next_step() == "STOPPING=1"

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from holdfast.pipeline.session import local_session
 from tests.builders.served import served
 from tests.builders.stored import Message, store
-from tests.process import BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -56,14 +56,9 @@ def source(request: pytest.FixtureRequest, log: Path) -> Iterator[dict[str, str]
 
 
 @pytest.fixture
-def http_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that a test may stop, and start again."""
-    running = BrokerProcess(tmp_path, http_port=http_port)
+    running = BrokerProcess(tmp_path, http_port=0)
     running.start()
     yield running
     if running.is_running():

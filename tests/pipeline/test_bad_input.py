@@ -22,7 +22,7 @@ from tests.builders.stored import Message, forget, store
 from tests.builders.tag_reads import mixed
 from tests.interop.device import Device
 from tests.pipeline.test_steps import offsets, rows, run_bronze, warehouse_of
-from tests.process import HOST, BrokerProcess
+from tests.process import BrokerProcess
 from tests.small_disk import SmallDisk, small_disk
 
 SILVER = silver_job(read_catalog(None))
@@ -107,8 +107,8 @@ def test_a_second_run_on_the_same_tables_is_refused_before_it_reads(
 
 
 @pytest.fixture
-def broker(tmp_path: Path, http_port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=http_port, maximum_packet_size_bytes="8MiB")
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    running = BrokerProcess(tmp_path, http_port=0, maximum_packet_size_bytes="8MiB")
     running.start()
     yield running
     assert running.stop() == 0, running.log()
@@ -121,9 +121,9 @@ def publish(broker: BrokerProcess, *values: bytes) -> None:
 
 
 def test_payloads_of_megabytes_are_rejected_as_they_are(
-    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    source = {"broker": f"{HOST}:{http_port}", "subscribe": READS, "maxBytesPerTrigger": "8m"}
+    source = {"broker": broker.http_address, "subscribe": READS, "maxBytesPerTrigger": "8m"}
     values = [bytes([255 - number]) * 6_000_000 for number in range(4)]
     publish(broker, *values)
     warehouse = warehouse_of(source, tmp_path / "pipeline")
@@ -135,10 +135,10 @@ def test_payloads_of_megabytes_are_rejected_as_they_are(
 
 
 def test_a_cursor_that_is_removed_under_a_run_ends_it_with_a_sentence(
-    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     publish(broker, b"one", b"two")
-    log = LogEntries(broker=f"{HOST}:{http_port}", options={"cursor": "tables"})
+    log = LogEntries(broker=broker.http_address, options={"cursor": "tables"})
     run = RunEntries(interval_s=0.1)
     pipeline = Pipeline(Configuration(folder=tmp_path, log=log, run=run))
     client = HttpClient.on(broker.data_directory)

@@ -13,13 +13,26 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import Filter, GreaterThan, LessThan
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerRefusedError
-from holdfast.pipeline.cursor import Cursor, committed_offset, released_after_commit
+from holdfast.pipeline.cursor import (
+    Cursor,
+    CursorError,
+    committed_offset,
+    released_after_commit,
+)
+from holdfast.pipeline.data_source import HoldfastSource
+from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.following import FollowingReader
+from holdfast.pipeline.source.options import parse_options
+from holdfast.reading.remote import RemoteLog
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess, free_port
+from tests.pipeline.interposed import Fate, interposed
+from tests.process import HOST, BrokerProcess
 
 TOPIC = "zebra/fx/7/reads"
 SELECTION = "zebra/fx/+/reads"
@@ -34,14 +47,13 @@ class Running:
 
     spark: SparkSession
     broker: BrokerProcess
-    http_port: int
     checkpoint: Path
     taken: list[str] = field(default_factory=list)
     """What the sink has committed."""
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.http_port}"
+        return self.broker.http_address
 
     @property
     def cursor(self) -> Cursor:
@@ -104,10 +116,9 @@ class Running:
 
 @pytest.fixture
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[Running]:
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port, segment_bytes=2 << 20, retention_bytes=4 << 20)
+    broker = BrokerProcess(tmp_path, http_port=0, segment_bytes=2 << 20, retention_bytes=4 << 20)
     broker.start()
-    yield Running(spark, broker, port, tmp_path / "checkpoint")
+    yield Running(spark, broker, tmp_path / "checkpoint")
     if broker.is_running():
         assert broker.stop() == 0, broker.log()
 
@@ -183,7 +194,7 @@ def test_what_a_sink_has_not_committed_is_kept_and_comes_again(running: Running)
             running.run(sink=fails)
         assert running.ask()["place"] == 1
     running.publish(*(str(bytes(50_000)) for _ in range(60)), topic="other")
-    running.broker.wait_logged("segments removed")
+    eventually(lambda: RemoteLog(running.address).extent().begin > 1, "segments removed")
     running.run()
     assert running.taken == ["a", "b"]
 
@@ -283,6 +294,30 @@ def test_a_batch_reads_from_the_cursor_s_place_and_leaves_it_there(running: Runn
     assert (shown["place"], shown["holder"]) == (1, "")
 
 
+def test_filters_narrow_what_is_read_from_a_cursor(running: Running) -> None:
+    running.publish("a", "b", "c", "d")
+    running.cursor.make([SELECTION], 1)
+    source = HoldfastSource(
+        {"broker": running.address, "subscribe": SELECTION, "cursor": NAME, "pushdown": "true"}
+    )
+    schema = source.schema()
+    found = source.reader(schema)
+    filters: list[Filter] = [GreaterThan(("offset",), 1), LessThan(("offset",), 3)]
+    assert found.pushFilters(filters) == filters, "Spark applies them again"
+    batches = [batch for part in found.partitions() for batch in found.read(part)]
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [2]
+    assert running.ask()["place"] == 1
+    running.publish(*(str(bytes(50_000)) for _ in range(60)), topic="other")
+    running.broker.wait_logged("segments removed")
+    rows = running.spark.read.format("holdfast").options(
+        broker=running.address, subscribe=SELECTION, cursor=NAME
+    )
+    # What the log itself has let go is still the cursor's, and found by any filter.
+    assert [row["offset"] for row in rows.load().where("offset < 3").collect()] == [1, 2]
+    shown = rows.load().where("timestamp > timestamp_seconds(1) and topic like 'zebra/%'")
+    assert shown.count() == 3
+
+
 def test_a_cursor_that_was_moved_on_is_not_moved_back_by_its_query(running: Running) -> None:
     running.publish("a", "b")
     with released_after_commit(running.spark, running.cursor, running.checkpoint):
@@ -295,6 +330,139 @@ def test_a_cursor_that_was_moved_on_is_not_moved_back_by_its_query(running: Runn
             running.ask("post", "/move", place="earliest")
     assert running.ask()["place"] == 3
     assert running.taken == ["a", "b", "c"]
+
+
+def reader(running: Running, address: str | None = None, **options: str) -> FollowingReader:
+    """What Spark has in a process of its own, at the beginning of a query."""
+    given = {"broker": address or running.address, "subscribe": SELECTION, "cursor": NAME}
+    parsed = parse_options({**given, "startingOffsets": "earliest", **options})
+    return FollowingReader(parsed, read_schema(parsed.columns))
+
+
+def test_a_query_that_dies_before_its_checkpoint_has_the_word_leaves_no_hold(
+    running: Running, tmp_path: Path
+) -> None:
+    running.publish("a")
+    first = reader(running)
+    begin = first.initialOffset()
+    end = first.latestOffset(begin, ReadMaxRows(10))
+    assert running.ask()["holder"] == ""
+    running.run()
+    assert running.taken == ["a"]
+    assert running.ask()["holder"] not in ("", end["holder"])
+    # Its checkpoint would have had the word; another query was quicker.
+    with pytest.raises(CursorError, match="held by Spark query"):
+        first.partitions(begin, end)
+    with pytest.raises(CursorError, match="held by Spark query"):
+        reader(running).latestOffset(begin, ReadMaxRows(10))
+
+
+def test_a_query_that_dies_in_its_first_batch_starts_again_at_once(running: Running) -> None:
+    running.publish("a")
+
+    def fails(_rows: list[str]) -> None:
+        raise OSError("the table is away")
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="the table is away"):
+            running.run(sink=fails)
+    holder = running.ask()["holder"]
+    assert holder
+    running.run()
+    assert running.taken == ["a"]
+    assert running.ask()["holder"] == holder
+
+
+def test_a_query_that_dies_before_there_is_a_message_starts_again_at_once(
+    running: Running,
+) -> None:
+    plain = running.spark.readStream.format("holdfast").options(
+        broker=running.address, subscribe=SELECTION, startingOffsets="earliest"
+    )
+    writer = plain.load().writeStream.format("noop").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(running.checkpoint)).start().awaitTermination()
+    running.run()
+    holder = running.ask()["holder"]
+    assert holder
+    running.run()
+    assert running.ask()["holder"] == holder
+    running.publish("a")
+    running.run()
+    assert running.taken == ["a"]
+
+
+def is_of_cursors(method: str, path: str) -> bool:
+    return method != "GET" and path.startswith("/v1/cursors/")
+
+
+def test_a_new_cursor_is_asked_for_until_the_broker_answers(running: Running) -> None:
+    running.publish("a")
+    fates: list[Fate] = ["cut before", "cut after", "cut before"]
+
+    def fate(method: str, path: str) -> Fate:
+        return fates.pop() if fates and is_of_cursors(method, path) else "pass"
+
+    with interposed(HOST, running.http_port) as between:
+        between.fate = fate
+        running.run(broker=between.address)
+    assert not fates
+    assert running.taken == ["a"]
+
+
+def test_a_checkpoint_without_a_cursor_waits_for_the_broker_with_one(running: Running) -> None:
+    running.publish("a")
+    begin = {**reader(running).initialOffset(), "o": 0}
+    running.ask("delete")
+    is_away = True
+
+    def fate(method: str, path: str) -> Fate:
+        return "cut before" if is_away and is_of_cursors(method, path) else "pass"
+
+    with interposed(HOST, running.http_port) as between:
+        between.fate = fate
+        found = reader(running, between.address)
+        assert found.latestOffset(begin, ReadMaxRows(10)) == begin
+        assert "does not answer" in found.reportLatestOffset()["waitingFor"]
+        is_away = False
+        end = found.latestOffset(begin, ReadMaxRows(10))
+        assert end["o"] == 1
+        assert len(found.partitions(begin, end)) == 1
+    assert running.ask()["holder"] == end["holder"]
+
+
+def test_a_look_at_a_cursor_waits_for_the_broker(running: Running) -> None:
+    running.publish("a")
+    running.cursor.make([SELECTION], 0)
+    fates: list[Fate] = ["cut before", "cut before"]
+    with interposed(HOST, running.http_port) as between:
+        between.fate = lambda _method, path: fates.pop() if fates else "pass"
+        rows = running.spark.read.format("holdfast").options(
+            broker=between.address, subscribe=SELECTION, cursor=NAME
+        )
+        assert rows.load().count() == 1
+    assert not fates
+
+
+def test_no_cursor_is_waited_for_longer_than_for_the_log(running: Running) -> None:
+    with interposed(HOST, running.http_port) as between:
+        between.fate = lambda method, path: "cut before" if is_of_cursors(method, path) else "pass"
+        with pytest.raises(StreamingQueryException, match="as long as option 'brokerTimeout'"):
+            running.run(broker=between.address, brokerTimeout="1s")
+        asked = [each for each in between.asked if is_of_cursors(*each)]
+    assert len(asked) > 2
+
+
+def test_a_cursor_that_may_not_be_made_is_not_waited_for(running: Running) -> None:
+    client = HttpClient.on(running.broker.data_directory)
+    for name, is_reader in (("spark", True), ("gate", False)):
+        user = {"name": name, "password": "open sesame", "reader": is_reader}
+        client.post("/v1/users", user)
+    refused = Cursor(NAME, running.address, "gate", "open sesame")
+    with pytest.raises(CursorError, match="cursor 'bronze' at"):
+        refused.make([SELECTION], 0)
+    with pytest.raises(StreamingQueryException, match="a user who may read the log"):
+        running.run(user="gate", password="open sesame")
+    running.run(user="spark", password="open sesame")
 
 
 def write_checkpoint(directory: Path, committed: int | None, *offsets: dict[str, Any]) -> None:

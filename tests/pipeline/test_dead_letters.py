@@ -11,15 +11,15 @@ from holdfast.pipeline.dead_letters import DeadLetters, DeadLettersError, Writte
 from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.running import Pipeline
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess
+from tests.process import BrokerProcess
 
 READS = "zebra/fx/7/reads"
 LETTERS = "dead-letters/reads"
 RULE = "is json with the types of zebra-fx9600-reads version 1"
 
 
-def pipeline_of(folder: Path, http_port: int, **log: str) -> Pipeline:
-    entries = LogEntries(broker=f"{HOST}:{http_port}", **log)  # type: ignore[arg-type]
+def pipeline_of(folder: Path, address: str, **log: str) -> Pipeline:
+    entries = LogEntries(broker=address, **log)  # type: ignore[arg-type]
     jobs = JobEntries(dead_letter_topic=LETTERS)
     return Pipeline(Configuration(folder=folder, log=entries, jobs=jobs))
 
@@ -30,9 +30,9 @@ def publish(broker: BrokerProcess, *values: bytes) -> None:
     device.close()
 
 
-def letters(spark: SparkSession, http_port: int) -> list[tuple[bytes, dict[str, str]]]:
+def letters(spark: SparkSession, address: str) -> list[tuple[bytes, dict[str, str]]]:
     """Values and headers, as whoever reads the topic has them."""
-    where = {"broker": f"{HOST}:{http_port}", "subscribe": LETTERS}
+    where = {"broker": address, "subscribe": LETTERS}
     found = spark.read.format("holdfast").options(**where).load().orderBy("offset")
     return [(bytes(row["value"]), row["properties"]) for row in found.collect()]
 
@@ -45,12 +45,11 @@ class CutError(Exception):
 def test_a_rejected_row_is_published_once_wherever_the_run_was_cut(
     spark: SparkSession,
     broker: BrokerProcess,
-    http_port: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
 ) -> None:
-    pipeline = pipeline_of(tmp_path, http_port)
+    pipeline = pipeline_of(tmp_path, broker.http_address)
     publish(broker, b"\xff\x00 no JSON", b"nor this")
     keep, kept = DeadLetters._keep, []
 
@@ -70,7 +69,7 @@ def test_a_rejected_row_is_published_once_wherever_the_run_was_cut(
         pipeline.run(spark, once=True)
     rejected = pipeline.opened().table("rejected")
     at = [row["offset"] for row in rejected.frame(spark, rejected.columns()).collect()]
-    assert letters(spark, http_port) == [
+    assert letters(spark, broker.http_address) == [
         (value, {"offset": str(offset), "topic": READS, "rule": RULE})
         for value, offset in zip(
             [b"\xff\x00 no JSON", b"nor this", b"a third"], sorted(at), strict=True
@@ -84,7 +83,7 @@ def test_a_topic_that_nobody_can_write_to_or_the_pipeline_reads_is_refused(tmp_p
         ({"data_dir": "data"}, "needs a running broker"),
     ):
         with pytest.raises(ConfigurationError, match=said):
-            pipeline_of(tmp_path, 1, **log)
+            pipeline_of(tmp_path, "127.0.0.1:1", **log)
     with pytest.raises(ConfigurationError, match="a topic without wildcards, not 'a/#'"):
         Pipeline(Configuration(folder=tmp_path, jobs=JobEntries(dead_letter_topic="a/#")))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.pipeline.source.patience import PAUSE_MAXIMUM_S, Absence, PatientLog
+from holdfast.pipeline.source.patience import PAUSE_MAXIMUM_S, Absence, Patience, PatientLog
 from holdfast.reading.criteria import EVERYTHING, Criteria
 from holdfast.reading.log import (
     BrokerAwayError,
@@ -61,7 +61,7 @@ class AbsentLog:
 
 
 def patient(inner: AbsentLog, time: Time, patience_s: float) -> PatientLog:
-    log = PatientLog(inner, patience_s, now_s=lambda: time.now_s, wait=time.wait)
+    log = PatientLog(inner, Patience(patience_s, now_s=lambda: time.now_s, wait=time.wait))
     log.extent()
     time.now_s = 1.0
     return log

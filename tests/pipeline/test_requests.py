@@ -1,5 +1,6 @@
 """What a micro-batch asks the broker, and what is made of an answer of another log."""
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,3 +64,32 @@ def test_what_is_gone_of_another_log_is_no_loss(tmp_path: Path) -> None:
     assert list(reader.read(LogRange(epoch(tmp_path), 0, 100)))
     with pytest.raises(CheckpointError, match="the plan of this query belongs to the log with"):
         list(reader.read(LogRange("another", 0, 100)))
+
+
+def test_what_goes_while_tasks_read_it_is_in_the_progress(tmp_path: Path) -> None:
+    store(tmp_path, [Message("t", b"x" * 100_000) for _ in range(100)])
+    with served(tmp_path) as address:
+        given = {"broker": address, "subscribe": "#", "failOnDataLoss": "false"}
+        options = parse_options({**given, "maxOffsetsPerTrigger": "50", "minPartitions": "2"})
+        reader = StreamReader(options, COLUMNS)
+        start = format_offset(epoch(tmp_path), 0)
+        end = reader.latestOffset(start, ReadMaxRows(50))
+        parts = reader.partitions(start, end)
+        assert len(parts) == 2
+        assert reader.reportLatestOffset()["lostMessages"] == 0
+        tasks = [pickle.loads(pickle.dumps(reader)) for _ in range(2)]
+        whole = list(tasks[0].read(parts[0]))
+        assert whole[0].num_rows
+        forget(tmp_path)
+        left = [row for batch in tasks[1].read(parts[1]) for row in batch["offset"].to_pylist()]
+        again = [row for batch in tasks[0].read(parts[1]) for row in batch["offset"].to_pylist()]
+        assert left == again
+        lost = parts[1].end - parts[1].begin - len(left)
+        assert lost > 0
+        reader.latestOffset(end, ReadMaxRows(50))
+        assert reader.reportLatestOffset()["lostMessages"] == lost
+        reader.latestOffset(end, ReadMaxRows(50))
+        assert reader.reportLatestOffset()["lostMessages"] == lost
+        other = StreamReader(options, COLUMNS)
+        other.latestOffset(end, ReadMaxRows(50))
+        assert other.reportLatestOffset()["lostMessages"] == 0

@@ -17,7 +17,7 @@ from holdfast.pipeline.source.stream import StreamReader
 from tests.interop.device import Device
 from tests.interop.seen import Seen
 from tests.interop.wire import Wire
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 
 def publish(broker: BrokerProcess, name: str, payloads: list[bytes], *, version: int) -> None:
@@ -55,9 +55,9 @@ def taken(spark: SparkSession, where: dict[str, str], checkpoint: Path) -> list[
 
 
 def test_what_was_acknowledged_is_in_spark_once_across_a_kill(
-    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    by_broker = {"broker": f"{HOST}:{http_port}"}
+    by_broker = {"broker": broker.http_address}
     by_directory = {"dataDir": str(broker.data_directory)}
     before = [b"before %d" % number for number in range(200)]
     after = [b"after %d" % number for number in range(100)]
@@ -84,14 +84,13 @@ def test_what_was_acknowledged_is_in_spark_once_across_a_kill(
 def test_a_reader_reads_with_its_password_which_no_plan_shows(
     tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port)
+    broker = BrokerProcess(tmp_path, http_port=0)
     broker.start()
     publish(broker, "7", [b"one", b"two"], version=5)
     running = HttpClient.on(broker.data_directory)
     for name, reader in (("spark", True), ("gate", False)):
         running.post("/v1/users", {"name": name, "password": "open sesame", "reader": reader})
-    where = {"broker": f"{HOST}:{port}"}
+    where = {"broker": broker.http_address}
     as_reader = {**where, "user": "spark", "password": "open sesame"}
     rows = load(spark, as_reader)
     assert {bytes(row["value"]) for row in rows.collect()} == {b"one", b"two"}
@@ -108,11 +107,11 @@ def test_a_reader_reads_with_its_password_which_no_plan_shows(
 
 
 def test_a_stream_goes_on_after_the_broker_was_killed(
-    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     found: list[bytes] = []
     stream = spark.readStream.format("holdfast").options(
-        broker=f"{HOST}:{http_port}", subscribe="zebra/#", startingOffsets="earliest"
+        broker=broker.http_address, subscribe="zebra/#", startingOffsets="earliest"
     )
     query = (
         stream.load()
@@ -137,10 +136,10 @@ def test_a_stream_goes_on_after_the_broker_was_killed(
 
 
 def test_what_a_query_waits_for_is_in_its_progress(
-    spark: SparkSession, broker: BrokerProcess, http_port: int, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     publish(broker, "seven", [b"one"], version=5)
-    options = parse_options({"broker": f"{HOST}:{http_port}", "subscribe": "#"})
+    options = parse_options({"broker": broker.http_address, "subscribe": "#"})
     reader = StreamReader(options, read_schema(options.columns))
     begin = {**reader.initialOffset(), "o": 0}
     end = reader.latestOffset(begin, ReadMaxRows(10))
@@ -155,10 +154,10 @@ def test_what_a_query_waits_for_is_in_its_progress(
 
 
 def test_a_connection_that_is_cut_in_a_batch_costs_nothing(
-    spark: SparkSession, broker: BrokerProcess, http_port: int
+    spark: SparkSession, broker: BrokerProcess
 ) -> None:
     publish(broker, "seven", [b"x" * 10_000] * 400, version=5)
-    with cutting((HOST, http_port), after_bytes=1 << 20) as (address, cuts):
+    with cutting((HOST, broker.http_port), after_bytes=1 << 20) as (address, cuts):
         options = {"broker": address, "subscribe": "#", "columns": "offset,value"}
         rows = spark.read.format("holdfast").options(**options).load()
         assert sorted(row["offset"] for row in rows.collect()) == list(range(400))
@@ -181,6 +180,8 @@ def cutting(
                 passed += len(data)
                 if passed > after_bytes and not cuts:
                     cuts.append(passed)
+                    # close() says nothing to the peer while a thread waits for its bytes.
+                    client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)
 
@@ -206,7 +207,7 @@ def cutting(
 def test_a_named_queue_is_read_as_it_shows_itself(spark: SparkSession, tmp_path: Path) -> None:
     broker = Seen(tmp_path, application_user_names="app")
     broker.start()
-    where = {"broker": f"{HOST}:{broker.http_port}"}
+    where = {"broker": broker.http_address}
     publish(broker, "before", [b"0"], version=5)
     with Wire(broker.port) as wire:
         wire.connect("one", user_name="app")

@@ -20,11 +20,14 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.pipeline.source.batch import FilteredBatchReader
 from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.pushdown import Narrowing, narrowed
+from holdfast.pipeline.source.stream import StreamReader
+from holdfast.reading import directory
 from holdfast.reading.criteria import Criteria
 from tests.builders.stored import START_US, STEP_US, Message, store
 
@@ -250,6 +253,37 @@ def test_the_progress_of_a_query_tells_where_it_stands(
     query.awaitTermination()
     told = [json.loads(progress.sources[0].latestOffset) for progress in query.recentProgress]
     assert [each["lagMessages"] for each in told][:3] == [60, 20, 0]
+    assert {each["lagExact"] for each in told} == {True}
     assert told[0]["lagSeconds"] > 0
     assert told[2]["lagSeconds"] == 0
     assert {each["lostMessages"] for each in told} == {0}
+
+
+def behind(source: dict[str, str], **options: str) -> dict[str, Any]:
+    """What is told of a stream that has read the first ten messages that it selects."""
+    parsed = parse_options({**source, "startingOffsets": "earliest", **options})
+    reader = StreamReader(parsed, read_schema(parsed.columns))
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    return reader.reportLatestOffset()
+
+
+def test_the_lag_of_a_query_is_of_its_topics(source: dict[str, str]) -> None:
+    # Every tenth message is of another kind.
+    assert behind(source, subscribe="other/thing")["lagMessages"] == 0
+    assert behind(source, subscribe="other/thing")["lagSeconds"] == 0
+    assert behind(source, subscribe="zebra/fx/+/reads")["lagMessages"] == 80
+    assert behind(source, subscribePattern="other/.*")["lagMessages"] == 0
+    assert behind(source, subscribe="#")["lagMessages"] == 90
+    assert behind(source, subscribe="#")["lagSeconds"] > 0
+
+
+@pytest.mark.parametrize("maximum", ["BEHIND_ROWS_MAXIMUM", "BEHIND_OFFSETS_MAXIMUM"])
+def test_a_lag_that_is_too_long_to_count_is_at_least_so(
+    source: dict[str, str], monkeypatch: pytest.MonkeyPatch, maximum: str
+) -> None:
+    monkeypatch.setattr(directory, maximum, 20)
+    told = behind(source, subscribe="other/thing,zebra/fx/+/reads")
+    assert (told["lagMessages"], told["lagExact"]) == (20, False)
+    told = behind(source, subscribe="zebra/fx/+/reads")
+    assert 0 < told["lagMessages"] <= 20
+    assert not told["lagExact"]

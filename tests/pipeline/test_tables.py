@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.pipeline.cursor import Cursor
 from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
-from holdfast.reading.directory_tables import RUNNING_ONLY
 from holdfast.reading.tables import SCHEMAS
 from tests.interop.device import Device
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline" / "sql.md"
 NAME = "bbu-processors-azure-prod"
 GROUP = f"$share/{NAME}/prod/+/reads"
-PORT = free_port()
-ADDRESS = f"{HOST}:{PORT}"
+ASKED_MAXIMUM = 100
+"""How often what is on its way to the disk is looked for."""
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path, http_port=PORT)
+    running = BrokerProcess(tmp_path, http_port=0)
     running.start()
     yield running
     if running.is_running():
@@ -70,7 +70,7 @@ def test_the_page_finds_who_holds_what_is_not_acknowledged(
         # Answered behind all that was acknowledged.
         member.publish("barrier", b"", 1)
 
-    moment = register_views(spark, broker=ADDRESS)
+    moment = register_views(spark, broker=broker.http_address)
 
     assert moment is not None
     known = {bytes(row["value"]): row for row in rows(spark, "SELECT * FROM messages")}
@@ -99,36 +99,73 @@ def test_views_are_of_one_moment_until_they_are_made_anew(
 ) -> None:
     device = Device(broker.port, "reader", clean_start=True).connect()
     device.publish("a", b"1")
-    register_views(spark, broker=ADDRESS)
+    register_views(spark, broker=broker.http_address)
     device.publish("a", b"2", retain=True)
     device.subscribe("b/#")
     for table, count in (("messages", 1), ("retained", 0), ("subscriptions", 0), ("topics", 1)):
         assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
-    register_views(spark, broker=ADDRESS)
+    register_views(spark, broker=broker.http_address)
     for table, count in (("messages", 2), ("retained", 1), ("subscriptions", 1), ("topics", 1)):
         assert len(rows(spark, f"SELECT * FROM {table}")) == count, table
-    alone = spark.read.format("holdfast").options(broker=ADDRESS, table="sessions").load()
+    address = broker.http_address
+    alone = spark.read.format("holdfast").options(broker=address, table="sessions").load()
     assert [row["client"] for row in alone.collect()] == ["reader"]
     device.close()
 
 
+def everything(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    return {name: sorted(rows(spark, f"SELECT * FROM {name}"), key=str) for name in SCHEMAS}
+
+
 def test_a_directory_has_what_is_on_record(spark: SparkSession, broker: BrokerProcess) -> None:
-    device = Device(broker.port, "keeps", SessionExpiryInterval=3600).connect()
-    device.subscribe("a/#")
-    device.subscribe(GROUP)
-    device.publish("b", b"1")
-    device.disconnect()
-    register_views(spark, broker=ADDRESS)
-    names = [name for name in SCHEMAS if name not in RUNNING_ONLY]
-    asked = {name: rows(spark, f"SELECT * FROM {name}") for name in names}
+    keeps = Device(
+        broker.port, "keeps", answer=False, SessionExpiryInterval=3600, ReceiveMaximum=6
+    ).connect()
+    keeps.subscribe("a/#", 2)
+    keeps.subscribe(GROUP)
+    other = Device(broker.port, "other", clean_start=True).connect()
+    cursor = Cursor("bronze", broker.http_address)
+    cursor.make(["a/#"], "earliest")
+    for number in range(4):
+        for qos in (1, 2):
+            other.publish("a/1", b"%d" % number, qos)
+    other.publish("prod/7/reads", b"of the group")
+    other.publish("b", b"kept", retain=True)
+    for payload in (b"once", b""):
+        other.publish("c", payload, retain=True)
+    messages = keeps.receive_many(6)
+    for message in (messages[0], messages[2]):
+        keeps.client.ack(message.mid, message.qos)
+    keeps.receive_many(2)
+    cursor.hold("h")
+    cursor.release("h", 3)
+    keeps.publish("barrier", b"", 1)
+    for device in (keeps, other):
+        device.disconnect()
+    for _ in range(ASKED_MAXIMUM):
+        register_views(spark, broker=broker.http_address)
+        if rows(spark, "SELECT state FROM sessions") == [{"state": "at rest"}]:
+            break
+    asked = everything(spark)
+    for _ in range(ASKED_MAXIMUM):
+        register_views(spark, data_dir=str(broker.data_directory))
+        if everything(spark) == asked:
+            break
+    assert everything(spark) == asked
     assert broker.stop() == 0
     assert register_views(spark, data_dir=str(broker.data_directory)) is None
-    assert {name: rows(spark, f"SELECT * FROM {name}") for name in names} == asked
+    assert everything(spark) == asked
+    broker.start()
+    broker.kill()
+    assert everything(spark) == asked
     assert len(asked["subscriptions"]) == 2
     assert asked["groups"][0]["members"] == 1
-    options = {"dataDir": str(broker.data_directory), "table": "deliveries"}
-    with pytest.raises(Exception, match="known to a running broker only: give 'broker'"):
-        spark.read.format("holdfast").options(**options).load().collect()
+    assert [row["topic"] for row in asked["retained"]] == ["b"]
+    assert [row["place"] for row in asked["cursors"]] == [3]
+    assert {row["phase"] for row in asked["deliveries"]} == {"received", "sent"}
+    ranges = [(row["queue"], row["begin"], row["end"]) for row in asked["acknowledgements"]]
+    assert ("cursor/bronze", 0, 3) in ranges
+    assert "keeps" in {queue for queue, _, _ in ranges}
 
 
 def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -137,9 +174,9 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
     device.publish("a", b"1")
     device.disconnect()
     query = "SELECT s.client, q.filters, s.state FROM sessions s JOIN queues q ON q.name = s.client"
-    told = said(tmp_path, query, "--broker", ADDRESS, "--json")
+    told = said(tmp_path, query, "--broker", broker.http_address, "--json")
     assert json.loads(told.stdout) == {"client": "keeps", "filters": ["a/#"], "state": "at rest"}
-    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", ADDRESS)
+    wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", broker.http_address)
     assert wrong.returncode == 2
     last = wrong.stderr.splitlines()[-1]
     assert last.startswith("holdfast: the query cannot be run: ")
@@ -170,6 +207,6 @@ def test_the_page_has_every_column() -> None:
     ],
 )
 def test_a_wrong_option_of_a_table_is_named(options: dict[str, str], said: str) -> None:
-    source = HoldfastSource({"broker": ADDRESS, **options})
+    source = HoldfastSource({"broker": "nobody:8080", **options})
     with pytest.raises(OptionError, match=said):
         source.schema()

@@ -16,26 +16,21 @@ from holdfast.pipeline.writer.options import parse_writer_options
 from holdfast.pipeline.writer.staging import WriteError
 from holdfast.pipeline.writer.writers import PART_BYTES, BatchWriter, streams
 from tests.pipeline.interposed import Fate, interposed
-from tests.process import HOST, BrokerProcess, free_port
+from tests.ports import HeldPort
+from tests.process import HOST, BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[BrokerProcess]:
-    running = BrokerProcess(tmp_path_factory.mktemp("writer"), http_port=port)
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    running = BrokerProcess(tmp_path_factory.mktemp("writer"), http_port=0)
     running.start()
     yield running
     assert running.stop() == 0, running.log()
 
 
 @pytest.fixture
-def address(broker: BrokerProcess, port: int) -> str:
-    del broker
-    return f"{HOST}:{port}"
+def address(broker: BrokerProcess) -> str:
+    return broker.http_address
 
 
 def written(spark: SparkSession, address: str, topic: str, **options: str) -> DataFrame:
@@ -199,15 +194,14 @@ def test_what_cannot_be_written_is_refused_by_its_name(spark: SparkSession, addr
 
 
 def test_a_user_writes_where_its_rules_allow_it(spark: SparkSession, tmp_path: Path) -> None:
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port)
+    broker = BrokerProcess(tmp_path, http_port=0)
     broker.start()
     administrator = HttpClient.on(broker.data_directory)
     for name, more in (("job", {}), ("other", {}), ("reader", {"reader": True})):
         administrator.post("/v1/users", {"name": name, "password": "open sesame", **more})
     rules = [{"action": "publish", "topic_filter": "mine/#", "allowed": True}]
     administrator.put("/v1/rules/job", {"rules": rules})
-    where = {"broker": f"{HOST}:{port}", "password": "open sesame", "brokerTimeout": "0s"}
+    where = {"broker": broker.http_address, "password": "open sesame", "brokerTimeout": "0s"}
 
     def write(user: str, topic: str, **options: str) -> None:
         rows = numbered(spark, topic, 10).write.format("holdfast").mode("append")
@@ -241,8 +235,9 @@ def test_a_task_sends_what_it_has_in_parts_and_loses_no_row() -> None:
     assert set(found["topic"].to_pylist()) == {"t"}
 
 
-def test_patience_ends_with_a_sentence(address: str) -> None:
-    port = free_port()
-    writer = BatchWriter(parse_writer_options({"broker": f"{HOST}:{port}", "brokerTimeout": "0s"}))
-    with pytest.raises(WriteError, match=f"{port} has not taken the rows within 0 s"):
+def test_patience_ends_with_a_sentence() -> None:
+    nobody = HeldPort()
+    address = f"{HOST}:{nobody.number}"
+    writer = BatchWriter(parse_writer_options({"broker": address, "brokerTimeout": "0s"}))
+    with pytest.raises(WriteError, match=f"{address} has not taken the rows within 0 s"):
         writer.broker().commit("p", 0, [], is_last=True)

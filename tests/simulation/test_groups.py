@@ -91,12 +91,32 @@ def test_each_shared_subscription_of_a_client_has_a_pack_of_its_own() -> None:
     with_broker(body, APPLICATIONS)
 
 
-@pytest.mark.accepts("S0.82")
+@pytest.mark.accepts("S3.1", "S3.2", "S3.3", "S3.6")
+def test_each_group_gets_everything_and_divides_it_evenly_among_its_members() -> None:
+    async def body(stand: Stand) -> None:
+        sizes = {"prod": 3, "dev": 2, "laptop": 1}
+        groups = {
+            name: [
+                await member(stand, f"{name}-{number}", f"$share/reads-{name}/reads/#")
+                for number in range(size)
+            ]
+            for name, size in sizes.items()
+        }
+        await stand.publish("reads/1", *numbers(60))
+        for name, members in groups.items():
+            assert [len(payloads(each)) for each in members] == [60 // sizes[name]] * sizes[name]
+            got = [payload for each in members for payload in payloads(each)]
+            assert sorted(got, key=int) == numbers(60)
+
+    with_broker(body)
+
+
 def queued(stand: Stand) -> int:
     stages = stand.server.stages
     return at_once(stages.groups.queued(GROUP, Inquiry(stages.kernel.log)))
 
 
+@pytest.mark.accepts("S0.82", "S3.5")
 @BOTH_KINDS
 def test_members_that_join_and_leave_share_what_there_is_at_once(kind: str) -> None:
     async def body(stand: Stand) -> None:
@@ -178,6 +198,7 @@ def test_qos_0_leaves_no_backlog_and_goes_on_after_a_reconnect_without_subscribe
     with_broker(body, APPLICATIONS)
 
 
+@pytest.mark.accepts("S4.130", "S4.220")
 @BOTH_KINDS
 def test_no_message_waits_for_a_member_that_is_away(kind: str) -> None:
     """Pain 14: neither what it had in flight nor what comes then."""
@@ -205,6 +226,7 @@ def test_no_message_waits_for_a_member_that_is_away(kind: str) -> None:
     with_broker(body, APPLICATIONS)
 
 
+@pytest.mark.accepts("S3.4", "S4.1", "S4.2")
 @BOTH_KINDS
 def test_a_group_without_anybody_keeps_its_backlog_for_members_under_other_names(kind: str) -> None:
     """Pain 15: pods with random client identifiers, whose sessions end with their connections."""

@@ -173,6 +173,31 @@ def test_expiry_counts_from_the_disconnect_over_a_restart(begin: Begin, end: str
     assert Peer(broker).connect("lasting", clean=False, items=items).session_present
 
 
+@pytest.mark.accepts("S3.32", "S3.33")
+def test_what_comes_within_the_hour_of_an_expiry_waits_for_who_was_cut_off(begin: Begin) -> None:
+    broker = begin()
+    items = [("session_expiry_interval", 3_600)]
+    peer = Peer(broker)
+    peer.connect("c", clean=False, items=items)
+    peer.subscribe("a", 1)
+    for hours in range(2):
+        peer.drop()
+        publisher = Peer(broker)
+        publisher.connect(f"p{hours}", keep_alive_s=0)
+        for number in range(3):
+            publisher.publish("a", b"%d" % number, qos=1)
+            broker.pass_time(1_199)
+        publisher.disconnect()
+        peer = Peer(broker)
+        assert peer.connect("c", clean=False, items=items).session_present
+        for number in range(3):
+            peer.message("a", b"%d" % number)
+        peer.quiet()
+    peer.drop()
+    broker.pass_time(3_601)
+    assert not Peer(broker).connect("c", clean=False, items=items).session_present
+
+
 def test_a_run_that_was_missed_is_done_by_the_next_one(begin: Begin) -> None:
     broker = begin()
     pass_by(broker, "brief", 10)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from holdfast import system
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 from tests.soak.churn import Churn
 from tests.soak.fleet import Fleet, Size
 from tests.soak.residents import APPLICATIONS, PARTIES, Residents
@@ -114,7 +114,6 @@ class Look:
     """Who and what is looked at."""
 
     broker: BrokerProcess
-    http_port: int
     tally: Tally
     churn: Churn
     fleet: Fleet
@@ -123,7 +122,7 @@ class Look:
     async def sample(self, at_s: float) -> Sample:
         """This moment."""
         process = self.broker.process_identifier
-        metrics = await asyncio.to_thread(_fetch, self.http_port, "/metrics")
+        metrics = await asyncio.to_thread(_fetch, self.broker.http_port, "/metrics")
         return Sample(
             at_s,
             resident_bytes(process),
@@ -147,10 +146,8 @@ async def soak(
 ) -> Soaked:
     """Runs for so long, with a fleet of this size; `say` gets a line for each sample."""
     random = Random(seed)
-    http_port = free_port()
-    broker = BrokerProcess(directory, http_port=http_port, **SETTINGS)
+    broker = BrokerProcess(directory, http_port=0, **SETTINGS)
     await asyncio.to_thread(broker.start)
-    await asyncio.to_thread(broker.wait_logged, "serving")
     tally = Tally(PARTIES)
     residents = Residents(HOST, broker.port, tally, Random(random.getrandbits(63)))
     churn = Churn(HOST, broker.port, tally, Random(random.getrandbits(63)))
@@ -158,12 +155,12 @@ async def soak(
     fleet = Fleet(HOST, broker.port, tally, Random(random.getrandbits(63)), size)
     soaked = Soaked(seed)
     before = sockets(broker.process_identifier)
-    scraping = asyncio.get_running_loop().create_task(_scrape(http_port, soaked))
+    scraping = asyncio.get_running_loop().create_task(_scrape(broker.http_port, soaked))
     try:
         await residents.begin()
         await fleet.begin()
         churn.begin()
-        look = Look(broker, http_port, tally, churn, fleet, size)
+        look = Look(broker, tally, churn, fleet, size)
         await _sample(look, seconds, soaked, say)
         await churn.end()
         await fleet.end()

@@ -52,6 +52,8 @@ pub enum Pace {
 pub struct Fleet {
     port: u16,
     qos: u8,
+    /// Where subscribers listen, and with which QoS: at another broker behind the first one, if that is measured.
+    pub to: (u16, u8),
     epoll: OwnedFd,
     timer: Option<OwnedFd>,
     events: Vec<Event>,
@@ -83,6 +85,7 @@ impl Fleet {
         Ok(Self {
             port,
             qos,
+            to: (port, qos),
             epoll: epoll::create(CreateFlags::CLOEXEC).map_err(|error| LoadError::System("epoll", error.into()))?,
             timer: None,
             events: Vec::with_capacity(EVENTS),
@@ -120,7 +123,7 @@ impl Fleet {
     /// Adds a subscriber called `name`; the broker's answer is still to come.
     pub fn add_subscriber(&mut self, name: String, persistent: bool, heard: Heard) -> Result<(), LoadError> {
         let token = SUBSCRIBER | self.subscribers.len() as u64;
-        let connection = Connection::open(name, self.port, &self.epoll, token)?;
+        let connection = Connection::open(name, self.to.0, &self.epoll, token)?;
         let mut subscriber = Subscriber::new(connection, persistent, heard);
         subscriber.flush(&self.epoll)?;
         self.subscribers.push(subscriber);
@@ -137,7 +140,7 @@ impl Fleet {
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
             let topic_filters = topic_filters(index);
             if !topic_filters.is_empty() {
-                subscriber.subscribe(&topic_filters, self.qos);
+                subscriber.subscribe(&topic_filters, self.to.1);
                 subscriber.flush(&self.epoll)?;
             }
         }

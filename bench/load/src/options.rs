@@ -25,6 +25,7 @@ scenarios
 
 options                                         default
   --qos 0|1|2            of messages and filters      0
+  --to-port PORT, --to-qos 0|1|2   of subscribers, who listen at another broker    as --port, --qos
   --pairs N, --publishers N, --subscribers N          1, 100, 500
   --window N             messages of one publisher that may be out: not yet acknowledged,
                          or not yet come to all that hear it      100
@@ -72,6 +73,8 @@ pub struct Options {
     pub scenario: Scenario,
     pub port: u16,
     pub qos: u8,
+    pub to_port: Option<u16>,
+    pub to_qos: Option<u8>,
     pub pairs: usize,
     pub publishers: usize,
     pub subscribers: usize,
@@ -97,6 +100,8 @@ impl Options {
             scenario,
             port: 0,
             qos: 0,
+            to_port: None,
+            to_qos: None,
             pairs: 1,
             publishers,
             subscribers,
@@ -140,6 +145,8 @@ impl Options {
         match name {
             "--port" => self.port = number(name, value, 1, 65_535)?,
             "--qos" => self.qos = number(name, value, 0, 2)?,
+            "--to-port" => self.to_port = Some(number(name, value, 1, 65_535)?),
+            "--to-qos" => self.to_qos = Some(number(name, value, 0, 2)?),
             "--pairs" => self.pairs = number(name, value, 1, 5_000)?,
             "--publishers" => self.publishers = number(name, value, 1, 5_000)?,
             "--subscribers" => self.subscribers = number(name, value, 1, 10_000)?,

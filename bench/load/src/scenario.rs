@@ -21,6 +21,7 @@ const EVERYTHING: &str = "bench/#";
 /// Plays the scenario that the options name.
 pub fn play(options: &Options) -> Result<Report, LoadError> {
     let mut fleet = Fleet::new(options.port, options.qos, options.deadline)?;
+    fleet.to = (options.to_port.unwrap_or(options.port), options.to_qos.unwrap_or(options.qos));
     make_bystanders(&mut fleet, options)?;
     match options.scenario {
         Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency | Scenario::Steady => {

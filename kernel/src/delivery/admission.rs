@@ -9,6 +9,7 @@ use crate::flow::exchange::{Follows, Next};
 use crate::flow::state::{Flight, Phase, Source};
 use crate::flow::{
     Acknowledgement, Arrivals, Departure, Fate, Found, Notice, NoticeKind, Outgoing, Publish, Refusal, Step, Stored,
+    Target,
 };
 use crate::ids::{self, Connection, KeySlot, LogPosition, Offset, Timestamp};
 
@@ -56,7 +57,8 @@ impl Deliveries {
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
             self.answer(publish, stored.durable_at, None);
-            if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(|one| one.terms.qos > 0)) {
+            let targets = publish.targets.as_ref();
+            if let Some(targets) = targets.filter(|all| all.iter().any(|one| self.is_awaited(one, stored.offset))) {
                 let found = Found {
                     offset: stored.offset,
                     count: 1,
@@ -79,6 +81,18 @@ impl Deliveries {
                 });
             }
         }
+    }
+
+    /// True if this message is to be offered to the target when it is durable. A queue that has to read the log up to
+    /// here anyway finds it there.
+    fn is_awaited(&mut self, target: &Target, offset: Offset) -> bool {
+        if target.terms.qos == 0 {
+            return false;
+        }
+        let queue = self.queues.get_mut(target.queue).filter(|queue| queue.connection == target.connection);
+        let Some(queue) = queue.filter(|queue| queue.is_behind() && queue.group.is_none()) else { return true };
+        queue.read_up_to(Offset(offset.0.saturating_add(1)));
+        false
     }
 
     fn offer(&mut self, arrived: &Arrived) {

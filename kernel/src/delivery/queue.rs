@@ -206,6 +206,11 @@ impl Queue {
         Offered::Skipped
     }
 
+    /// What is stored before `end` is read from the log, as is what comes before it.
+    pub fn read_up_to(&mut self, end: Offset) {
+        self.behind_until = self.behind_until.max(end);
+    }
+
     /// Below it everything that it wants has been read from the log.
     pub fn polled_to(&self) -> Offset {
         self.listed

@@ -237,7 +237,7 @@ impl Outboxes {
             let retain = publish.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
             let writing = source.writing(outbox.writer.version, retain, identifiers);
-            if outbox.writer.carrying.is_some() {
+            if outbox.must_shelve() {
                 let gone = outbox.shelve(&source.writing(Version::V5, retain, &[]), now);
                 shelved.push(connection);
                 drop_messages(dropped, counters, outbox.writer.party, NoticeKind::Overflow, gone);
@@ -245,6 +245,7 @@ impl Outboxes {
             }
             let before = outbox.bytes.len();
             let written = match outbox.writer.topic_alias_maximum {
+                _ if outbox.writer.carrying.is_some() => outbox.carry(&source.writing(Version::V5, retain, &[])),
                 0 => outbox.copy(variants.encoded(scratch, &writing)),
                 _ => outbox.publish(&writing),
             };
@@ -393,18 +394,27 @@ impl Outbox {
             payload: message.payload,
             properties: (self.writer.version == Version::V5).then_some(properties),
         };
-        match self.writer.carrying.take() {
+        match self.writer.carrying {
             None => self.publish(&writing),
-            Some(mut carrying) => {
-                let writing = Writing { properties: Some(properties), ..writing };
-                let Carrying { rewriting, rewritten, carried, .. } = &mut *carrying;
-                let written = self.publish_rewritten(rewriting, rewritten, &writing);
-                carried.sent += u64::from(written.is_ok());
-                carried.repeated += u64::from(written.is_ok() && writing.dup);
-                self.writer.carrying = Some(carrying);
-                written
-            }
+            Some(_) => self.carry(&Writing { properties: Some(properties), ..writing }),
         }
+    }
+
+    /// Writes a message as what it is carried on as.
+    fn carry(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+        let Some(mut carrying) = self.writer.carrying.take() else { return self.publish(writing) };
+        let Carrying { rewriting, rewritten, carried, .. } = &mut *carrying;
+        let written = self.publish_rewritten(rewriting, rewritten, writing);
+        carried.sent += u64::from(written.is_ok());
+        carried.repeated += u64::from(written.is_ok() && writing.dup);
+        self.writer.carrying = Some(carrying);
+        written
+    }
+
+    /// True if a message of QoS 0 has to wait behind others, or for its socket.
+    fn must_shelve(&self) -> bool {
+        let is_open = self.is_writable() && self.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2;
+        self.writer.carrying.as_ref().is_some_and(|carrying| !is_open || !carrying.shelf.is_empty())
     }
 
     /// Puts a message of QoS 0 behind those that wait; returns how many had to go for it.
@@ -427,7 +437,8 @@ impl Outbox {
             Outcome::Carried => {
                 let properties = WritingProperties { encoded: &rewritten.properties, identifiers: &[], ..properties };
                 let properties = (self.writer.version == Version::V5).then_some(properties);
-                self.publish(&Writing { topic: &rewritten.topic, properties, ..*writing })
+                let retain = writing.retain && rewritten.keeps_retain;
+                self.publish(&Writing { topic: &rewritten.topic, properties, retain, ..*writing })
             }
         }
     }

@@ -147,9 +147,11 @@ impl Peer {
                 self.publishing.name(alias, arrivals.span(topic))?;
             }
         }
+        let mut retain = layout.retain;
         let mut fate = self.publishing.admit(layout.qos, layout.packet_identifier)?;
         if let Some(takeover) = &mut self.takeover {
             let is_taken = takeover.apply(&mut topic, &mut properties, arrivals);
+            retain &= takeover.rewritten.keeps_retain;
             if !is_taken && fate == Fate::Accepted {
                 // It is answered like one that is stored, so that nobody sends it again.
                 fate = Fate::Duplicate;
@@ -162,7 +164,7 @@ impl Peer {
             key_slot: self.key_slot,
             packet_identifier: layout.packet_identifier,
             qos: layout.qos,
-            retain: layout.retain,
+            retain,
             topic,
             properties,
             payload: within(&(layout.payload..body.len())),

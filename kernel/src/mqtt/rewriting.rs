@@ -33,6 +33,8 @@ pub struct Rule {
     pub topic: Option<Vec<Part>>,
     /// User properties that are added, as names and values.
     pub properties: Vec<(String, String)>,
+    /// Messages keep their RETAIN flag.
+    pub keeps_retain: bool,
 }
 
 /// A user property that counts how often a message has been carried.
@@ -56,6 +58,7 @@ pub struct Rewriting {
 struct Compiled {
     filters: Vec<Box<[u8]>>,
     topic: Option<Vec<Part>>,
+    keeps_retain: bool,
     /// The topic stays what it is.
     is_same: bool,
     /// What is added, in its encoding.
@@ -71,6 +74,8 @@ pub struct Rewritten {
     pub topic: Vec<u8>,
     /// Its properties, those that travel.
     pub properties: Vec<u8>,
+    /// It keeps its RETAIN flag.
+    pub keeps_retain: bool,
 }
 
 /// What becomes of a message.
@@ -101,7 +106,8 @@ impl Rewriting {
             }
             let is_same = rule.topic.as_deref() == Some(&[Part::Topic]);
             let properties_and_hop = [&*properties, &*first_hop].concat();
-            Ok(Compiled { filters: rule.filters, topic: rule.topic, is_same, properties, properties_and_hop })
+            let Rule { filters, topic, keeps_retain, .. } = rule;
+            Ok(Compiled { filters, topic, keeps_retain, is_same, properties, properties_and_hop })
         };
         Ok(Rewriting { rules: rules.into_iter().map(compile).collect::<Result<_>>()?, hops })
     }
@@ -111,6 +117,7 @@ impl Rewriting {
         into.topic.clear();
         into.properties.clear();
         let rule = self.rules.iter().find(|rule| rule.filters.iter().any(|filter| topic::matches(filter, topic)));
+        into.keeps_retain = rule.is_none_or(|rule| rule.keeps_retain);
         if rule.is_some_and(|rule| rule.topic.is_none()) {
             return Outcome::LeftOut;
         }

@@ -94,6 +94,15 @@ impl Present {
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
+    /// All of them, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = TopicId> + '_ {
+        let bits = |(place, word): (usize, &u64)| {
+            let (first, word) = (narrow(place).saturating_mul(64), *word);
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| TopicId(first.saturating_add(bit)))
+        };
+        self.words.iter().enumerate().flat_map(bits)
+    }
+
     fn insert(&mut self, topic: TopicId) {
         let (word, bit) = place_of(topic);
         if word >= self.words.len() {

@@ -1,4 +1,7 @@
 //! Control records as they are read again: those of a table that is not the kernel's own.
+//!
+//! Invariant: whoever asks from a number on, and never from a lower one, comes to know what all records say. A copy
+//! that retention has made of a record that it has is passed over: it says nothing new.
 
 use super::archive::Archive;
 use super::encoding::{index64, wide};
@@ -6,6 +9,7 @@ use super::index::Class;
 use super::record::Kind;
 use crate::error::Result;
 use crate::ids::{Party, TopicId};
+use crate::ranges::RangeSet;
 
 /// What a control record holds: its number, table, key and value.
 pub type ControlRow = (u64, u32, Vec<u8>, Vec<u8>);
@@ -20,14 +24,45 @@ pub struct Controls {
     pub is_all: bool,
 }
 
+/// How far somebody has followed the control records as they are written, and what need not be told them.
+#[derive(Default)]
+pub(super) struct Following {
+    /// All below has been taken over.
+    until: u64,
+    /// Copies, from there on, of records below. A run of retention makes them in long rows, so these are few ranges.
+    copies: RangeSet,
+}
+
+impl Following {
+    /// All records below this number have been taken over. What has been passed over is forgotten.
+    fn ask_from(&mut self, number: u64) {
+        if number > self.until {
+            self.until = number;
+            self.copies.remove_below(number);
+        }
+    }
+
+    /// Record `copy` says again what record `number` says.
+    pub(super) fn note_copy(&mut self, number: u64, copy: u64) {
+        if number < self.until {
+            self.copies.insert(copy, copy.saturating_add(1));
+        }
+    }
+}
+
 impl Controls {
     /// Those from a number on and before `end`, table 0 left out; fewer than `limit` only where there are no more.
     pub(super) fn read(
         archive: &mut Archive,
+        following: &mut Following,
         (from_number, end): (u64, u64),
         limit: usize,
         effort: u64,
     ) -> Result<Controls> {
+        following.ask_from(from_number);
+        // Who asks from a lower number than before does not have what was copied.
+        let none = RangeSet::new();
+        let copies = if from_number < following.until { &none } else { &following.copies };
         let until = archive.effort.saturating_add(effort);
         let mut found = Controls { rows: Vec::new(), reached: from_number.saturating_sub(1), is_all: false };
         let first = archive.segments.partition_point(|segment| segment.summary().end_control <= from_number);
@@ -35,7 +70,21 @@ impl Controls {
             let Some(segment_end) = archive.segments.get(place).map(|segment| segment.end) else { break };
             let mut positions = Vec::new();
             archive.positions(place, TopicId(0), Class::Plain, 0, segment_end, &mut positions)?;
-            for position in later(archive, place, &positions, from_number) {
+            let (mut next, dense) = later(archive, place, &positions, from_number);
+            while let Some(position) = positions.get(next) {
+                let number = dense.map(|base| base.saturating_add(wide(next)));
+                if let Some(copied) = number.filter(|number| copies.contains(*number)) {
+                    let told = copies.first_gap(copied).min(end);
+                    found.reached = found.reached.max(told.saturating_sub(1));
+                    found.is_all = copied >= end;
+                    if found.is_all {
+                        return Ok(found);
+                    }
+                    next = next.saturating_add(index64(told.saturating_sub(copied)));
+                    archive.effort = archive.effort.wrapping_add(1);
+                    continue;
+                }
+                next = next.saturating_add(1);
                 let is_used_up = archive.effort >= until && found.reached >= from_number;
                 let Some(record) = archive.record(place, *position)? else { continue };
                 if record.kind != Kind::Control || record.entry < from_number {
@@ -57,11 +106,16 @@ impl Controls {
     }
 }
 
-/// Control records are numbered densely, so the wanted one is found by counting where none is damaged.
-fn later<'a>(archive: &Archive, place: usize, positions: &'a [u32], from_number: u64) -> &'a [u32] {
-    let Some(segment) = archive.segments.get(place) else { return &[] };
-    let numbers = segment.summary().end_control.saturating_sub(segment.header.base_control);
-    let skipped = from_number.saturating_sub(segment.header.base_control);
+/// Control records are numbered densely, so the wanted one is found by counting where none is damaged: at which place
+/// it stands, and the number at the first one. Where some are, all are looked at.
+fn later(archive: &Archive, place: usize, positions: &[u32], from_number: u64) -> (usize, Option<u64>) {
+    let Some(segment) = archive.segments.get(place) else { return (0, None) };
+    let base = segment.header.base_control;
+    let numbers = segment.summary().end_control.saturating_sub(base);
     let whole = numbers == wide(positions.len());
-    positions.get(if whole { index64(skipped) } else { 0 }..).unwrap_or_default()
+    if whole {
+        (index64(from_number.saturating_sub(base)), Some(base))
+    } else {
+        (0, None)
+    }
 }

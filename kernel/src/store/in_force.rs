@@ -11,22 +11,28 @@ use std::ops::Bound;
 #[derive(Debug, Default)]
 pub struct InForce {
     numbers: BTreeMap<Box<[u8]>, u64>,
+    /// The key that is looked up: retention asks for hundreds of thousands.
+    sought: Vec<u8>,
 }
 
 impl InForce {
     /// Record `number` has the newest value of the key; an empty value removes the key.
     pub fn apply(&mut self, table: u32, key: &[u8], value: &[u8], number: u64) {
-        let key = full_key(table, key);
+        self.seek(table, key);
+        let key = self.sought.as_slice();
         if value.is_empty() {
-            self.numbers.remove(&key);
+            self.numbers.remove(key);
+        } else if let Some(known) = self.numbers.get_mut(key) {
+            *known = number;
         } else {
-            self.numbers.insert(key, number);
+            self.numbers.insert(key.into(), number);
         }
     }
 
     /// True if record `number` has the newest value of the key.
-    pub fn is(&self, table: u32, key: &[u8], number: u64) -> bool {
-        self.numbers.get(&full_key(table, key)) == Some(&number)
+    pub fn is(&mut self, table: u32, key: &[u8], number: u64) -> bool {
+        self.seek(table, key);
+        self.numbers.get(self.sought.as_slice()) == Some(&number)
     }
 
     /// Sets a number, as a checkpoint has it.
@@ -44,11 +50,10 @@ impl InForce {
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
-}
 
-fn full_key(table: u32, key: &[u8]) -> Box<[u8]> {
-    let mut full = Vec::with_capacity(key.len().saturating_add(4));
-    full.extend_from_slice(&table.to_le_bytes());
-    full.extend_from_slice(key);
-    full.into()
+    fn seek(&mut self, table: u32, key: &[u8]) {
+        self.sought.clear();
+        self.sought.extend_from_slice(&table.to_le_bytes());
+        self.sought.extend_from_slice(key);
+    }
 }

@@ -95,7 +95,7 @@ impl Log {
 
     /// Named numbers for people.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let Records { archive, derived, appending, commits, space } = &self.records;
+        let Records { archive, derived, appending, commits, space, .. } = &self.records;
         vec![
             ("segments", wide(archive.segments.len())),
             ("bytes", archive.segments.iter().map(|segment| segment.bytes()).sum()),
@@ -191,10 +191,12 @@ impl Log {
         self.filters.prepare(&self.records.derived.dictionary, (&mut archive.effort, until))
     }
 
-    /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more.
+    /// Durable control records from a number on, table 0 left out; fewer than `limit` only where there are no more. To
+    /// ask from a number says that all below have been taken over: copies that retention makes of them are not told.
     pub fn controls(&mut self, from_number: u64, limit: usize, effort: u64) -> Result<Controls> {
         let end = self.records.commits.durable(&self.records.appending.head).control;
-        Controls::read(&mut self.records.archive, (from_number, end), limit, effort)
+        let Records { archive, following, .. } = &mut self.records;
+        Controls::read(archive, following, (from_number, end), limit, effort)
     }
 
     /// The delivery state of a durable party, as last written.
@@ -341,6 +343,12 @@ impl Log {
         self.begin_offset().max(self.retention.going_until())
     }
 
+    /// All control records from this number on are there, and stay so as long as the present run of retention lasts.
+    /// Whoever follows them and has not come so far has missed what was removed.
+    pub fn whole_controls_from(&self) -> u64 {
+        self.records.begin_control().max(self.retention.going_controls())
+    }
+
     /// Which topics have records in the range: to be found out beside the loop and handed back to `finish`.
     pub fn survey_job(&self) -> Option<Job> {
         self.retention.survey_job(&self.records.archive)
@@ -349,6 +357,11 @@ impl Log {
     /// The places of those of some topics that have records in what goes; of all of them before it is surveyed.
     pub fn going(&mut self, topics: &[&str]) -> Vec<usize> {
         self.retention.going(&mut self.records, topics)
+    }
+
+    /// The names of all topics that have records in what goes; `None` if they are more than `maximum`, or not known.
+    pub fn going_names(&mut self, maximum: usize) -> Option<Vec<Arc<[u8]>>> {
+        self.retention.going_names(&mut self.records, maximum)
     }
 
     /// Writes some more of what the log would lose with the range anew, for about `effort`; true if that was all.

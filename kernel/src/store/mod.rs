@@ -40,6 +40,7 @@ mod query;
 mod range;
 mod reader;
 mod record;
+mod recorded;
 mod records;
 mod recovery;
 mod renewal;

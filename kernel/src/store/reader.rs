@@ -18,10 +18,12 @@ use super::identity::{self, Identity};
 use super::index::SegmentIndex;
 use super::query::{Limits, Query, Reach};
 use super::record::{self, Kind};
+use super::recorded;
 use super::segment::{Indexed, Segment};
 use super::verify;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::flow::moment::{RetainedRows, States};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
 use crate::limits::DAMAGE_REPORTS_MAXIMUM;
 use std::collections::{BTreeMap, HashMap};
@@ -203,6 +205,12 @@ impl LogReader {
         parts: usize,
     ) -> Result<Vec<(Offset, Offset)>> {
         Query::recall(&mut self.query, &self.dictionary, criteria).split(&mut self.archive, from, to, parts)
+    }
+
+    /// What is on record of deliveries, and the retained messages: what recovery would find. `is_written` says whether
+    /// a writer holds the directory.
+    pub fn recorded(&self, is_written: bool) -> Result<(States, RetainedRows)> {
+        recorded::read(&self.archive, &self.dictionary, self.epoch, is_written)
     }
 
     /// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.

@@ -11,6 +11,7 @@
 use super::append::Appending;
 use super::archive::Archive;
 use super::commit::{Commit, Commits, Ended};
+use super::controls::Following;
 use super::derived::Derived;
 use super::encoding::narrow;
 use super::header::SegmentKind;
@@ -30,6 +31,7 @@ pub(super) struct Records {
     pub(super) appending: Appending,
     pub(super) commits: Commits,
     pub(super) space: Space,
+    pub(super) following: Following,
 }
 
 impl Records {
@@ -47,6 +49,12 @@ impl Records {
     pub(super) fn begin_offset(&self) -> Offset {
         let own = self.archive.segments.iter().find(|segment| segment.header.kind == SegmentKind::Log);
         own.map_or(self.end_offset(), |segment| segment.base_offset())
+    }
+
+    /// The number of the oldest control record from which on all are there; of those before it copies are left.
+    pub(super) fn begin_control(&self) -> u64 {
+        let own = self.archive.segments.iter().find(|segment| segment.header.kind == SegmentKind::Log);
+        own.map_or(self.appending.head.control, |segment| segment.header.base_control)
     }
 
     /// The offset below which everything is durable.

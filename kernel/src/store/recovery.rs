@@ -11,6 +11,7 @@ use super::append::{names_of, Appending};
 use super::archive::Archive;
 use super::checkpoint::Recovered;
 use super::commit::Commits;
+use super::controls::Following;
 use super::damage::Damage;
 use super::derived::Derived;
 use super::footer;
@@ -468,7 +469,8 @@ impl Opening {
             self.report_cut(stood_on);
         }
         let Opening { archive, derived, appending, report } = self;
-        let mut records = Records { archive, derived, appending, commits, space };
+        let following = Following::default();
+        let mut records = Records { archive, derived, appending, commits, space, following };
         resync::declare_learned(&mut records, now)?;
         records.commit()?;
         if is_cut {

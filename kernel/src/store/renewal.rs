@@ -11,8 +11,9 @@ use super::records::Records;
 use crate::error::Result;
 use crate::ids::{Party, Timestamp, TopicId};
 
-/// Looking whether something is to be written anew costs 1, writing it about as much as looking at so many records.
-const WRITE_EFFORT: u64 = 16;
+/// Looking whether something is to be written anew costs 1, writing it about as much as looking at so many records:
+/// measured with 600 000 of them, 0.9 us each.
+const WRITE_EFFORT: u64 = 8;
 
 /// Bytes of a record that cost as much to be read and checked as looking at one more record.
 const BYTES_PER_EFFORT: u64 = 256;
@@ -84,7 +85,9 @@ impl Renewal {
         let key = record.key.unwrap_or_default();
         if table > 0 && records.derived.in_force.is(table, key, number) {
             let (key, value) = (key.to_vec(), record.payload.to_vec());
+            let copy = records.appending.head.control;
             records.append_control(table, &key, &value, now)?;
+            records.following.note_copy(number, copy);
             effort = effort.saturating_add(WRITE_EFFORT);
         }
         records.archive.effort = records.archive.effort.wrapping_add(effort);

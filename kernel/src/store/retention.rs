@@ -165,6 +165,11 @@ impl Retention {
         self.run.as_ref().map_or(Offset(0), |run| run.range.end_offset)
     }
 
+    /// Control records below this number may go while the present run lasts.
+    pub(super) fn going_controls(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.range.end_control)
+    }
+
     /// Which topics have records in the range: to be found out beside the loop and handed back to `surveyed`.
     pub(super) fn survey_job(&self, archive: &Archive) -> Option<Job> {
         let range = self.run.as_ref()?.range;
@@ -221,6 +226,22 @@ impl Retention {
             survey.is_none_or(|survey| known.is_some_and(|topic| survey.present.contains(topic)))
         };
         topics.iter().enumerate().filter(|(_, topic)| is_going(topic)).map(|(place, _)| place).collect()
+    }
+
+    /// The names of all topics that have records in the range, once it is surveyed; `None` if they are more than
+    /// `maximum`, or one of them is not known any more.
+    pub(super) fn going_names(&self, records: &mut Records, maximum: usize) -> Option<Vec<Arc<[u8]>>> {
+        let survey = self.run.as_ref()?.survey.as_ref()?;
+        let Records { archive, derived, .. } = records;
+        let mut names = Vec::new();
+        for topic in survey.present.iter().filter(|topic| topic.0 > 0) {
+            archive.effort = archive.effort.wrapping_add(1);
+            if names.len() >= maximum {
+                return None;
+            }
+            names.push(derived.dictionary.shared_name(topic)?);
+        }
+        Some(names)
     }
 
     /// There are queues; these are to be looked at, groups before the sessions that take from them. After a crash any

@@ -27,7 +27,6 @@ from holdfast.broker.mqtt.wills import Wills
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import Connections
-from holdfast.broker.sockets.dialer import Dialer
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
@@ -76,7 +75,7 @@ def assemble(config: Config, world: World) -> Server:
         delivery.groups,
         system_topics,
     )
-    bridges = Bridges(ground, records, connections, delivery, chores, Dialer(connections).dial)
+    bridges = Bridges(ground, records, connections, delivery, chores)
     stages = Stages(
         kernel=kernel,
         bridges=bridges,

@@ -111,7 +111,11 @@ class Chores:
         """Does the next piece, if there is one; returns what its chore is called, and raises what
         it raises."""
         self._wake()
-        name = self._go_on(self._ready.popleft()) if self._ready else ""
+        name = ""
+        if self._ready:
+            chore = self._ready.popleft()
+            self._go_on(chore)
+            name = chore.name
         self._effort_before = self._effort()
         return name
 
@@ -126,17 +130,16 @@ class Chores:
         self._ready.clear()
         self._waiting.clear()
 
-    def _go_on(self, chore: _Chore) -> str:
+    def _go_on(self, chore: _Chore) -> None:
         try:
             ready = next(chore.pieces)
         except StopIteration as ended:
             chore.done(ended.value)
-            return chore.name
+            return
         if ready is None:
             self._ready.append(chore)
         else:
             self._waiting.append((ready, chore))
-        return chore.name
 
     def _wake(self) -> None:
         if not self._waiting:

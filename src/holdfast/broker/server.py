@@ -222,6 +222,7 @@ class Server:
         self._sweep.close()
         self._stages.access.close()
         self._stages.batches.close()
+        self._stages.bridges.abandon()
         for connection in self._stages.connections.all():
             connection.transport.abort()
 

@@ -139,7 +139,7 @@ class Place(Struct, frozen=True):
     host: str
     port: int
     path: str
-    """Of a WebSocket."""
+    """Of a WebSocket, with its query."""
 
 
 def parse_address(address: str) -> Place:
@@ -155,8 +155,8 @@ def parse_address(address: str) -> Place:
     if not parts.hostname:
         raise ValueError(f'"{address}" names no host')
     port = parts.port or usual_port
-    path = parts.path if transport in ("ws", "wss") else ""
-    return Place(transport, parts.hostname, port, path or "/mqtt")
+    path = parts.path or "/mqtt"
+    return Place(transport, parts.hostname, port, f"{path}?{parts.query}" if parts.query else path)
 
 
 Reference = int | bytes

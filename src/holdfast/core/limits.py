@@ -30,6 +30,14 @@ CURSOR_HOLDER_CHARACTERS_MAXIMUM: Final = 200
 """Characters by which the holder of a cursor is known, and by which it calls itself: both are part
 of the cursor's record."""
 
+READERS_TAKEN_FROM_MAXIMUM: Final = 1_000
+"""Readers of the log of whom it is remembered what retention has taken before they had read it: the
+last ones to miss something. A query gives itself a new word each time it starts."""
+
+TAKEN_RANGES_MAXIMUM: Final = 100
+"""Ranges that one reader has missed, as they are kept apart so that none counts twice: each task of
+a query and each run of retention can make one. What lies in the oldest is only a number then."""
+
 SHARED_MEMBERS_MAXIMUM: Final = 1_000
 """Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
 worst, to ask each of them."""
@@ -60,6 +68,10 @@ CONNECT_TIMEOUT_S: Final = 10
 """How long a new connection may take to send CONNECT, with everything that comes before it: the
 header of a proxy, the handshakes of TLS and WebSocket. The specification asks for a reasonable time
 [MQTT-3.1.4-1], and a device on a slow radio needs a few round trips."""
+
+DIALLED_ADDRESSES_MAXIMUM: Final = 8
+"""Addresses of a remote broker's name that one attempt tries, one after the other: they share
+CONNECT_TIMEOUT_S, and each needs the time of a few round trips."""
 
 HANDSHAKES_AT_ONCE: Final = 2
 """Handshakes of TLS whose next step is done at the same time, on threads of their own: each takes a

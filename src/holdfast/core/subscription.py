@@ -8,7 +8,7 @@ Invariant: a subscription holds for the offsets from `from_offset` up to, withou
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.core.share_name import is_shared
+from holdfast.core.share_name import SHARED_PREFIX, is_shared
 
 IN_FORCE: Final = 2**64 - 1
 """`until_offset` of a subscription that has not ended: larger than any offset."""
@@ -51,14 +51,16 @@ class Subscription:
 
 def own_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
     """Those by which the session's own queue is read."""
-    return tuple([item for item in subscriptions if not item.shared]) if subscriptions else ()
+    prefix = SHARED_PREFIX
+    return tuple([item for item in subscriptions if not item.topic_filter.startswith(prefix)])
 
 
 def shared_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
     """Those that are parts in groups."""
-    return tuple([item for item in subscriptions if item.shared]) if subscriptions else ()
+    prefix = SHARED_PREFIX
+    return tuple([item for item in subscriptions if item.topic_filter.startswith(prefix)])
 
 
 def without_past(subscriptions: tuple[Subscription, ...], mark: int) -> tuple[Subscription, ...]:
     """The subscriptions that still matter to a queue that has everything below `mark`."""
-    return tuple(item for item in subscriptions if item.until_offset > mark)
+    return tuple([item for item in subscriptions if item.until_offset > mark])

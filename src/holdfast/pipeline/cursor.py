@@ -13,6 +13,7 @@ Invariants:
 
 import json
 import logging
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from pyspark.sql.streaming.listener import (
 from holdfast import system
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError
+from holdfast.reading.log import BrokerAwayError
+from holdfast.reading.remote import AWAY
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +43,6 @@ HOLDER: Final = "holder"
 """Members of an offset in a checkpoint: which cursor it is the place of, and by what name this
 checkpoint's query holds that. A query that starts again from its checkpoint is the same holder."""
 NOT_FOUND: Final = 404
-STARTING: Final = 503
 
 
 class CursorError(Exception):
@@ -55,6 +57,9 @@ class Place:
     epoch: str
     offset: int
     selection: tuple[str, ...]
+    holder: str
+    """Empty: nobody."""
+    held_as: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,21 @@ class Cursor:
 
     def place(self) -> Place:
         """Where it is. Raises `CursorError` if it is not there, as all of these do, and
-        `BrokerAbsentError` if the broker does not answer."""
+        `BrokerAwayError` if the broker does not answer."""
         return self._asked("GET", "")
 
     def make(self, selection: Sequence[str], place: str | int) -> Place:
         """There is one with this selection; one that was there is where it was."""
         return self._asked("PUT", "", {"selection": list(selection), "place": place})
+
+    def join(self, selection: Sequence[str], place: int, holder: str) -> None:
+        """There is one with this selection, which nobody else holds."""
+        found = self.make(selection, place)
+        if found.holder not in ("", holder):
+            raise CursorError(
+                f"{self._about()}: it is held by {found.held_as} ({found.holder}) until that one"
+                " lets it go, or asks for nothing more"
+            )
 
     def hold(self, holder: str, held_as: str = "") -> Place:
         """This holder has it, or has it still."""
@@ -94,25 +108,37 @@ class Cursor:
                 found = client.put(path, body or {})
             else:
                 found = client.post(path, body)
+        except BrokerAbsentError as absent:
+            if isinstance(absent.__cause__, ssl.SSLCertVerificationError):
+                raise CursorError(f"{self._about()}: {absent}") from absent
+            raise BrokerAwayError(str(absent)) from absent
         except BrokerRefusedError as refused:
-            if refused.status == STARTING:
-                raise BrokerAbsentError(f"the broker at {self.broker} starts or ends") from refused
+            if refused.status in AWAY:
+                raise BrokerAwayError(f"the broker at {self.broker} starts or ends") from refused
             raise CursorError(self._refusal(refused)) from refused
-        return Place(found["epoch"], found["place"], tuple(found["selection"]))
+        return Place(
+            found["epoch"],
+            found["place"],
+            tuple(found["selection"]),
+            found["holder"],
+            found["held_as"],
+        )
 
     def _refusal(self, refused: BrokerRefusedError) -> str:
-        about = f"holdfast data source: cursor {self.name!r} at {self.broker}"
         if refused.status == NOT_FOUND:
             return (
-                f"{about} is not there: it has been removed, so that nothing keeps what the query"
-                " has still to read. Take another name in the option 'cursor' to go on from the"
-                " checkpoint with a new one"
+                f"{self._about()} is not there: it has been removed, so that nothing keeps what"
+                " the query has still to read. Take another name in the option 'cursor' to go on"
+                " from the checkpoint with a new one"
             )
-        return f"{about}: {refused}"
+        return f"{self._about()}: {refused}"
+
+    def _about(self) -> str:
+        return f"holdfast data source: cursor {self.name!r} at {self.broker}"
 
 
 def new_holder() -> str:
-    """By what a query without a checkpoint holds its cursor from now on."""
+    """By what a query holds its cursor whose checkpoint does not know of that."""
     return system.entropy(16).hex()
 
 
@@ -174,7 +200,7 @@ def _directory(checkpoint: Path) -> Path:
 def _release(cursor: Cursor, committed: Mapping[str, Any], *, let_go: bool = False) -> None:
     try:
         cursor.release(committed[HOLDER], int(committed["o"]), let_go=let_go)
-    except (BrokerAbsentError, CursorError) as problem:
+    except (BrokerAwayError, CursorError) as problem:
         # The query itself is told, and stops where it must; here it would be told to nobody.
         log.warning("cursor not released: %s", problem)
 

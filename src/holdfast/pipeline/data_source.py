@@ -15,9 +15,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
 from holdfast.pipeline.source.columns import read_schema
-from holdfast.pipeline.source.following import FollowingReader, FromCursorReader
+from holdfast.pipeline.source.following import (
+    FilteredFromCursorReader,
+    FollowingReader,
+    FromCursorReader,
+)
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import (
     is_of_a_table,
@@ -33,7 +38,7 @@ OF_TABLE: Final = "holdfast.options"
 table. What it keeps is the schema, so that they are kept with the first column."""
 
 
-class HoldfastSource(DataSource):
+class HoldfastSource(Parcel, DataSource):
     """`format("holdfast")` of `spark.read`, `spark.readStream`, `df.write` and
     `df.writeStream`."""
 
@@ -61,7 +66,8 @@ class HoldfastSource(DataSource):
         options = parse_options(given)
         options.refuse_unless("batch", "this is a batch")
         if options.cursor is not None:
-            return FromCursorReader(options, schema)
+            from_cursor = FilteredFromCursorReader if options.pushdown else FromCursorReader
+            return from_cursor(options, schema)
         kind = FilteredBatchReader if options.pushdown else BatchReader
         return kind(options, schema)
 

@@ -34,7 +34,11 @@ METRICS: Final = (
     ("rows_total", "counter", "Rows that they had."),
     ("batch_seconds", "gauge", "How long the last one took."),
     ("rows_per_second", "gauge", "How fast rows were processed in it."),
-    ("lag_messages", "gauge", "Stored messages behind the last micro-batch."),
+    (
+        "lag_messages",
+        "gauge",
+        "Messages of its topics behind the last micro-batch, or at least so many.",
+    ),
     ("lag_seconds", "gauge", "Age of the oldest of them when that micro-batch was planned."),
     ("lost_messages_total", "counter", "What retention took before it was read."),
     ("waiting", "gauge", "1 while a broker that is away is waited for."),

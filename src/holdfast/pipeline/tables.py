@@ -11,7 +11,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from holdfast.core.table_names import TABLES
-from holdfast.reading.directory_tables import RUNNING_ONLY
 from holdfast.reading.remote_tables import MomentOfBroker, RemoteTables
 
 MESSAGES: Final = "messages"
@@ -44,7 +43,7 @@ def register_views(
     for name in tables:
         if name == MESSAGES:
             _view_messages(spark, where, moment)
-        elif moment is not None or name not in RUNNING_ONLY:
+        else:
             options = where | {"table": name} | ({"moment": moment.name} if moment else {})
             spark.read.format("holdfast").options(**options).load().createOrReplaceTempView(name)
     return moment

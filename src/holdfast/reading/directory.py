@@ -10,6 +10,7 @@ Invariants:
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
@@ -29,6 +30,11 @@ log = logging.getLogger(__name__)
 
 PARTS_MAXIMUM = 4096
 """Ranges that a range is split into: a task for each of them."""
+BEHIND_ROWS_MAXIMUM = 100_000
+"""Messages that are counted behind a range: a few milliseconds of a question that a query asks for
+each micro-batch, ..."""
+BEHIND_OFFSETS_MAXIMUM = 2_000_000
+"""... and offsets among which they are looked for, where few match."""
 ALL = 2**62
 """More rows, and more bytes, than any log has."""
 
@@ -62,6 +68,11 @@ class LogDirectory:
         messages."""
         return self._refreshed().topics(topic_filter.encode(), after.encode(), limit)
 
+    def recorded(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """What recovery would find of parties: what they have acknowledged, what was in flight to
+        them when they were last at rest, and at QoS 2 since then; and retained messages."""
+        return self._refreshed().recorded()
+
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
         return self._refreshed().offset_at(time_us)
@@ -87,7 +98,8 @@ class LogDirectory:
             rows_maximum=ALL if rows is None else rows,
             bytes_maximum=2**64 - 1 if size_bytes is None else size_bytes,
         )
-        return Reach(extent, found, count, self._stored_at_us(found, extent.end))
+        behind, is_exact = self._behind(reader, criteria, found, extent.end)
+        return Reach(extent, found, count, self._stored_at_us(found, extent.end), behind, is_exact)
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
@@ -165,6 +177,20 @@ class LogDirectory:
     def _begin(self, reader: LogReader) -> int:
         begin = reader.begin_offset()
         return begin if self.kept_from is None else min(begin, self.kept_from)
+
+    def _behind(
+        self, reader: LogReader, criteria: Criteria, begin: int, end: int
+    ) -> tuple[int, bool]:
+        """How many messages of the topics lie there, or at least lie there; and whether those are
+        all."""
+        reached, count = reader.reach(
+            self._compiled(criteria),
+            from_offset=begin,
+            to_offset=min(end, begin + BEHIND_OFFSETS_MAXIMUM),
+            rows_maximum=BEHIND_ROWS_MAXIMUM,
+            bytes_maximum=2**64 - 1,
+        )
+        return count, reached >= end
 
     def _stored_at_us(self, offset: int, end: int) -> int | None:
         """When the first message from an offset on was stored."""

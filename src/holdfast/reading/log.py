@@ -94,6 +94,12 @@ class Reach:
     next_at_us: int | None
     """When the first message behind the range was stored, of whatever topic; `None` at the durable
     end."""
+    behind: int
+    """Messages of its topics from the end of the range to the durable end; at least so many where
+    not all of these were counted."""
+    behind_exact: bool
+    taken: int = 0
+    """Offsets that retention took before this reader had read them, as far as a broker knows."""
 
 
 class ReadableLog(Protocol):

@@ -43,11 +43,14 @@ class RemoteLog:
         password: str | None = None,
         *,
         cursor: str | None = None,
+        reader: str | None = None,
     ) -> None:
         """With credentials set up, `user` is a reader or an administrator. With a `cursor`, what
-        it has not released is read too where the log itself begins later."""
+        it has not released is read too where the log itself begins later. Several with one
+        `reader` are one to the broker: `reach` tells what all of them have missed."""
         self.address = address
         self._cursor = cursor
+        self._reader = reader
         self._client = HttpClient.at(address, user, password).keep()
 
     def extent(self) -> Extent:
@@ -85,11 +88,20 @@ class RemoteLog:
     ) -> Reach:
         """The end of a range with so many matching messages, or about so many bytes of them, `end`
         at most: without it, the durable end. Without a beginning, the log's."""
-        more = {"rows": rows, "size_bytes": size_bytes, "cursor": self._cursor}
+        whose = {"cursor": self._cursor, "reader": self._reader}
+        more = {"rows": rows, "size_bytes": size_bytes, **whose}
         asked = _asked(criteria, begin, end, **more)
         answer = json.loads(self._answer("POST", "/v1/log/end", asked))
         extent = Extent(answer["epoch"], answer["log_begin"], answer["log_end"])
-        return Reach(extent, answer["end"], answer["rows"], answer["next_at_us"])
+        return Reach(
+            extent,
+            answer["end"],
+            answer["rows"],
+            answer["next_at_us"],
+            answer["behind"],
+            answer["behind_exact"],
+            answer["taken"],
+        )
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
@@ -117,6 +129,7 @@ class RemoteLog:
             "max_bytes": bytes_maximum,
             "columns": names,
             "cursor": self._cursor,
+            "reader": self._reader,
         }
         content = self._answer("POST", "/v1/log/records", _asked(criteria, begin, end, **limits))
         reader = pa.ipc.open_stream(content)
@@ -174,7 +187,7 @@ def _span(span: Span) -> dict[str, Any]:
     }
 
 
-_AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 """Said by a broker that starts, and by a proxy before one that is away."""
 
 
@@ -185,7 +198,7 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
-    if status in _AWAY:
+    if status in AWAY:
         return BrokerAwayError(
             f"the broker at {address} is not ready: {answer.get('detail')} ({status})"
         )

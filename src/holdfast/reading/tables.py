@@ -6,7 +6,7 @@ A column is added here first: the broker writes by it, Spark reads by it, and th
 tables is checked against it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -117,21 +117,26 @@ class TableFile:
         self._stream = pa.ipc.new_stream(pa.OSFile(str(path), "wb"), schema)
         self._schema = schema
 
-    def write(self, columns: dict[str, object]) -> None:
+    def write(self, columns: Mapping[str, object]) -> None:
         """Further rows, as columns of the schema."""
-        arrays = [
-            column if isinstance(column, pa.Array) else pa.array(column, field.type)
-            for field in self._schema
-            for column in [columns[field.name]]
-        ]
-        arrays = [array.cast(field.type) for array, field in zip(arrays, self._schema, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = batch_of(columns, self._schema)
         self.rows += batch.num_rows
         self._stream.write_batch(batch)
 
     def close(self) -> None:
         """That was all."""
         self._stream.close()
+
+
+def batch_of(columns: Mapping[str, object], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of a table as a batch of its schema."""
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for field in schema
+        for column in [columns[field.name]]
+    ]
+    arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def rows_of(path: Path) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,8 @@ import pyspark
 
 from holdfast import system
 from holdfast.pipeline.source.options import PUSHDOWN_VARIABLE
-from tests.process import HOST, free_port
+from tests.ports import HeldPort
+from tests.process import HOST
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WITHIN_S = 600.0
@@ -86,26 +87,29 @@ class Standalone:
 @contextmanager
 def standalone(directory: Path) -> Iterator[Standalone]:
     """A cluster that ends with the block."""
-    port, page = free_port(), free_port()
-    address = f"spark://{HOST}:{port}"
+    # The page tells where the master is; where the page is, words of a log alone would tell.
+    held = HeldPort()
+    page = held.number
     own = environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=QUICK)
     start = "exec spark-class org.apache.spark.deploy"
-    master = f"{start}.master.Master --host {HOST} --port {port} --webui-port {page}"
+    master = f"{start}.master.Master --host {HOST} --port 0 --webui-port {page}"
     worker = (
-        f"{start}.worker.Worker --host {HOST} --webui-port {free_port()} --cores {EXECUTORS}"
-        f" --memory {EXECUTORS * EXECUTOR_MB}m --work-dir '{directory}/work' {address}"
+        f"{start}.worker.Worker --host {HOST} --webui-port 0 --cores {EXECUTORS}"
+        f" --memory {EXECUTORS * EXECUTOR_MB}m --work-dir '{directory}/work'"
     )
-    with contextlib.ExitStack() as stack:
-        for number, commands in enumerate((master, worker)):
-            stack.enter_context(running(commands, directory, own))
-            _wait_for_workers(page, number)
-        yield Standalone(address, directory / "work")
+    with running(master, directory, own, "master"):
+        address = _wait_for_workers(page, 0)
+        with running(f"{worker} {address}", directory, own, "worker"):
+            _wait_for_workers(page, 1)
+            yield Standalone(address, directory / "work")
 
 
 @contextmanager
-def running(commands: str, directory: Path, surroundings: Mapping[str, str]) -> Iterator[Path]:
+def running(
+    commands: str, directory: Path, surroundings: Mapping[str, str], name: str = "server"
+) -> Iterator[Path]:
     """A server that ends with the block, and the file of what it says."""
-    file = directory / f"server-{free_port()}.log"
+    file = directory / f"{name}.log"
     with file.open("wb") as log:
         shell = ["bash", "-euc", commands]
         process = subprocess.Popen(
@@ -118,11 +122,13 @@ def running(commands: str, directory: Path, surroundings: Mapping[str, str]) -> 
             process.wait(WITHIN_S)
 
 
-def _wait_for_workers(page: int, count: int) -> None:
+def _wait_for_workers(page: int, count: int) -> str:
+    """Waits until a master has so many; returns its address."""
     began = system.monotonic_s()
     while system.monotonic_s() - began < WITHIN_S:
         with contextlib.suppress(OSError), urlopen(f"http://{HOST}:{page}/json/") as answer:
-            if json.load(answer)["aliveworkers"] == count:
-                return
+            told = json.load(answer)
+            if told["aliveworkers"] == count:
+                return str(told["url"])
         threading.Event().wait(0.1)
     raise AssertionError(f"no master with {count} workers")

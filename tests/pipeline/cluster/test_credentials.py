@@ -16,7 +16,8 @@ from tests.interop.users import Users
 from tests.pipeline.cluster import page
 from tests.pipeline.cluster.standalone import Standalone, configured, run, running
 from tests.pipeline.cluster.test_executors import read
-from tests.process import HOST, free_port
+from tests.ports import HeldPort
+from tests.process import HOST
 
 PASSWORD = "open-sesame"
 LOOKING = """
@@ -125,7 +126,9 @@ def test_the_pages_application_runs_over_spark_connect(guarded: Guarded, tmp_pat
     page.write(tmp_path, "alarms.py", page.placed(page.file("alarms.py"), guarded.instead))
     events = tmp_path / "events"
     events.mkdir()
-    port = free_port()
+    # The server tells its port in no other way than in words of its log.
+    held = HeldPort()
+    port = held.number
     surroundings = {
         **configured(tmp_path, **shown(events), **{"spark.connect.grpc.binding.port": str(port)}),
         "CHECKPOINT": str(tmp_path / "checkpoint"),

@@ -11,7 +11,7 @@ from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import batches
 from tests.pipeline.cluster.standalone import EXECUTOR_MB, EXECUTORS, configured, run
 from tests.pipeline.test_running_broker import publish
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import BrokerProcess
 
 APPLICATION = Path(__file__).with_name("broken_off.py")
 COUNT = 2_000
@@ -24,12 +24,11 @@ def test_an_executor_that_is_killed_in_mid_batch_costs_no_row_and_doubles_none(
 ) -> None:
     local = f"local-cluster[{EXECUTORS},1,{EXECUTOR_MB}]"
     master = request.getfixturevalue("cluster").address if kind == "standalone" else local
-    port = free_port()
-    broker = BrokerProcess(tmp_path, http_port=port)
+    broker = BrokerProcess(tmp_path, http_port=0)
     broker.start()
     payloads = [b"%d" % number for number in range(COUNT)]
     publish(broker, "seven", payloads, version=5)
-    where = f"{HOST}:{port} zebra/fx/seven/reads copies '{tmp_path}'"
+    where = f"{broker.http_address} zebra/fx/seven/reads copies '{tmp_path}'"
     submit = f"spark-submit --master {master} '{APPLICATION}' {where}"
     code, said = run(submit, tmp_path, configured(tmp_path))
     assert code == 0, said[-4_000:]

@@ -10,6 +10,7 @@ from bench.beside import prober, result
 from bench.beside.__main__ import LINES
 from bench.beside.figures import Bound, Moment, Spread, quantile
 from bench.beside.result import HEADINGS, Played, Result
+from bench.beside.served import maker
 from bench.beside.stage import copy_log
 from bench.beside.wire import (
     PUBACK,
@@ -211,3 +212,15 @@ def test_a_line_that_is_measured_again_takes_the_place_of_the_older_one_and_says
     assert both.played == [newer, replace(older, line="b")]
     assert both.again == {"a": "def"}
     assert (both.date, both.commit) == (first.date, first.commit)
+
+
+def test_a_log_is_made_anew_where_records_have_another_form(tmp_path: Path) -> None:
+    program = tmp_path / ".venv" / "bin" / "holdfast"
+    form = tmp_path / "src" / "holdfast" / "broker" / "store" / "tables.py"
+    form.parent.mkdir(parents=True)
+    form.write_text("a form")
+    before = maker(program)
+    assert maker(program) == before
+    assert maker(program.with_name("another")) != before
+    form.write_text("another form")
+    assert maker(program) != before

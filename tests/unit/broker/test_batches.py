@@ -15,6 +15,7 @@ from holdfast.broker.batches import staged as staged_module
 from holdfast.broker.batches.batches import Batches, Commit, Committed, NewPart
 from holdfast.broker.batches.refusal import BatchRefusal, BatchRefusedError
 from holdfast.broker.server import Server
+from holdfast.broker.state.numbers import count
 from holdfast.core.config import Config
 from holdfast.core.limits import (
     PRODUCER_KEPT_S,
@@ -230,6 +231,55 @@ async def test_rows_that_cannot_be_read_any_more_are_neither_doubled_nor_taken_f
     await refused(bench.commit(part), BatchRefusal.STAGED_ROWS_LOST)
     assert await bench.stage() is None
     assert bench.end == 0
+
+
+async def give_up(bench: Bench, batch: int = 0) -> None:
+    part = await bench.stage(batch=batch)
+    bench.batches.parts.files.write(part.file, b"{}\n")
+    await refused(bench.commit(part, batch=batch), BatchRefusal.STAGED_ROWS_LOST)
+
+
+@on
+async def test_a_batch_that_cannot_go_on_holds_nothing_and_is_counted(bench: Bench) -> None:
+    await give_up(bench)
+    numbers = count(bench.server)
+    assert (numbers.staged_bytes, numbers.staged_parts, numbers.batches_given_up) == (0, 0, 1)
+    assert numbers.producers == 1
+    assert not bench.batches.parts.files.sizes()
+    assert not bench.batches._active
+    left = await bench.stage(producer="r")
+    numbers = count(bench.server)
+    assert (numbers.staged_bytes, numbers.staged_parts) == (left.bytes, 1)
+
+
+@on
+async def test_nothing_comes_behind_a_batch_that_was_given_up(bench: Bench) -> None:
+    await bench.commit(await bench.stage())
+    await give_up(bench, 1)
+    for _ in range(2):
+        await refused(bench.stage(batch=2), BatchRefusal.STAGED_ROWS_LOST, "another producer")
+        await refused(bench.commit(batch=2), BatchRefusal.STAGED_ROWS_LOST, "0 rows of batch 1")
+        await refused(bench.commit(batch=1), BatchRefusal.STAGED_ROWS_LOST)
+        assert (await bench.commit(batch=0)).repeated
+        assert bench.end == 3
+        bench.restart()
+        await settled(bench.world)
+    assert count(bench.server).batches_given_up == 0
+    bench.world.time_us += PRODUCER_KEPT_S * SECOND_US
+    await settled(bench.world)
+    bench.batches.sweep(bench.world.time_us)
+    assert bench.batches.producers.count == 0
+
+
+@on
+async def test_parts_of_a_batch_that_was_given_up_go_at_the_next_start(bench: Bench) -> None:
+    part = await bench.stage()
+    content = bench.batches.parts.files.read(part.file)
+    await give_up(bench)
+    bench.batches.parts.files.write(part.file, content)
+    bench.restart()
+    await settled(bench.world)
+    assert not bench.batches.parts.files.sizes()
 
 
 def test_whatever_is_staged_or_remembered_is_bounded(

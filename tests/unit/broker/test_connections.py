@@ -25,6 +25,9 @@ def test_a_connection_says_where_it_comes_from(tmp_path: Path, name: object, pee
         def get_extra_info(self, what: str, default: Any = None) -> Any:
             return name if what == "peername" else default
 
+        def close(self) -> None:
+            self.drop()
+
     async def run() -> None:
         (tmp_path / "log").mkdir()
         server = assemble(Config(data_dir=tmp_path / "log", retention_bytes=2**30), StillWorld())

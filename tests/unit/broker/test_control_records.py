@@ -29,6 +29,8 @@ class FakeLog:
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes, bytes]] = []
         self.durable = 0
+        self.whole_from = 1
+        """What lies before has gone."""
 
     def append_control(self, table: int, key: bytes, value: bytes, _now_us: int) -> int:
         self.records.append((table, key, value))
@@ -36,6 +38,9 @@ class FakeLog:
 
     def next_control_number(self) -> int:
         return len(self.records) + 1
+
+    def whole_controls_from(self) -> int:
+        return self.whole_from
 
     def end_position(self) -> int:
         return len(self.records)
@@ -49,7 +54,7 @@ class FakeLog:
         found, reached = [], from_number - 1
         looks = LOOKS_AT_ONCE if effort < EFFORT_UNBOUNDED else len(self.records)
         for number, record in enumerate(self.records[: self.durable], start=1):
-            if number < from_number:
+            if number < max(from_number, self.whole_from):
                 continue
             if not looks or len(found) >= limit:
                 return found, reached, False
@@ -412,3 +417,35 @@ def test_the_view_knows_what_was_passed_over_and_no_start_reads_it_again() -> No
         serving.records.advance()
         serving.worker.work()
     assert serving.view.session_count() == 1
+
+
+def test_a_view_that_missed_what_was_removed_is_made_anew() -> None:
+    log, view = FakeLog(), View(":memory:")
+    records = ControlRecords(log, view)
+    records.recover(1)
+    records.put(Table.CREDENTIALS, b"gone", b"{}", 0)
+    log.durable = 1
+    records.catch_up()
+    records.put(Table.CREDENTIALS, b"gone", b"", 0)
+    records.put(Table.CREDENTIALS, b"left", b"{}", 0)
+    log.durable = 3
+    # The power fails, and the view has lost its last transaction; the log has lost nothing but what
+    # retention let go.
+    log.whole_from = 3
+    recovered = ControlRecords(log, view)
+    recovered.recover(log.next_control_number())
+    assert recovered.get(Table.CREDENTIALS, b"gone") == b""
+    assert recovered.get(Table.CREDENTIALS, b"left") == b"{}"
+
+
+def test_a_view_that_has_all_that_went_is_believed() -> None:
+    log, view = FakeLog(), View(":memory:")
+    records = ControlRecords(log, view)
+    records.recover(1)
+    records.put(Table.CREDENTIALS, b"old", b"{}", 0)
+    log.durable = 1
+    records.catch_up()
+    log.whole_from = 2
+    recovered = ControlRecords(log, view)
+    assert recovered.recover(log.next_control_number()) == 0
+    assert recovered.get(Table.CREDENTIALS, b"old") == b"{}"

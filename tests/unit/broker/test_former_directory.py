@@ -161,6 +161,20 @@ def test_it_goes_on_wherever_it_was_cut_short_while_it_was_written_anew(
     run(story)
 
 
+def test_rows_with_many_filters_are_written_anew_in_more_pieces(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        subscribed = StillBroker(directory).server.stages.sessions._subscribed
+        pieces = []
+        for most in (subscription_records.PIECE_BYTES_MAXIMUM, 1):
+            monkeypatch.setattr(subscription_records, "PIECE_BYTES_MAXIMUM", most)
+            pieces.append(len(list(subscribed.renew_all(lambda _: None, lambda: 0))))
+        assert pieces[0] < pieces[1], "a piece ends where its bytes are many"
+
+    run(story)
+
+
 def test_retention_waits_until_every_queue_is_listed(directory: Path) -> None:
     async def story() -> None:
         broker = StillBroker(directory)

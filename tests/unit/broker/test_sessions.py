@@ -159,7 +159,7 @@ READS = Subscription(
 )
 
 
-def test_whoever_connects_has_the_record_of_its_queue_made_once(
+def test_whoever_connects_has_the_record_of_a_queue_made_once_if_it_reads_something(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = list[QueueRecord]()
@@ -172,14 +172,14 @@ def test_whoever_connects_has_the_record_of_its_queue_made_once(
 
     async def run() -> None:
         bench = Bench(directory)
-        for number, reads in enumerate([(), (READS,)], 1):
+        for number, (reads, records) in enumerate([((), []), ((READS,), [(READS,)])], 1):
             client = replace(OPENING, client_identifier=f"c{number}")
             attached = bench.open(client, number, NOW_US).attached
             bench.sessions.resubscribe(attached, reads, NOW_US)
             made.clear()
             prepared = at_once(bench.sessions.prepare(attached, NOW_US))
             bench.sessions.attach(attached, prepared, NOW_US)
-            assert [record.reads for record in made] == [reads]
+            assert [record.reads for record in made] == records
 
     asyncio.run(run())
 

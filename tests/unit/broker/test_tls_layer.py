@@ -10,13 +10,14 @@ import pytest
 
 from holdfast.broker.counts import Counted, Counts, Event
 from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.sockets.layer import Upper
 from holdfast.broker.sockets.tls import Handshakes, TlsLayer
 from holdfast.core.limits import HANDSHAKE_READ_BYTES, HANDSHAKES_AT_ONCE
 from tests.builders.certificates import Authority
 from tests.unit.broker.access.builders import HandWorkers
 
 
-class Upper(asyncio.BufferedProtocol):
+class Recorder(Upper):
     """What stands on TLS: it keeps what comes."""
 
     def __init__(self, buffer: bytearray) -> None:
@@ -77,7 +78,7 @@ class Door:
         self.asked: list[int] = []
         self.handshakes = Handshakes(self._make)
         self.buffer = bytearray(262_144)
-        self.upper = Upper(self.buffer)
+        self.upper = Recorder(self.buffer)
         self.counts = Counts()
         self.layer = TlsLayer(
             self.upper,

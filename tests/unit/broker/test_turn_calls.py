@@ -20,6 +20,8 @@ from tests.builders.still import StillWorld, Wire, settled
 FEW, MANY = 10, 10_000
 AT_HAND = 4_000
 """Fewer than a queue that is kept has at hand; of more it reads the rest from the log again."""
+CALLS_A_FILTER = 32
+"""Seventy-five of them took fifteen microseconds."""
 ANSWERS = {1: "puback", 2: "pubrec"}
 
 
@@ -103,3 +105,33 @@ def test_a_turn_makes_as_many_calls_for_ten_thousand_messages_as_for_ten(
     many = asyncio.run(turns_of(messages, qos, topic_filter, tmp_path / "many", turns))
     assert [sum(calls.values()) for calls in few] == [sum(calls.values()) for calls in many]
     assert few == many
+
+
+async def subscribe_turn(filters: int, directory: Path, turns: list[Counter[str]]) -> int:
+    """How many calls the turn makes that takes in a SUBSCRIBE with so many filters."""
+    world = StillWorld()
+    server = assemble(Config(data_dir=directory, retention_bytes=2**30), world)
+    wire = Wire(server._stages.connections.make())
+    connect = {"client_identifier": "c", "clean_start": False, "keep_alive_s": 0}
+    wire.send(encode_packet("connect", connect, protocol_version=4))
+    await settled(world)
+    wanted = [{"topic_filter": f"a/+/{number}/b", "qos": 1} for number in range(filters)]
+    subscribe = {"packet_identifier": 1, "subscriptions": wanted}
+    turns.clear()
+    wire.send(encode_packet("subscribe", subscribe, protocol_version=4))
+    await settled(world)
+    assert wire.packets() == {"connack": 1, "suback": 1}
+    return max(calls.total() for calls in turns)
+
+
+def test_a_filter_of_a_subscribe_is_looked_at_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All of a SUBSCRIBE is one step: with a thousand filters it has ten microseconds for each.
+    turns: list[Counter[str]] = []
+    monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
+    for name in ("few", "many"):
+        (tmp_path / name).mkdir()
+    few = asyncio.run(subscribe_turn(10, tmp_path / "few", turns))
+    many = asyncio.run(subscribe_turn(1_010, tmp_path / "many", turns))
+    assert many - few <= 1_000 * CALLS_A_FILTER

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -186,17 +187,14 @@ class Access:
         """True if it may publish to this topic."""
         return rules.allows_topic(self.publish_grant(identity, client_identifier), topic_name)
 
-    def may_subscribe(self, identity: Identity, client_identifier: str, topic_filter: str) -> bool:
-        """True if it may subscribe to this filter, shared or not."""
-        grant = self._grant(identity, client_identifier, rules.SUBSCRIBE)
-        if not is_shared(topic_filter):
-            return rules.allows_filter(grant, topic_filter)
-        shared = parse_shared(topic_filter)
-        if shared is None:
-            return False
-        # What a group has is given to any of its members, so each must be allowed all of it.
+    def may_subscribe(self, identity: Identity, client_identifier: str) -> Callable[[str], bool]:
+        """What says of each filter, shared or not, whether it may subscribe to that now: a
+        SUBSCRIBE may have thousands, for which rules are gone through once."""
+        subscribe = self._grant(identity, client_identifier, rules.SUBSCRIBE)
+        if subscribe is None:
+            return _anything
         receive = self.receive_grant(identity, client_identifier)
-        return all(rules.allows_filter(item, shared.topic_filter) for item in (grant, receive))
+        return partial(_allows_subscription, subscribe, receive)
 
     def put(self, credential: Credential, now_us: int) -> int:
         """Adds or replaces a credential; returns the log position at which that is durable."""
@@ -330,6 +328,23 @@ class Access:
             client_identifier=client_identifier,
             user_name=identity.user_name,
         )
+
+
+def _anything(_topic_filter: str) -> bool:
+    """Where nothing is restricted."""
+    return True
+
+
+def _allows_subscription(
+    subscribe: rules.Grant | None, receive: rules.Grant | None, topic_filter: str
+) -> bool:
+    if not is_shared(topic_filter):
+        return rules.allows_filter(subscribe, topic_filter)
+    shared = parse_shared(topic_filter)
+    if shared is None:
+        return False
+    # What a group has is given to any of its members, so each must be allowed all of it.
+    return all(rules.allows_filter(item, shared.topic_filter) for item in (subscribe, receive))
 
 
 def _nobody_watches(_user_name: str | None) -> None:

@@ -14,7 +14,8 @@ Invariants:
 1. A batch's rows are in the log in one order, each once. After a crash as many are passed over as
    the log has: what the last record says, and what the log holds of the producer's party behind
    it. Records and rows lie in the log one behind the other, so none of them is counted twice.
-2. A batch at or below the last one that is done is never entered again.
+2. A batch at or below the last one that is done is never entered again. One whose rows cannot be
+   read any more is given up: it holds nothing, and it is never taken for done.
 3. Rows enter only while the log keeps up (BATCH_UNCOMMITTED_BYTES_MAXIMUM); where it is full they
    wait, and nothing is given up.
 
@@ -117,6 +118,8 @@ class Batches:
         self._not_before_us = 0
         self.rows_entered = 0
         """In all batches, since the start."""
+        self.given_up = 0
+        """Batches, since the start."""
 
     def reconfigure(self, config: Config) -> None:
         """Takes rows by these settings from now on."""
@@ -128,7 +131,9 @@ class Batches:
         for name in self.parts.producers():
             known = self.producers.find(name)
             if known is not None:
-                self.parts.remove_through(name, known.sequence)
+                given_up = known.given_up()
+                through = known.sequence if given_up is None else given_up.sequence
+                self.parts.remove_through(name, through)
         for name, producer in self.producers.pending():
             batch = producer.pending
             assert batch is not None, "it is pending"
@@ -143,6 +148,7 @@ class Batches:
         producer = self._producer(new.producer, new.user_name)
         if producer is not None and new.batch <= _decided(producer):
             return None
+        _check_goes_on(new.producer, producer, new.batch)
         self.parts.check_room(len(new.content))
         outcome: asyncio.Future[StagedPart | Exception]
         outcome = asyncio.get_running_loop().create_future()
@@ -183,6 +189,7 @@ class Batches:
         asked goes away the batch goes on. Raises a `BatchRefusedError`."""
         producer = self._producer(order.producer, order.user_name)
         entering = self._active.get(order.producer)
+        _check_goes_on(order.producer, producer, order.batch)
         repeated = producer is not None and order.batch <= _decided(producer)
         if not repeated:
             if entering is not None:
@@ -371,12 +378,15 @@ class Batches:
         self._ending.add(self.producers.done(entering.name, producer, now_us), entering)
 
     def _fail(self, entering: Entering, reason: str) -> None:
-        """It stays on record, so that its rows are neither doubled nor taken for done."""
+        """It stays on record, so that its rows are neither doubled nor taken for done; what it
+        holds goes."""
         self._entering.remove(entering)
-        sentence = (
-            f"{entering.entered} rows of batch {entering.batch.sequence} of {entering.name!r} are"
-            f" in the log, and the rest is lost: {reason}"
-        )
+        del self._active[entering.name]
+        batch = entering.so_far(self._log)
+        self.producers.give_up(entering.name, entering.producer, batch, self._now_us())
+        self.parts.remove_through(entering.name, batch.sequence)
+        self.given_up += 1
+        sentence = f"{_lost(entering.name, batch)}: {reason}"
         log.error("a batch cannot go on: %s", sentence)
         entering.failure = BatchRefusedError(BatchRefusal.STAGED_ROWS_LOST, sentence)
         entering.tell()
@@ -388,3 +398,22 @@ class Batches:
 def _decided(producer: ProducerRecord) -> int:
     """The last batch that nobody can change any more."""
     return producer.sequence if producer.pending is None else producer.pending.sequence
+
+
+def _check_goes_on(name: str, producer: ProducerRecord | None, batch: int) -> None:
+    """Nothing comes behind a batch that was given up: a number above it would say that it is
+    done."""
+    given_up = None if producer is None else producer.given_up()
+    if given_up is not None and batch >= given_up.sequence:
+        sentence = (
+            f"{_lost(name, given_up)}: its staged rows could not be read any more; write on under"
+            " the name of another producer"
+        )
+        raise BatchRefusedError(BatchRefusal.STAGED_ROWS_LOST, sentence)
+
+
+def _lost(name: str, batch: PendingBatch) -> str:
+    return (
+        f"{batch.rows} rows of batch {batch.sequence} of {name!r} are in the log, and the rest is"
+        " lost"
+    )

@@ -5,7 +5,7 @@ a message of a protocol that numbers them.
 
 Invariants:
 1. A producer's sequence number never moves back while it is remembered.
-2. A producer with a batch that is not in the log whole is not forgotten.
+2. A producer with a batch on its way into the log is not forgotten.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ class Producers:
         self.count = records.refresh().count(Table.PRODUCERS)
 
     def pending(self) -> list[tuple[str, ProducerRecord]]:
-        """Those with a batch that is not in the log whole, as a start finds them."""
+        """Those with a batch on its way into the log, as a start finds them."""
         rows = self._records.refresh().producers_pending()
         return [(key.decode(), parse_producer(value)) for key, value in rows]
 
@@ -72,15 +72,21 @@ class Producers:
         on record."""
         batch = producer.pending
         assert batch is not None, "it was decided"
-        kept_s = PRODUCER_OF_ONE_BATCH_KEPT_S if batch.is_last else PRODUCER_KEPT_S
         ended = replace(
             producer,
             sequence=batch.sequence,
             rows=batch.rows,
             pending=None,
-            forget_at_us=now_us + kept_s * SECOND_US,
+            forget_at_us=_forget_at_us(batch, now_us),
         )
         return self._put(name, ended, now_us)
+
+    def give_up(
+        self, name: str, producer: ProducerRecord, batch: PendingBatch, now_us: int
+    ) -> None:
+        """No more rows of the pending batch will come: it is neither done nor on its way."""
+        given_up = replace(producer, pending=batch, forget_at_us=_forget_at_us(batch, now_us))
+        self._put(name, given_up, now_us)
 
     def sweep(self, now_us: int) -> None:
         """Forgets who has not come for long."""
@@ -94,3 +100,8 @@ class Producers:
     def _put(self, name: str, producer: ProducerRecord, now_us: int) -> int:
         value = format_producer(producer)
         return self._records.put(Table.PRODUCERS, name.encode(), value, now_us)
+
+
+def _forget_at_us(batch: PendingBatch, now_us: int) -> int:
+    kept_s = PRODUCER_OF_ONE_BATCH_KEPT_S if batch.is_last else PRODUCER_KEPT_S
+    return now_us + kept_s * SECOND_US

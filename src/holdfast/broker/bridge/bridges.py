@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.link import Dial, Link
+from holdfast.broker.bridge.link import Link
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
 from holdfast.broker.bridge.review import is_filter, parse_checked
 from holdfast.broker.bridge.trial import Trial
@@ -31,6 +31,7 @@ from holdfast.broker.delivery.queues import Left
 from holdfast.broker.delivery.redrives import Target
 from holdfast.broker.ground import Ground
 from holdfast.broker.sockets.connection import Connections
+from holdfast.broker.sockets.dialer import Dialer
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord, Table, parse_queue
@@ -80,7 +81,6 @@ class Bridges:
         connections: Connections,
         delivery: DeliveryParts,
         chores: Chores,
-        dial: Dial,
     ) -> None:
         self._world = ground.world
         self._kernel = ground.kernel
@@ -88,7 +88,7 @@ class Bridges:
         self._connections = connections
         self._delivery = delivery
         self._chores = chores
-        self._dial = dial
+        self._dialer = Dialer(ground, connections)
         self._now_us = ground.world.now_us
         self._known: dict[str, _Known] = {}
         self._queues: dict[str, QueueRecord] = {}
@@ -133,6 +133,13 @@ class Bridges:
             if known.link is not None:
                 known.link.stop(now_us)
                 known.link = None
+        self._dialer.stop()
+
+    def abandon(self) -> None:
+        """The broker ends without another word: nothing is connected to any more."""
+        for link in self.links():
+            link.abandon()
+        self._dialer.stop()
 
     def turn(self) -> None:
         """Called in each turn."""
@@ -229,7 +236,7 @@ class Bridges:
         `TimeoutError`."""
         password = await asyncio.to_thread(read_password, bridge)
         trial = Trial(bridge, password, self._kernel, self._config, self._connections)
-        return await trial.run(self._dial)
+        return await trial.run(self._dialer.dial)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -252,7 +259,7 @@ class Bridges:
             lambda: self._config,
             self._connections,
             queue,
-            self._dial,
+            self._dialer.dial,
             self.drains,
         )
         lost = "everything that waits" if storage == "IN_MEMORY" else "messages of QoS 0 that wait"

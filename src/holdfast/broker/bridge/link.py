@@ -27,7 +27,7 @@ from holdfast.broker.bridge.queue import BridgeQueue
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
-from holdfast.core.bridge import Bridge, Place
+from holdfast.core.bridge import Bridge
 from holdfast.core.config import Config
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import Packet, encode_packet, key_slot
@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 
 EVENTS_KEPT: Final = 100
 """Of each bridge, the newest."""
+SERVERS_REASONS: Final = frozenset(
+    {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
+)
+"""Which of the reasons for which connections are ended only a server may give (table 3-13)."""
 SHARE_BYTES: Final = 4
 """Random bytes that one wait takes."""
 
@@ -83,7 +87,7 @@ class LinkCounts:
     """Messages from the remote: carried too often already, or without a topic to become."""
 
 
-Dial = Callable[[Place, Opener], Awaitable[None]]
+Dial = Callable[[Bridge, Opener], Awaitable[None]]
 """Opens a connection to a remote for a link, or raises `OSError` with a sentence."""
 
 
@@ -139,10 +143,7 @@ class Link:
 
     def stop(self, now_us: int) -> None:
         """Ends the connection and attempts; the queue rests where it is."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._attempt is not None:
-            self._attempt.cancel()
+        self.abandon()
         if self.state is State.STOPPED:
             return
         self.state = State.STOPPED
@@ -153,6 +154,13 @@ class Link:
             self.ended(connection, "stopped", now_us)
             self._connections.close(connection, words)
         self.queue.end(now_us)
+
+    def abandon(self) -> None:
+        """Begins nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attempt is not None:
+            self._attempt.cancel()
 
     def turn(self) -> bool:
         """Called in each turn while it drains: lets messages go once the shelf is empty. False once
@@ -203,10 +211,23 @@ class Link:
 
     # --- from its connection --------------------------------------------------------------------
 
+    def began(self, connection: Connection) -> None:
+        """Its socket is open; TLS and WebSocket shake hands, if it has them."""
+        if self.state is State.CONNECTING:
+            self._connection = connection
+        else:
+            connection.transport.abort()
+
+    def broken(self, connection: Connection, reason: str) -> None:
+        """TLS or WebSocket will end it."""
+        if connection is self._connection:
+            self.last_error = self.last_error or reason
+
     def opened(self, connection: Connection) -> None:
         """It can be written to: CONNECT goes out."""
+        if connection is not self._connection:
+            return
         now_us = self._world.now_us()
-        self._connection = connection
         version = connection.protocol_version = self.bridge.mqtt_version
         config = self._config()
         try:
@@ -264,7 +285,11 @@ class Link:
 
     def last_words(self, connection: Connection, reason_code: int) -> bytes:
         """What the remote is told when this side ends the connection."""
-        self.last_error = self.last_error or reason_name(reason_code)
+        if not self.last_error:
+            is_early = connection.phase is not Phase.ACCEPTED
+            awaited = "answer CONNECT" if self._wish is not None else "shake hands"
+            late = f"the remote did not {awaited} in time"
+            self.last_error = late if is_early else reason_name(reason_code)
         return self._last_words(connection, reason_code)
 
     def ended(self, connection: Connection, reason: str, now_us: int) -> None:
@@ -286,6 +311,7 @@ class Link:
         self.next_attempt_at_us = None
         self.state = State.CONNECTING
         self.last_error = ""
+        self._wish = None
         self.counts.attempts += 1
         self._attempt = asyncio.get_running_loop().create_task(
             self._dialled(), name=f"bridge {self.bridge.name}"
@@ -293,9 +319,9 @@ class Link:
 
     async def _dialled(self) -> None:
         try:
-            await self._dial(self.bridge.place, self)
+            await self._dial(self.bridge, self)
         except (OSError, TimeoutError) as error:
-            if self.state is State.CONNECTING:
+            if self.state is State.CONNECTING and self._connection is None:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
                 self._failed(reason, self._world.now_us())
 
@@ -378,9 +404,13 @@ class Link:
         self.queue.give(is_giving)
 
     def _last_words(self, connection: Connection, reason_code: int) -> bytes:
-        if connection.phase is not Phase.ACCEPTED:
-            return b""
         version = self.bridge.mqtt_version
+        is_fault = reason_code >= ReasonCode.UNSPECIFIED_ERROR
+        # Before MQTT 5 DISCONNECT has no reason: it says that all is well.
+        if connection.phase is not Phase.ACCEPTED or (is_fault and version < 5):
+            return b""
+        if reason_code in SERVERS_REASONS:
+            reason_code = ReasonCode.UNSPECIFIED_ERROR
         fields = {"reason_code": reason_code, "properties": {}}
         return encode_packet("disconnect", fields, protocol_version=version)
 

@@ -13,6 +13,9 @@ from holdfast.core.subscription import Subscription
 from holdfast.kernel import Rewriting
 from holdfast.protocols.mqtt.remote import Granted
 
+_Rule = tuple[list[bytes], list[int | bytes] | None, list[tuple[str, str]], bool]
+"""As the kernel takes it."""
+
 
 def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
     """What the bridge's queue reads. Nothing that it has brought itself goes back."""
@@ -88,12 +91,12 @@ def subscriptions(bridge: Bridge, granted: Granted) -> list[dict[str, Any]]:
 
 
 def _rewriting(bridge: Bridge, items: Iterable[BridgeSubscription]) -> Rewriting:
-    rules: list[tuple[list[bytes], list[int | bytes] | None, list[tuple[str, str]]]] = []
+    rules: list[_Rule] = []
     for item in items:
         if item.excludes:
-            rules.append(([text.encode() for text in item.excludes], None, []))
+            rules.append(([text.encode() for text in item.excludes], None, [], False))
         added = [(each.key, each.value) for each in item.user_properties]
         filters = [text.encode() for text in item.filters]
-        rules.append((filters, parts_of(item.destination), added))
+        rules.append((filters, parts_of(item.destination), added, item.preserve_retain))
     hops = (bridge.hop_property, bridge.hop_limit) if bridge.loop_prevention else None
     return Rewriting(rules, hops=hops)

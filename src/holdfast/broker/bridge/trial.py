@@ -56,9 +56,16 @@ class Trial:
 
     async def run(self, dial: Dial) -> Granted | Refused:
         """What the remote answers. Raises `OSError` or `TimeoutError`."""
-        await dial(self._bridge.place, self)
+        await dial(self._bridge, self)
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             return await self._answer
+
+    def began(self, _connection: Connection) -> None:
+        """Its handshakes may take their time."""
+
+    def broken(self, _connection: Connection, reason: str) -> None:
+        """TLS or WebSocket will end it."""
+        self._failed(reason)
 
     def opened(self, connection: Connection) -> None:
         """It can be written to: CONNECT goes out."""

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from holdfast.broker.chores import Pieces
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
-from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription, without_past
@@ -54,12 +53,13 @@ Within = tuple[QueueAtRest, tuple[tuple[LossReason, Cut], ...]]
 """A queue within its quota, and what it lost by that, with the reasons."""
 
 
-def queue_at_rest(log: Log, record: QueueRecord) -> QueueAtRest:
+def queue_at_rest(
+    log: Log, party: int, created_at_offset: int, reads: tuple[Subscription, ...]
+) -> QueueAtRest:
     """A queue that is not attached."""
-    party, created_at_offset = record.party, record.created_at_offset
     state = log.delivery_state(party) or b""
     mark = state_mark(state) if state else created_at_offset
-    return QueueAtRest(party, created_at_offset, state, mark, record.reads)
+    return QueueAtRest(party, created_at_offset, state, mark, reads)
 
 
 def cut_to_quota(

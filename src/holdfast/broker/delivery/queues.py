@@ -107,7 +107,7 @@ class Queues:
 
     def at_rest(self, record: QueueRecord) -> QueueAtRest:
         """A queue that is not attached."""
-        return queue_at_rest(self._log, record)
+        return queue_at_rest(self._log, record.party, record.created_at_offset, record.reads)
 
     def recover(self, now_us: int) -> list[QueueRecord]:
         """The shared queues on record. Rows of former versions are put where they belong."""
@@ -152,9 +152,6 @@ class Queues:
         """What a queue at rest has waiting, within its quota, for somebody who comes back; changes
         nothing."""
         before = self.at_rest(record)
-        if not record.reads:
-            # As of most who connect: nothing waits, so nothing has to be asked.
-            return Prepared(record, before, before, ())
         end = self._log.durable_offset()
         inquiry, quota = Inquiry(self._log), self.quota(record)
         queue, lost = yield from cut_to_quota(

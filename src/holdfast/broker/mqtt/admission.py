@@ -288,13 +288,13 @@ class Admission:
         return self._sessions.of(arrival.connection.handle) is arrival.opened.attached
 
     def _prepare(self, arrival: _Arrival, now_us: int) -> None:
-        def prepared(outcome: Prepared) -> None:
+        def prepared(outcome: Prepared | None) -> None:
             if self._is_there(arrival):
                 self._admit(arrival, outcome, self._now_us())
 
         self._chores.start(self._sessions.prepare(arrival.opened.attached, now_us), prepared)
 
-    def _admit(self, arrival: _Arrival, prepared: Prepared, now_us: int) -> None:
+    def _admit(self, arrival: _Arrival, prepared: Prepared | None, now_us: int) -> None:
         attached = arrival.opened.attached
         opening = attached.opening
         handle = arrival.connection.handle

@@ -10,7 +10,6 @@ Flow: Inbox.decode -> here -> admission, sessions, answers.
 
 import logging
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from holdfast.broker.counts import Event
@@ -119,7 +118,7 @@ class ControlPackets:
             attached.subscriptions,
             offset=self._log.end_offset(),
             protocol_version=version,
-            is_allowed=partial(self._permissions.may_subscribe, attached),
+            is_allowed=self._permissions.may_subscribe(attached),
             has_room=lambda name, others: self._groups.has_room(
                 name, attached.session.party, others
             ),

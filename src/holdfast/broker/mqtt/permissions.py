@@ -13,6 +13,7 @@ Invariants:
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.access.access import Access, Identity
@@ -87,10 +88,9 @@ class Permissions:
                 self._waiting.append(attached)
         self._renew_some()
 
-    def may_subscribe(self, attached: Attached, topic_filter: str) -> bool:
-        """True if the client may subscribe to this filter."""
-        client_identifier = attached.session.client_identifier
-        return self._access.may_subscribe(attached.identity, client_identifier, topic_filter)
+    def may_subscribe(self, attached: Attached) -> Callable[[str], bool]:
+        """What says of each filter whether the client may subscribe to that now."""
+        return self._access.may_subscribe(attached.identity, attached.session.client_identifier)
 
     def _set_rates(self, config: Config) -> None:
         self._messages_per_second = config.client_messages_per_second
@@ -165,10 +165,11 @@ class Permissions:
 
     def _end_subscriptions(self, attached: Attached, now_us: int) -> None:
         """Those in force that are not allowed any more hold for nothing from now on."""
+        is_allowed = self.may_subscribe(attached)
         denied = [
             item.topic_filter
             for item in attached.subscriptions
-            if item.in_force and not self.may_subscribe(attached, item.topic_filter)
+            if item.in_force and not is_allowed(item.topic_filter)
         ]
         if not denied:
             return

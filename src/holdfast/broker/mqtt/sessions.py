@@ -23,6 +23,7 @@ from holdfast.broker.access.access import Identity
 from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.parties import BROKER_PARTY
 from holdfast.broker.delivery.parts import DeliveryParts
+from holdfast.broker.delivery.queue_at_rest import QueueAtRest, queue_at_rest
 from holdfast.broker.delivery.queue_names import Owner
 from holdfast.broker.delivery.queues import Left, Prepared
 from holdfast.broker.delivery.redrives import Target
@@ -191,24 +192,25 @@ class Sessions:
             self._will_records.put_connected(attached, now_us)
         return Opened(attached, known is not None, displaced, end if end > began else None)
 
-    def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared]:
-        """Finds out what its queues have to lose before it gets the rest; changes nothing."""
-        record = own_queue(attached.session, own_of(attached.subscriptions))
-        prepared = yield from self._queues.prepare(record, now_us)
+    def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared | None]:
+        """Finds out what its queues have to lose before it gets the rest; changes nothing. `None`
+        for a session whose own queue reads nothing, as that of most who connect."""
+        own, prepared = own_of(attached.subscriptions), None
+        if own:
+            record = own_queue(attached.session, own)
+            prepared = yield from self._queues.prepare(record, now_us)
         for item in shared_of(attached.subscriptions):
             yield from self._groups.prepare(item.topic_filter, now_us)
         return prepared
 
-    def attach(self, attached: Attached, prepared: Prepared, now_us: int) -> bytes:
+    def attach(self, attached: Attached, prepared: Prepared | None, now_us: int) -> bytes:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
         opening = attached.opening
         own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
-        # What it reads may have changed while its queue was looked at; nothing else has.
-        record = prepared.record if prepared.record.reads == own else own_queue(session, own)
-        queue = self._queues.cut(record, session.client_identifier, prepared, now_us)
-        if queue.subscriptions != record.reads:
+        queue = self._own_queue(session, own, prepared, now_us)
+        if queue.subscriptions != own:
             self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
         attached.queue = self._deliveries.attach(
             attached.connection,
@@ -231,6 +233,24 @@ class Sessions:
         self._groups.attach(attached.connection, session, shared, now_us)
         self._redrives.join(session.party, attached.connection, None)
         return unreleased(queue.state) if queue.state else b""
+
+    def _own_queue(
+        self,
+        session: Session,
+        own: tuple[Subscription, ...],
+        prepared: Prepared | None,
+        now_us: int,
+    ) -> QueueAtRest:
+        """What there is to get for a session that reads this."""
+        if not own:
+            # Nothing waits, so nothing has to be asked, and nothing can be lost.
+            return queue_at_rest(self._log, session.party, session.created_at_offset, own)
+        if prepared is None or prepared.record.reads != own:
+            # It has changed while the queue was looked at; nothing else of it has.
+            record = own_queue(session, own)
+        else:
+            record = prepared.record
+        return self._queues.cut(record, session.client_identifier, prepared, now_us)
 
     def resubscribe(
         self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int

@@ -21,6 +21,8 @@ from holdfast.core.subscription import Subscription, own_of, shared_of
 
 PIECE_ROWS_MAXIMUM = 20
 """Rows that are looked at in one piece, and perhaps written anew: some 50 us each."""
+PIECE_BYTES_MAXIMUM = 20_000
+"""And their bytes: a filter has some 150 and takes some 6 us, and a row may have thousands."""
 
 
 class SubscriptionRecords:
@@ -75,8 +77,12 @@ class SubscriptionRecords:
         """Writes all former rows anew, in pieces."""
         after = b""
         while rows := self._records.refresh().rows(Table.SUBSCRIPTIONS, after, PIECE_ROWS_MAXIMUM):
-            after, _ = rows[-1]
-            for key, _ in rows:
+            (after, _), written = rows[-1], 0
+            for key, value in rows:
+                if written >= PIECE_BYTES_MAXIMUM:
+                    yield self._records.is_near
+                    written = 0
+                written += len(value)
                 # The view may be behind, and its client may have come back in the meantime.
                 session = on_record(key.decode())
                 if session is not None:

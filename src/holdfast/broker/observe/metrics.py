@@ -348,6 +348,17 @@ METRICS: Final = (
            "Rows that left the ledger because it was full.",
            lambda seen: seen.loss_rows_removed),
 
+    Metric("holdfast_staged_bytes", "gauge",
+           "Bytes of what writers have staged and the log does not have whole.",
+           lambda seen: seen.staged_bytes),
+    Metric("holdfast_staged_parts", "gauge", "Parts that these bytes lie in.",
+           lambda seen: seen.staged_parts),
+    Metric("holdfast_producers", "gauge", "Producers whose last number is remembered.",
+           lambda seen: seen.producers),
+    Metric("holdfast_batches_given_up", "counter",
+           "Batches that are not in the log whole, since staged rows could not be read any more.",
+           lambda seen: seen.batches_given_up),
+
     Metric("holdfast_queues_behind", "gauge",
            "Queues of connected sessions with messages that are not acknowledged.",
            lambda seen: seen.queues_behind),

@@ -1,4 +1,4 @@
-"""What the TLS listeners show and accept, from files.
+"""What the TLS listeners show and accept, and what links do, from files.
 
 Owns: the making of an `ssl.SSLContext`. Never: keeps one; a reload makes another, and connections
 that are open go on with the one that they began with.
@@ -7,6 +7,7 @@ that are open go on with the one that they began with.
 import ssl
 from pathlib import Path
 
+from holdfast.core.bridge import Tls
 from holdfast.core.config import ENCRYPTED, Config
 from holdfast.core.errors import ConfigurationError
 
@@ -38,7 +39,22 @@ def server_context(config: Config) -> ssl.SSLContext:
     context.verify_mode = _CLIENTS[config.tls_client_certificates]
     _load_certificate(context, config.tls_certificate, config.tls_key)
     if config.tls_client_ca is not None:
-        _load_authorities(context, config.tls_client_ca)
+        _load_authorities(context, "tls.client_ca", config.tls_client_ca)
+    return context
+
+
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """What a link asks of its remote, and shows it. The remote's certificate is always verified,
+    and so is the name in it. Raises `ConfigurationError`: which file, and what is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    if tls.ca is None:
+        context.load_default_certs()
+    else:
+        _load_authorities(context, "tls.ca", Path(tls.ca))
+    if tls.certificate is not None and tls.key is not None:
+        _load_certificate(context, Path(tls.certificate), Path(tls.key))
     return context
 
 
@@ -60,13 +76,13 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | No
         raise ConfigurationError(f"{sentence} ({error.reason or 'not PEM'})") from error
 
 
-def _load_authorities(context: ssl.SSLContext, authorities: Path) -> None:
-    _check_readable("tls.client_ca", authorities)
+def _load_authorities(context: ssl.SSLContext, setting: str, authorities: Path) -> None:
+    _check_readable(setting, authorities)
     try:
         context.load_verify_locations(authorities)
     except ssl.SSLError as error:
         raise ConfigurationError(
-            f"tls.client_ca: no certificate in PEM in {authorities} ({error.reason or 'not PEM'})"
+            f"{setting}: no certificate in PEM in {authorities} ({error.reason or 'not PEM'})"
         ) from error
 
 

@@ -22,6 +22,7 @@ from typing import Protocol, cast
 from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
+from holdfast.broker.sockets.layer import Upper
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
 from holdfast.kernel import Packet
@@ -70,8 +71,14 @@ class Phase(Enum):
 class Opener(Protocol):
     """Who has opened a connection from this side, and decides what happens on it."""
 
+    def began(self, connection: "Connection") -> None:
+        """Its socket is open, and handshakes begin."""
+
     def opened(self, connection: "Connection") -> None:
         """It can be written to."""
+
+    def broken(self, connection: "Connection", reason: str) -> None:
+        """It will end, for this reason."""
 
     def take(self, connection: "Connection", packet: Packet, now_us: int) -> int | None:
         """A control packet has come; returns the reason code if the connection has to end for it.
@@ -84,7 +91,7 @@ class Opener(Protocol):
         """It is about to be closed, or has broken."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Upper):
     """One socket."""
 
     __slots__ = (
@@ -141,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.peer = peer_of(transport)
         self._connections.opened(self)
+        if self.opener is not None:
+            self.opener.began(self)
         if self.transport_name == "tcp":
             self.ready()
 
@@ -148,6 +157,11 @@ class Connection(asyncio.BufferedProtocol):
         """It can be written to; whoever has opened it begins."""
         if self.opener is not None and self.phase is Phase.NEW:
             self.opener.opened(self)
+
+    def broken(self, reason: str) -> None:
+        """A layer below ends it; of one that was accepted its counts tell enough."""
+        if self.opener is not None and self.phase is not Phase.CLOSED:
+            self.opener.broken(self, reason)
 
     def get_buffer(self, _size_hint: int) -> bytearray:
         """Everybody reads into the one buffer, which is empty again when `buffer_updated`
@@ -249,7 +263,9 @@ class Connections:
     def opened(self, connection: Connection) -> None:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
-        if full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM:
+        is_crowded = full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM
+        # What was opened from here nobody else can make more of.
+        if is_crowded and connection.opener is None:
             self._turn_away(connection, DoorLimit.CONNECTIONS if full else DoorLimit.PENDING)
             connection.phase = Phase.CLOSED
             return

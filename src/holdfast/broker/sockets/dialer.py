@@ -1,27 +1,140 @@
 """Connections that are opened from here.
 
-Owns: what stands between such a connection and its socket. Never: decides when one is opened, or
-what is said on it.
+Owns: what stands between such a connection and its socket, and which of a remote's addresses it
+leads to. Never: decides when one is opened, or what is said on it.
+
+Certificates are read for each connection, by a worker, so those that were renewed are taken.
 """
 
 import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_address
+from ssl import SSLContext
+from typing import TypeVar
 
-from holdfast.broker.sockets.connection import Connections, Opener
-from holdfast.core.bridge import Place
-from holdfast.core.limits import CONNECT_TIMEOUT_S
+from websockets.uri import parse_uri
+
+from holdfast.broker.counts import Counts
+from holdfast.broker.ground import Ground
+from holdfast.broker.sockets.certificates import client_context
+from holdfast.broker.sockets.connection import Connections, Opener, show_address
+from holdfast.broker.sockets.layer import Upper
+from holdfast.broker.sockets.tls import Handshakes, TlsLinkLayer
+from holdfast.broker.sockets.websocket_link import WebSocketLinkLayer
+from holdfast.core.bridge import Bridge, Place, Tls
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.limits import (
+    CONNECT_TIMEOUT_S,
+    DIALLED_ADDRESSES_MAXIMUM,
+    READ_BUFFER_BYTES,
+)
+
+T = TypeVar("T")
 
 
 class Dialer:
     """Opens connections."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, ground: Ground, connections: Connections) -> None:
         self._connections = connections
+        self._counts: Counts = ground.counts
+        self._handshakes = Handshakes(ground.world.workers)
+        self._workers = ground.world.workers(1)
+        self._frame_bytes = max(ground.config.maximum_packet_size_bytes, READ_BUFFER_BYTES)
 
-    async def dial(self, place: Place, opener: Opener) -> None:
-        """Opens a connection for somebody, who is told when it can be written to. Raises `OSError`
-        or `TimeoutError`."""
-        loop = asyncio.get_running_loop()
+    async def dial(self, bridge: Bridge, opener: Opener) -> None:
+        """Opens a connection for somebody, who is told when it can be written to; its handshakes
+        may still be under way on return. Raises `OSError` or `TimeoutError`."""
+        place = bridge.place
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(
-                lambda: self._connections.make(place.transport, opener), place.host, place.port
-            )
+            context = None
+            if place.transport in ("tls", "wss"):
+                context = await self._read_certificates(bridge.tls)
+            make = partial(self._stack, bridge, place, context, opener)
+            await _reach(place, make)
+
+    def stop(self) -> None:
+        """No handshake gets any further."""
+        self._handshakes.stop()
+        self._workers.stop()
+
+    async def _read_certificates(self, tls: Tls) -> SSLContext:
+        done: asyncio.Future[SSLContext | OSError] = asyncio.get_running_loop().create_future()
+
+        def read() -> SSLContext | OSError:
+            try:
+                return client_context(tls)
+            except ConfigurationError as error:
+                return OSError(str(error))
+            except OSError as error:
+                return error
+
+        self._workers.run(read, partial(_settle, done))
+        context = await done
+        if isinstance(context, OSError):
+            raise context
+        return context
+
+    def _stack(
+        self, bridge: Bridge, place: Place, context: SSLContext | None, opener: Opener
+    ) -> asyncio.BufferedProtocol:
+        """The layers of a new connection, from the top."""
+        buffer, counts = self._connections.read_buffer, self._counts
+        connection = self._connections.make(place.transport, opener)
+        top: Upper = connection
+        if place.transport in ("ws", "wss"):
+            where = show_address(place.host, place.port)
+            address = parse_uri(f"{place.transport}://{where}{place.path}")
+            top = WebSocketLinkLayer(top, address, self._frame_bytes, buffer, counts)
+        if context is not None:
+            name = bridge.tls.server_name or place.host
+            handshakes = self._handshakes
+            top = TlsLinkLayer(top, connection, context, handshakes, buffer, counts, name)
+        return top
+
+
+def _settle(done: "asyncio.Future[T]", result: T) -> None:
+    # Nobody waits any more if it took too long.
+    if not done.done():
+        done.set_result(result)
+
+
+async def _reach(place: Place, make: Callable[[], asyncio.BufferedProtocol]) -> None:
+    """Connects to the first of a remote's addresses that answers; each has its share of the
+    time."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + CONNECT_TIMEOUT_S
+    addresses = await _resolve(place)
+    refusals = []
+    for tried, host in enumerate(addresses):
+        share_s = (ends_at - loop.time()) / (len(addresses) - tried)
+        try:
+            async with asyncio.timeout(share_s):
+                await loop.create_connection(make, host, place.port)
+                return
+        except TimeoutError:
+            reason = "no answer in time"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        refusals.append(f"{show_address(host, place.port)}: {reason}")
+    raise OSError("; ".join(refusals))
+
+
+async def _resolve(place: Place) -> list[str]:
+    """The addresses that a remote has at this moment, as many of them as are tried."""
+    try:
+        return [str(ip_address(place.host))]
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            place.host, place.port, type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError) as error:
+        # A name with an empty or very long part is not even asked for.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OSError(f"{place.host} is no name of a host: {reason}") from error
+    hosts = dict.fromkeys(str(address[0]) for *_, address in found)
+    return list(hosts)[:DIALLED_ADDRESSES_MAXIMUM]

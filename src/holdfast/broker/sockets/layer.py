@@ -25,7 +25,19 @@ ANSWERS_BYTES_MAXIMUM = 2_097_152
 than one outbox holds, so that a slow reader who asks nothing never comes near."""
 
 
-class Layer(asyncio.Transport, asyncio.BufferedProtocol):
+class Upper(asyncio.BufferedProtocol):
+    """What stands on a layer: another one, or the connection."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        """All handshakes below are over."""
+
+    def broken(self, reason: str) -> None:
+        """A layer below ends it; why, for people."""
+
+
+class Layer(asyncio.Transport, Upper):
     """Bytes through, both ways; each kind changes what it must."""
 
     __slots__ = ("_buffer", "_counts", "_is_finished", "_is_ready", "_upper", "transport")
@@ -35,7 +47,7 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
     NOT_READING: ClassVar[Event]
     """The peer does not take what this layer has to say."""
 
-    def __init__(self, upper: asyncio.BufferedProtocol, buffer: bytearray, counts: Counts) -> None:
+    def __init__(self, upper: Upper, buffer: bytearray, counts: Counts) -> None:
         self._upper = upper
         self._buffer = buffer
         self._counts = counts
@@ -51,6 +63,10 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         """The socket is open."""
         self.transport = cast(asyncio.Transport, transport)
         self._upper.connection_made(self)
+
+    def broken(self, reason: str) -> None:
+        """A layer below ends it."""
+        self._upper.broken(reason)
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         """The one buffer that everybody reads into, or what of it the layer above wants filled."""

@@ -19,6 +19,7 @@ from websockets.http11 import Request, Response
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.certificates import is_encrypted, server_context
 from holdfast.broker.sockets.connection import Connections, show_address
+from holdfast.broker.sockets.layer import Upper
 from holdfast.broker.sockets.proxy_protocol import ProxyLayer
 from holdfast.broker.sockets.tls import Handshakes, TlsLayer
 from holdfast.broker.sockets.unix_socket import UnixListener
@@ -165,7 +166,7 @@ class Listeners:
         """The layers of a new connection, from the top."""
         buffer, counts = self._connections.read_buffer, self._counts
         connection = self._connections.make(TRANSPORTS[name])
-        top: asyncio.BufferedProtocol = connection
+        top: Upper = connection
         if name in ("ws", "wss"):
             top = WebSocketLayer(top, self._websocket_rules, buffer, counts)
         if name in ("mqtts", "wss"):

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.connection import Connection, Connections, peer_of, show_address
-from holdfast.broker.sockets.layer import Layer
+from holdfast.broker.sockets.layer import Layer, Upper
 from holdfast.core.limits import PROXY_HEADER_BYTES_MAXIMUM
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -49,7 +49,7 @@ class Origin:
     certificate_name: str | None
 
 
-class Upper(Protocol):
+class Above(Protocol):
     """What stands above: it is told its transport anew when the header has been read."""
 
     transport: asyncio.Transport
@@ -65,7 +65,7 @@ class ProxyLayer(Layer):
 
     def __init__(
         self,
-        upper: asyncio.BufferedProtocol,
+        upper: Upper,
         connection: Connection,
         connections: Connections,
         trusted: Networks,
@@ -125,7 +125,7 @@ class ProxyLayer(Layer):
         self._counts.add(Event.PROXY_HEADERS_TAKEN)
         if origin.certificate_name is not None:
             self._connection.certificate_name = origin.certificate_name
-        cast(Upper, self._upper).transport = self.transport
+        cast(Above, self._upper).transport = self.transport
         self.transport.set_protocol(self._upper)
         peer = peer_of(self.transport) if origin.peer is None else origin.peer
         self._connections.comes_from(self._connection, peer)

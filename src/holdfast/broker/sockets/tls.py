@@ -21,11 +21,11 @@ import logging
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.connection import Connection
-from holdfast.broker.sockets.layer import Layer
+from holdfast.broker.sockets.layer import Layer, Upper
 from holdfast.broker.world import Workers
 from holdfast.core.limits import HANDSHAKE_READ_BYTES, HANDSHAKES_AT_ONCE
 
@@ -62,28 +62,37 @@ def _step(tls: ssl.SSLObject) -> ssl.SSLError | None:
 
 
 class TlsLayer(Layer):
-    """The server's side of TLS."""
+    """TLS on one connection."""
 
     __slots__ = ("_connection", "_handshakes", "_incoming", "_outgoing", "_tls")
 
     UNFINISHED = Event.TLS_HANDSHAKES_UNFINISHED
     NOT_READING = Event.TLS_PEERS_NOT_READING
+    REFUSED: ClassVar = Event.TLS_HANDSHAKES_REFUSED
+    BROKEN: ClassVar = Event.TLS_CONNECTIONS_BROKEN
 
     def __init__(
         self,
-        upper: asyncio.BufferedProtocol,
+        upper: Upper,
         connection: Connection,
         context: ssl.SSLContext,
         handshakes: Handshakes,
         buffer: bytearray,
         counts: Counts,
+        server_name: str | None = None,
     ) -> None:
+        """`server_name` is whom a client means to reach; `None`: we are the server."""
         super().__init__(upper, buffer, counts)
         self._handshakes = handshakes
         self._connection = connection
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_name is None,
+            server_hostname=server_name,
+        )
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         """Before the handshake is over, little: it is kept until a worker has seen to it."""
@@ -138,6 +147,7 @@ class TlsLayer(Layer):
             self._is_ready = True
             if (name := common_name(self._tls.getpeercert())) is not None:
                 self._connection.certificate_name = name
+            self._upper.ready()
             self._go_on()
         elif isinstance(error, ssl.SSLWantReadError):
             self._send()
@@ -181,8 +191,8 @@ class TlsLayer(Layer):
 
     def _refuse(self, error: ssl.SSLError) -> None:
         """What came is not TLS, or not what the context accepts; the peer is told in an alert."""
-        broken, refused = Event.TLS_CONNECTIONS_BROKEN, Event.TLS_HANDSHAKES_REFUSED
-        self._end_handshake(broken if self._is_ready else refused)
+        self._end_handshake(self.BROKEN if self._is_ready else self.REFUSED)
+        self._upper.broken(sentence_of(error))
         fields = {"peer": self._connection.peer, "reason": error.reason}
         # Not more: whoever reaches the port can cause it, as often as he likes.
         log.debug("TLS refused", extra={"fields": fields})
@@ -197,6 +207,35 @@ class TlsLayer(Layer):
             self._tls.unwrap()
         if self._outgoing.pending:
             self.transport.write(self._outgoing.read())
+
+
+class TlsLinkLayer(TlsLayer):
+    """The client's side of TLS."""
+
+    __slots__ = ()
+
+    UNFINISHED = Event.LINK_HANDSHAKES_UNFINISHED
+    NOT_READING = Event.LINK_PEERS_NOT_READING
+    REFUSED = Event.LINK_HANDSHAKES_REFUSED
+    BROKEN = Event.LINK_CONNECTIONS_BROKEN
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open: a client begins."""
+        super().connection_made(transport)
+        # Not by a worker: it takes a fraction of a millisecond, and what the peer sends may not
+        # come in between.
+        _step(self._tls)
+        self._send()
+
+
+def sentence_of(error: ssl.SSLError) -> str:
+    """Why TLS was refused, for people."""
+    reason = (error.reason or "").replace("_", " ").lower() or "not TLS"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the remote's certificate was refused: {error.verify_message.rstrip('.')}"
+    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
+        return f"TLS: the remote refused this broker's certificate ({reason})"
+    return f"TLS: {reason}"
 
 
 def common_name(certificate: dict[str, Any] | None) -> str | None:

@@ -1,7 +1,8 @@
 """MQTT over WebSocket: frames in, frames out (section 6 of MQTT, RFC 6455).
 
-Owns: what of WebSocket MQTT allows, in one place for the listeners of its own and for `/mqtt` on
-the HTTP listener. Never: parses a frame or a handshake; the library does.
+Owns: what of WebSocket MQTT allows, in one place for the listeners of its own, for `/mqtt` on the
+HTTP listener, and for links (websocket_link). Never: parses a frame or a handshake; the library
+does.
 
 Invariants:
 1. Only binary frames carry MQTT [MQTT-6.0.0-1]; packets begin and end in them anywhere
@@ -28,7 +29,7 @@ from websockets.streams import StreamReader
 from websockets.typing import Subprotocol
 
 from holdfast.broker.counts import Counts, Event
-from holdfast.broker.sockets.layer import Layer
+from holdfast.broker.sockets.layer import Layer, Upper
 from holdfast.broker.sockets.origins import is_welcome
 from holdfast.core.limits import WEBSOCKET_READ_BYTES, WEBSOCKET_REQUEST_BYTES_MAXIMUM
 
@@ -60,39 +61,19 @@ class WebSocketRules:
         return handshake.accept(request)
 
 
-class WebSocketLayer(Layer):
-    """The server's side of one WebSocket."""
+class FramedLayer(Layer):
+    """One WebSocket, whichever side began it."""
 
-    __slots__ = ("_frames", "_framing", "_is_paused", "_is_slow", "_request", "_rules")
+    __slots__ = ("_frames", "_framing", "_is_paused", "_is_slow")
 
-    UNFINISHED = Event.WEBSOCKET_HANDSHAKES_UNFINISHED
-    NOT_READING = Event.WEBSOCKET_PEERS_NOT_READING
-
-    def __init__(
-        self,
-        upper: asyncio.BufferedProtocol,
-        rules: WebSocketRules,
-        buffer: bytearray,
-        counts: Counts,
-    ) -> None:
+    def __init__(self, upper: Upper, framing: Protocol, buffer: bytearray, counts: Counts) -> None:
         super().__init__(upper, buffer, counts)
-        self._rules = rules
-        self._request: _Handshake | None = None
-        self._framing = Protocol(
-            SERVER, max_size=(None, rules.frame_bytes_maximum), logger=library_log
-        )
+        self._framing = framing
         self._frames: deque[Frame] | None = None
         """Frames that wait because the connection above is not read."""
         self._is_paused = False
         self._is_slow = False
         """The peer does not read."""
-
-    def begin(self, transport: asyncio.Transport, rest: bytes) -> None:
-        """Takes over a socket on which somebody else has shaken hands; `rest` came after that."""
-        self._is_ready = True
-        self.connection_made(transport)
-        if rest and not transport.is_closing():
-            self._receive(rest)
 
     # --- the protocol of what is below ----------------------------------------------------------
 
@@ -161,35 +142,15 @@ class WebSocketLayer(Layer):
         if not self._is_paused:
             super().resume_reading()
 
-    # --- handshake ------------------------------------------------------------------------------
+    # --- frames ---------------------------------------------------------------------------------
 
     def _shake_hands(self, data: bytes) -> bytes:
         """Goes on with the handshake; returns what follows it."""
-        if self._request is None:
-            self._request = _Handshake()
-        request = self._request
-        try:
-            complete = request.feed(data)
-        except _BadRequestError:
-            self._refuse(400, BAD_REQUEST)
-            return b""
-        if complete is None:
-            return b""
-        response = self._rules.answer(complete)
-        if response.status_code != 101:
-            self._refuse(response.status_code, response.serialize())
-            return b""
-        self._is_ready = True
-        self._request = None
-        self.transport.write(response.serialize())
-        return request.rest()
+        raise NotImplementedError
 
-    def _refuse(self, status: int, response: bytes) -> None:
-        self._end_handshake(Event.WEBSOCKET_HANDSHAKES_REFUSED, status)
-        self._answer(response)
-        self._finish()
-
-    # --- frames ---------------------------------------------------------------------------------
+    def _ended(self) -> None:
+        """The framing has said its last."""
+        raise NotImplementedError
 
     def _receive(self, data: bytes) -> None:
         self._framing.receive_data(data)
@@ -236,15 +197,65 @@ class WebSocketLayer(Layer):
         if data:
             self._answer(data)
         if self._framing.eof_sent:
-            self._count_fault()
-            self._finish()
+            self._ended()
 
-    def _count_fault(self) -> None:
+
+class WebSocketLayer(FramedLayer):
+    """The server's side of one WebSocket."""
+
+    __slots__ = ("_request", "_rules")
+
+    UNFINISHED = Event.WEBSOCKET_HANDSHAKES_UNFINISHED
+    NOT_READING = Event.WEBSOCKET_PEERS_NOT_READING
+
+    def __init__(
+        self, upper: Upper, rules: WebSocketRules, buffer: bytearray, counts: Counts
+    ) -> None:
+        frame_bytes = (None, rules.frame_bytes_maximum)
+        framing = Protocol(SERVER, max_size=frame_bytes, logger=library_log)
+        super().__init__(upper, framing, buffer, counts)
+        self._rules = rules
+        self._request: _Handshake | None = None
+
+    def begin(self, transport: asyncio.Transport, rest: bytes) -> None:
+        """Takes over a socket on which somebody else has shaken hands; `rest` came after that."""
+        self._is_ready = True
+        self.connection_made(transport)
+        if rest and not transport.is_closing():
+            self._receive(rest)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        if self._request is None:
+            self._request = _Handshake()
+        request = self._request
+        try:
+            complete = request.feed(data)
+        except _BadRequestError:
+            self._refuse(400, BAD_REQUEST)
+            return b""
+        if complete is None:
+            return b""
+        response = self._rules.answer(complete)
+        if response.status_code != 101:
+            self._refuse(response.status_code, response.serialize())
+            return b""
+        self._is_ready = True
+        self._request = None
+        self.transport.write(response.serialize())
+        return request.rest()
+
+    def _refuse(self, status: int, response: bytes) -> None:
+        self._end_handshake(Event.WEBSOCKET_HANDSHAKES_REFUSED, status)
+        self._answer(response)
+        self._finish()
+
+    def _ended(self) -> None:
         sent = self._framing.close_sent
         if sent is not None and self._framing.parser_exc is not None:
             self._counts.add(Event.WEBSOCKET_CLOSED, sent.code)
         elif sent is not None and sent.code == CloseCode.UNSUPPORTED_DATA:
             self._counts.add(Event.WEBSOCKET_CLOSED, CloseCode.UNSUPPORTED_DATA)
+        self._finish()
 
 
 class _BadRequestError(Exception):

@@ -58,6 +58,10 @@ class Numbers:
     loss_rows_removed: int
     """Because the ledger was full."""
     redrives: int
+    staged_bytes: int
+    staged_parts: int
+    producers: int
+    batches_given_up: int
     segments_removed: int
     records_carried: int
     turns: int
@@ -117,6 +121,10 @@ def count(server: Server) -> Numbers:
         durable_offset=kernel.log.durable_offset(),
         retained=kernel.log.retained_count(),
         redrives=len(stages.redrives),
+        staged_bytes=stages.batches.parts.bytes,
+        staged_parts=len(stages.batches.parts),
+        producers=stages.batches.producers.count,
+        batches_given_up=stages.batches.given_up,
         # Rows go in the order in which they came, so that none between has to be counted.
         loss_rows=view.last_loss() - view.first_loss() + 1 if view.first_loss() else 0,
         segments_removed=sweep.segments_removed,

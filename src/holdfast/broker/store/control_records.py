@@ -69,9 +69,11 @@ class ControlRecords:
         read."""
         try:
             ahead = self._view.applied() >= max(next_number, 1)
+            # What was removed by a record that has gone it would have for ever.
+            has_missed = self._view.applied() + 1 < self._log.whole_controls_from()
         except sqlite3.DatabaseError:
-            ahead = True
-        if ahead:
+            ahead = has_missed = True
+        if ahead or has_missed:
             self._view.clear()
         self._applied = self._saved = self._view.applied()
         count, is_all = 0, False

@@ -16,8 +16,9 @@ Invariants:
    neither delivered nor told again, whatever becomes of the run.
 """
 
+import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -28,7 +29,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import Table, parse_queue, parse_queue_fields, parse_value
-from holdfast.broker.store.view import QueueRow
+from holdfast.broker.store.view import QueueRow, View
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
@@ -53,6 +54,10 @@ EVERYTHING: Final = 2**64 - 1
 """Messages that a queue without a limit keeps."""
 PAGE: Final = 500
 """Queues that are read in one piece: each costs some 2 us, with its topics."""
+LOOKED_AT: Final = 2_000
+"""Queues that the view looks at in one piece, where it knows which topics go: some 0.6 us each."""
+GOING_TOLD: Final = 1_000
+"""Topics that the view is told: more would have to be looked up by it for each page."""
 ASKED: Final = 100
 """Those of them that are asked in one piece: each costs some 10 us to parse and ask."""
 GATHERED_BYTES_MAXIMUM: Final = 4_194_304
@@ -199,25 +204,43 @@ class Retention:
         # A queue that the view does not know yet would not be asked. Whoever comes later needs
         # nothing of this, and what is written anew below the view has: it may be behind with that.
         known = self._records.last_ahead(Table.QUEUES)
+        # Nobody says any more what was removed, once the record that says so has gone.
+        going = self._log.whole_controls_from() - 1
         survey = self._log.survey_job()
         assert survey is not None, "a run has begun"
         yield from self._beside.run(survey)
         self._log.finish(survey)
+        yield lambda: self._records.has_all_up_to(going)
         yield from self._renew()
         yield lambda: self._records.has_all_up_to(known)
         view = self._records.refresh()
-        for shared in (True, False):
-            after = 0
-            while rows := view.queues(after, PAGE, shared=shared):
-                after = rows[-1].party
-                concerned = self._concerned(rows)
-                for first in range(0, max(len(concerned), 1), ASKED):
-                    asked = yield from self._behind(queues, concerned[first : first + ASKED])
-                    yield from self._visit(queues, asked)
-                    yield None
+        for rows in self._pages(view):
+            concerned = self._concerned(rows)
+            for first in range(0, max(len(concerned), 1), ASKED):
+                asked = yield from self._behind(queues, concerned[first : first + ASKED])
+                yield from self._visit(queues, asked)
+                yield None
         while not self._log.find_piece(PIECE_EFFORT):
             yield None
         return (yield from self._carry(queues))
+
+    def _pages(self, view: View) -> Iterator[list[QueueRow]]:
+        """All queues that may read something of what goes, those of groups first."""
+        yield from _paged(view, shared=True)
+        going = self._log.going_names(GOING_TOLD)
+        if going is None:
+            yield from _paged(view, shared=False)
+            return
+        # Most queues of a fleet read one topic, of their own: the view leaves out those that read
+        # none of these, three times as fast as they could be read here.
+        topics, after = json.dumps(going), 0
+        while True:
+            rows, end = view.queues_reading(topics, after, LOOKED_AT)
+            if end is None:
+                return
+            after = end
+            for first in range(0, max(len(rows), 1), PAGE):
+                yield rows[first : first + PAGE]
 
     def _renew(self) -> Pieces[None]:
         """What the log would lose otherwise is written anew, and a checkpoint stands behind it."""
@@ -365,3 +388,11 @@ class Retention:
             "messages_maximum": EVERYTHING if carried is None else carried,
         }
         return _Asked(cursor, fields["owner"], aged_until, has_ended)
+
+
+def _paged(view: View, *, shared: bool) -> Iterator[list[QueueRow]]:
+    """The queues of that kind, page by page."""
+    after = 0
+    while rows := view.queues(after, PAGE, shared=shared):
+        after = rows[-1].party
+        yield rows

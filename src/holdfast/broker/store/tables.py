@@ -8,8 +8,9 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 from holdfast.core.loss_reason import LossReason
@@ -162,12 +163,19 @@ class ProducerRecord:
     rows: int = 0
     """How many messages that one had."""
     forget_at_us: int | None = None
-    """When it is forgotten unless it comes again."""
+    """When it is forgotten unless it comes again; `None` while a batch of its enters the log."""
     pending: PendingBatch | None = None
+    """What is not in the log whole: on its way, or given up where the producer may be forgotten."""
+
+    def given_up(self) -> PendingBatch | None:
+        """The batch that it cannot go on from, if there is one."""
+        return None if self.forget_at_us is None else self.pending
 
 
-_QUEUE_DEFAULTS: Final = {field.name: field.default for field in fields(QueueRecord)}
-_SUBSCRIPTION_NAMES: Final = {field.name: MISSING for field in fields(Subscription)}
+_BOOLEANS: Final = ("false", "true")
+_QUEUE_DEFAULTS: Final = {
+    field.name: field.default for field in fields(QueueRecord) if field.name != "reads"
+}
 
 
 def party_key(party: int) -> bytes:
@@ -182,7 +190,7 @@ def key_party(key: bytes) -> int:
 
 def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
     """The value of a row in SUBSCRIPTIONS; no subscriptions are no row."""
-    return format_value(_rows(subscriptions)) if subscriptions else b""
+    return _format_rows(subscriptions).encode() if subscriptions else b""
 
 
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
@@ -203,8 +211,8 @@ def parse_queue_fields(value: str) -> dict[str, Any]:
 def format_queue(queue: QueueRecord) -> bytes:
     """The value of a row in QUEUES. Its kind comes first, by which the view tells them apart; what
     it does not have is left out."""
-    values = {"kind": queue.kind} | _values(queue, _QUEUE_DEFAULTS)
-    return format_value(values | {"reads": _rows(queue.reads)})
+    values = {"kind": queue.kind} | _values(queue)
+    return b'%b,"reads":%b}' % (format_value(values)[:-1], _format_rows(queue.reads).encode())
 
 
 def parse_queue(value: bytes) -> QueueRecord:
@@ -214,15 +222,26 @@ def parse_queue(value: bytes) -> QueueRecord:
     return QueueRecord(**{**values, "reads": reads})
 
 
-def _rows(subscriptions: tuple[Subscription, ...]) -> list[dict[str, Any]]:
-    return [_values(item, _SUBSCRIPTION_NAMES) for item in subscriptions]
+def _format_rows(subscriptions: tuple[Subscription, ...]) -> str:
+    return f"[{','.join(map(_format_row, subscriptions))}]"
 
 
-def _values(record: object, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record that are not what they are by default."""
+def _format_row(item: Subscription) -> str:
+    # A SUBSCRIBE may have thousands of filters: each as a dictionary would cost three times that.
+    identifier = "null" if item.identifier is None else item.identifier
+    return (
+        f'{{"topic_filter":{encode_basestring_ascii(item.topic_filter)},"qos":{item.qos},'
+        f'"no_local":{_BOOLEANS[item.no_local]},'
+        f'"retain_as_published":{_BOOLEANS[item.retain_as_published]},"identifier":{identifier},'
+        f'"from_offset":{item.from_offset},"until_offset":{item.until_offset}}}'
+    )
+
+
+def _values(queue: QueueRecord) -> dict[str, Any]:
+    """The fields of a queue but what it reads, where they are not what they are by default."""
     # This is done for each SUBSCRIBE, and `asdict` would copy what nobody changes.
-    found = ((name, getattr(record, name)) for name in defaults)
-    return {name: value for name, value in found if value != defaults[name]}
+    found = ((name, getattr(queue, name)) for name in _QUEUE_DEFAULTS)
+    return {name: value for name, value in found if value != _QUEUE_DEFAULTS[name]}
 
 
 def format_producer(producer: ProducerRecord) -> bytes:

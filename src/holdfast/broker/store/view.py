@@ -137,6 +137,14 @@ _QUEUES = {
 }
 
 
+_PAGE_END = "SELECT max(key) FROM (SELECT key FROM queues WHERE key > ? ORDER BY key LIMIT ?)"
+_QUEUES_READING = (
+    f"SELECT {_QUEUE} FROM queues WHERE key > ? AND key <= ? AND NOT shared"  # noqa: S608
+    " AND (topics IS NULL OR instr(topics, '#')"
+    " OR topics IN (SELECT value FROM json_each(?))) ORDER BY key"
+)
+
+
 class QueueRow(NamedTuple):
     """A queue as it is on record."""
 
@@ -238,6 +246,18 @@ class View:
         """What several take from, or the own queues of sessions: those that follow a party."""
         return list(map(QueueRow._make, self._database.execute(_QUEUES[shared], (after, limit))))
 
+    def queues_reading(
+        self, topics: str, after: int, limit: int
+    ) -> tuple[list[QueueRow], int | None]:
+        """Of the `limit` queues that follow a party, the own ones of sessions that may read one of
+        these topics (a list, as JSON): those that read another topic alone are not among them. And
+        the last of all; `None` where none follows."""
+        end = self._database.execute(_PAGE_END, (after, limit)).fetchone()[0]
+        if end is None:
+            return [], None
+        rows = self._database.execute(_QUEUES_READING, (after, end, topics))
+        return list(map(QueueRow._make, rows)), end
+
     def ended(self, parties: Sequence[int], now_us: int) -> set[int]:
         """Those of these parties whose session has expired."""
         query = f"SELECT party FROM sessions WHERE party IN ({{}}) AND expires_at_us <= {now_us:d}"  # noqa: S608
@@ -326,7 +346,7 @@ class View:
         return [(key, value.encode()) for key, value in rows]
 
     def producers_pending(self) -> list[tuple[bytes, bytes]]:
-        """Key and value of the producers with a batch that is not in the log whole."""
+        """Key and value of the producers with a batch on its way into the log."""
         rows = self._database.execute(
             "SELECT key, value FROM producers WHERE forget_at_us IS NULL ORDER BY key"
         )

@@ -10,7 +10,7 @@ from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.pushdown import Narrowing, narrowed
 from holdfast.pipeline.source.ranges import LogRange, RangeReader, ending, plan_ranges, starting
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.log import ReadableLog
+from holdfast.reading.log import Extent, ReadableLog
 from holdfast.reading.remote import RemoteLog
 
 TIME_MAXIMUM_US = 2**62
@@ -30,7 +30,17 @@ class BatchReader(RangeReader, DataSourceReader):
         extent = opened.extent()
         begin = starting(self.options, extent, opened, default="earliest")
         end = ending(self.options, extent, opened)
-        criteria = self._criteria()
+        return self.planned(opened, extent, begin, end, self._criteria())
+
+    def planned(
+        self,
+        opened: ReadableLog,
+        extent: Extent,
+        begin: int,
+        end: int,
+        criteria: Criteria | None = None,
+    ) -> list[LogRange]:
+        """What the query's filters leave of a range, split."""
         if self._narrowing is None:
             return plan_ranges(opened, self.options, extent, begin, end, criteria)
         if begin < extent.begin:

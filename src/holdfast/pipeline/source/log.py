@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.pipeline.source.options import Options
-from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, PatientLog
+from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, Patience, PatientLog
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import ReadableLog
 from holdfast.reading.remote import RemoteLog
@@ -21,10 +21,11 @@ def opened(
     password: str | None,
     data_dir: str | None,
     cursor: str | None,
+    reader: str | None,
 ) -> LogDirectory | RemoteLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
     if broker is not None:
-        return RemoteLog(broker, user, password, cursor=cursor)
+        return RemoteLog(broker, user, password, cursor=cursor, reader=reader)
     return LogDirectory(str(Path(str(data_dir)) / LOG_DIRECTORY))
 
 
@@ -33,9 +34,21 @@ def open_log(options: Options, patience_s: float = BATCH_PATIENCE_S) -> Readable
     found = open_without_waiting(options)
     if isinstance(found, LogDirectory):
         return found
-    return PatientLog(found, patience_s if options.timeout_s is None else options.timeout_s)
+    return PatientLog(found, patience_of(options, patience_s))
+
+
+def patience_of(options: Options, patience_s: float) -> Patience:
+    """As much as the options say; without them, `patience_s`."""
+    return Patience(patience_s if options.timeout_s is None else options.timeout_s)
 
 
 def open_without_waiting(options: Options) -> LogDirectory | RemoteLog:
     """The same; what is away raises at once."""
-    return opened(options.broker, options.user, options.password, options.data_dir, options.cursor)
+    return opened(
+        options.broker,
+        options.user,
+        options.password,
+        options.data_dir,
+        options.cursor,
+        options.reader,
+    )

@@ -316,6 +316,8 @@ class Options:
     fail_on_data_loss: bool
     columns: tuple[str, ...]
     pushdown: bool
+    reader: str | None = None
+    """By what the broker knows that driver and tasks are one query; nobody gives it."""
 
     def refuse_unless(self, use: Use, sentence: str) -> None:
         """Raises for an option that is not for this use, with what it is."""

@@ -81,20 +81,43 @@ class Absence:
         return f"{self._reason}; waiting for it since {self._now_s() - self._since_s:.0f} s"
 
 
-class PatientLog:
-    """A `ReadableLog` that waits while the broker is away."""
+class Patience:
+    """Asks, and asks again while the broker is away."""
 
     def __init__(
         self,
-        inner: ReadableLog,
         patience_s: float,
         *,
         now_s: Callable[[], float] = system.monotonic_s,
         wait: Wait = wait_s,
     ) -> None:
-        self._inner = inner
         self._absence = Absence(patience_s, now_s=now_s)
         self._wait = wait
+
+    def is_tried(self) -> bool:
+        """True from a question that found the broker away until the next answer."""
+        return self._absence.told() is not None
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """The answer. Raises `BrokerAwayError` if none has come for too long, and whatever else the
+        question raises at once."""
+        while True:
+            try:
+                answer = question()
+            except BrokerAwayError as away:
+                self._wait(self._absence.begin_or_go_on(away))
+                continue
+            if self._absence.end():
+                log.warning("the broker is back")
+            return answer
+
+
+class PatientLog:
+    """A `ReadableLog` that waits while the broker is away."""
+
+    def __init__(self, inner: ReadableLog, patience: Patience) -> None:
+        self._inner = inner
+        self._patience = patience
         self._epoch: str | None = None
 
     def extent(self) -> Extent:
@@ -150,22 +173,17 @@ class PatientLog:
         )
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        while True:
-            try:
-                if self._epoch is not None and self._absence.told() is not None:
-                    check_same_log(self._epoch, self._inner.extent())
-                answer = ask()
-            except BrokerAwayError as away:
-                self._wait(self._absence.begin_or_go_on(away))
-                continue
-            if self._absence.end():
-                log.warning("the broker is back")
-            return answer
+        def of_this_log() -> T:
+            if self._epoch is not None and self._patience.is_tried():
+                check_same_log(self._epoch, self._inner.extent().epoch)
+            return ask()
+
+        return self._patience.ask(of_this_log)
 
 
-def check_same_log(epoch: str, extent: Extent) -> None:
-    """Raises if it is not the log of this epoch."""
-    if epoch != extent.epoch:
+def check_same_log(epoch: str, found: str) -> None:
+    """Raises if what was found is not the log of this epoch."""
+    if epoch != found:
         raise LogChangedError(
-            f"the broker came back with another log: epoch {extent.epoch} in place of {epoch}"
+            f"the broker came back with another log: epoch {found} in place of {epoch}"
         )

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.columns import READ_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
 from holdfast.pipeline.source.log import open_log
@@ -59,7 +60,7 @@ class LogRange(InputPartition):
     """In place of what the options say, where that was narrowed."""
 
 
-class RangeReader:
+class RangeReader(Parcel):
     """Reads a partition on an executor; what batch and stream have in common."""
 
     patience_s = BATCH_PATIENCE_S

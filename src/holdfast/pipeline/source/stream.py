@@ -9,6 +9,7 @@ Invariants:
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -46,10 +47,15 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     patience_s = STREAM_PATIENCE_S
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        if options.broker is not None and not options.fail_on_data_loss:
+            # What its tasks miss they cannot tell the driver; the broker can.
+            options = replace(options, reader=system.entropy(16).hex())
         super().__init__(options, schema)
         self._target: int | None = None
         self._reach: Reach | None = None
         self._lost = 0
+        self._taken = 0
+        """What the broker said last of what tasks have missed."""
         self._triggered_s: float | None = None
         timeout_s = options.timeout_s
         self._absence = Absence(self.patience_s if timeout_s is None else timeout_s)
@@ -80,6 +86,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             wait_s(self._absence.begin_or_go_on(away))
             return start
         self._absence.end()
+        self._note_taken(reach.taken)
         begin = parse_offset(start, reach.extent)
         self._reach = reach
         if reach.end <= begin or self._is_too_little(reach):
@@ -91,12 +98,16 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The durable end, with what the query's progress has to say: its lag behind the end in
         messages and in seconds, what retention took before it was read, what it waits for."""
         waiting_for, reach = self._absence.told(), self._reach
+        if reach is None and waiting_for is not None:
+            return {"waitingFor": waiting_for}
         if reach is None:
             extent = open_log(self.options, self.patience_s).extent()
             return format_offset(extent.epoch, extent.end)
         told: dict[str, Any] = format_offset(reach.extent.epoch, reach.extent.end)
-        told["lagMessages"] = reach.extent.end - reach.end
-        late_us = 0 if reach.next_at_us is None else system.now_us() - reach.next_at_us
+        told["lagMessages"] = reach.behind
+        told["lagExact"] = reach.behind_exact
+        is_behind = reach.next_at_us is not None and (reach.behind > 0 or not reach.behind_exact)
+        late_us = system.now_us() - (reach.next_at_us or 0) if is_behind else 0
         told["lagSeconds"] = max(0, late_us) / 1_000_000
         told["lostMessages"] = self._lost
         return told if waiting_for is None else {**told, "waitingFor": waiting_for}
@@ -113,13 +124,24 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._lost += max(0, min(extent.begin, to) - begin)
         return ranges
 
+    def _note_taken(self, taken: int) -> None:
+        """Adds what tasks have missed since. A broker that has started again counts from 0."""
+        since = taken - self._taken if taken >= self._taken else taken
+        if since:
+            log.warning("retention took %d offsets while tasks were reading them", since)
+        self._lost += since
+        self._taken = taken
+
+    def must_answer(self, limit: ReadLimit) -> bool:
+        """True if what is taken now has an end that must be found: a stream that goes on may come
+        back."""
+        return self._target is not None or isinstance(limit, ReadAllAvailable)
+
     def _reached(self, begin: int, limit: ReadLimit) -> Reach:
         is_bounded = isinstance(limit, ReadMaxRows)
-        # What is taken now has an end that must be found; a stream that goes on may come back.
-        must_answer = self._target is not None or isinstance(limit, ReadAllAvailable)
         opened = (
             open_log(self.options, self.patience_s)
-            if must_answer
+            if self.must_answer(limit)
             else open_without_waiting(self.options)
         )
         return opened.reach(

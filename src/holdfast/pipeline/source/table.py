@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.core.table_names import TABLES
+from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.forms import OptionError, password_file
 from holdfast.reading.directory_tables import DirectoryTables
 from holdfast.reading.remote_tables import RemoteTables
@@ -82,7 +83,7 @@ def table_schema(options: TableOptions) -> StructType:
     return from_arrow_schema(SCHEMAS[options.table])
 
 
-class TableReader(DataSourceReader):
+class TableReader(Parcel, DataSourceReader):
     """Reads a table in one task."""
 
     def __init__(self, options: TableOptions, schema: StructType) -> None:

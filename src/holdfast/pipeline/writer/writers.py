@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from holdfast import system
 from holdfast.core.limits import STAGED_PART_BYTES_MAXIMUM
+from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.writer.columns import check_columns
 from holdfast.pipeline.writer.options import WriterOptions, parse_writer_options
@@ -50,7 +51,7 @@ class Written(WriterCommitMessage):
     parts: tuple[str, ...]
 
 
-class _RowWriter:
+class _RowWriter(Parcel):
     """Writes the rows of one task; what batch and stream have in common."""
 
     def __init__(self, options: WriterOptions) -> None:

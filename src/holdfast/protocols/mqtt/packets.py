@@ -3,8 +3,9 @@
 Owns: which fields a decision may look at, and their types. Never: checks what the decoder has
 checked already (lengths, UTF-8, which property may stand where).
 
-Invariant: nothing changes one. CONNECT alone is not frozen, and neither is what is made of it until
-CONNACK: freezing those cost a quarter of the Python of a CONNECT.
+Invariant: nothing changes one. CONNECT is not frozen, neither is what is made of it until CONNACK,
+and no filter of a SUBSCRIBE: freezing those cost a quarter of the Python of a CONNECT, and a tenth
+of that of a SUBSCRIBE with many filters.
 
 Flow: kernel decode -> here -> handshake, subscribe.
 """
@@ -43,7 +44,7 @@ class Connect:
     properties: Properties
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SubscriptionRequest:
     """One filter of a SUBSCRIBE packet, with its options."""
 

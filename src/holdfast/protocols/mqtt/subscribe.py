@@ -19,8 +19,8 @@ from holdfast.core.limits import (
     SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM,
     SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
 )
-from holdfast.core.share_name import is_shared, parse_shared
-from holdfast.core.subscription import Subscription
+from holdfast.core.share_name import SHARED_PREFIX, parse_shared
+from holdfast.core.subscription import Subscription, shared_of
 from holdfast.kernel import LIMITS, is_valid_topic_filter
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -68,37 +68,49 @@ def plan_subscribe(
     reason_codes: list[int] = []
     granted: dict[str, Subscription] = {}
     retained: dict[str, Subscription] = {}
-    joined, new = sum(item.shared for item in in_force.values()), 0
-    room_bytes = SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM - sum(map(_size_bytes, current))
+    joined, new = len(shared_of(tuple(in_force.values()))), 0
+    room_bytes = SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM
+    room_bytes -= sum([len(item.topic_filter.encode()) for item in current])
     for request in requests:
-        replaces = request.topic_filter in in_force
-        reason_code = _refusal(request, len(in_force) + len(past), replaces, room_bytes)
-        if reason_code is None and not is_allowed(request.topic_filter):
-            reason_code = ReasonCode.NOT_AUTHORIZED
-        joins = is_shared(request.topic_filter) and not replaces
-        is_full = joins and joined + new >= SHARED_PER_SESSION_MAXIMUM
-        if reason_code is None and (is_full or (joins and not has_room(request.topic_filter, new))):
+        # There may be thousands of them: nothing is looked up, or encoded, twice.
+        topic_filter = request.topic_filter
+        encoded = topic_filter.encode()
+        before, shared = in_force.get(topic_filter), topic_filter.startswith(SHARED_PREFIX)
+        count = len(in_force) + len(past)
+        if not _is_valid(topic_filter, encoded, shared):
+            reason_code: ReasonCode | None = ReasonCode.TOPIC_FILTER_INVALID
+        # A replaced subscription may leave a past one behind, so both cases add one.
+        elif len(encoded) > room_bytes or count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (
+            1 if before is None else 2
+        ):
             reason_code = ReasonCode.QUOTA_EXCEEDED
+        elif not is_allowed(topic_filter):
+            reason_code = ReasonCode.NOT_AUTHORIZED
+        elif (shared and before is None) and (
+            joined + new >= SHARED_PER_SESSION_MAXIMUM or not has_room(topic_filter, new)
+        ):
+            reason_code = ReasonCode.QUOTA_EXCEEDED
+        else:
+            reason_code = None
         if reason_code is not None:
             # 3.1.1 knows one failure [MQTT-3.9.3-2].
             reason_codes.append(reason_code if protocol_version == 5 else 0x80)
             continue
-        before = in_force.get(request.topic_filter)
         subscription = _subscription(request, offset)
         if before is not None and replace(before, from_offset=offset) == subscription:
             subscription = before
-        elif before is not None and before.from_offset < offset and not before.shared:
+        elif before is not None and before.from_offset < offset and not shared:
             past.append(replace(before, until_offset=offset))
-        new += subscription.shared and before is None
-        in_force[request.topic_filter] = subscription
-        room_bytes -= _size_bytes(subscription)
-        granted[request.topic_filter] = subscription
+        new += shared and before is None
+        in_force[topic_filter] = subscription
+        room_bytes -= len(encoded)
+        granted[topic_filter] = subscription
         is_due = request.retain_handling == RETAIN_ALWAYS or (
             request.retain_handling == RETAIN_IF_NEW and before is None
         )
         # A group gets no retained messages [MQTT 5 section 4.8.2].
-        if is_due and not subscription.shared:
-            retained[request.topic_filter] = subscription
+        if is_due and not shared:
+            retained[topic_filter] = subscription
         reason_codes.append(request.qos)
     return Subscribed(
         tuple(reason_codes),
@@ -129,25 +141,13 @@ def plan_unsubscribe(
     return Unsubscribed(tuple(reason_codes), (*past, *in_force.values()), tuple(removed))
 
 
-def _refusal(
-    request: SubscriptionRequest, count: int, replaces: bool, room_bytes: int
-) -> ReasonCode | None:
-    topic_filter: str | None = request.topic_filter
-    if is_shared(request.topic_filter):
-        parts = parse_shared(request.topic_filter)
-        topic_filter = None if parts is None else parts.topic_filter
-    if topic_filter is None or not is_valid_topic_filter(topic_filter.encode()):
-        return ReasonCode.TOPIC_FILTER_INVALID
-    if request.topic_filter.count("/") >= LIMITS["topic_levels_maximum"]:
-        return ReasonCode.TOPIC_FILTER_INVALID
-    # A replaced subscription may leave a past one behind, so both cases add one.
-    if count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (2 if replaces else 1):
-        return ReasonCode.QUOTA_EXCEEDED
-    return ReasonCode.QUOTA_EXCEEDED if _size_bytes(request) > room_bytes else None
-
-
-def _size_bytes(of: SubscriptionRequest | Subscription) -> int:
-    return len(of.topic_filter.encode())
+def _is_valid(topic_filter: str, encoded: bytes, shared: bool) -> bool:
+    if topic_filter.count("/") >= LIMITS["topic_levels_maximum"]:
+        return False
+    if not shared:
+        return is_valid_topic_filter(encoded)
+    parts = parse_shared(topic_filter)
+    return parts is not None and is_valid_topic_filter(parts.topic_filter.encode())
 
 
 def _subscription(request: SubscriptionRequest, offset: int) -> Subscription:

@@ -1,10 +1,11 @@
 """Logins and identities: who is let in as whom, what it costs, and what changes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from holdfast.broker.access import passwords
+from holdfast.broker.access import passwords, rules
 from holdfast.broker.access.access import Denial, Identity, Login
 from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.login_outcome import LoginOutcome
@@ -216,10 +217,10 @@ def test_nobody_may_do_anything_without_a_rule(door: Doorway) -> None:
     identity = door.log_in("gate", "open sesame")
     assert isinstance(identity, Identity)
     assert door.access.publish_grant(identity, "reader-7") == []
-    assert not door.access.may_subscribe(identity, "reader-7", "a")
+    assert not door.access.may_subscribe(identity, "reader-7")("a")
     door.users.add_rule("everyone", {"action": "all", "topic_filter": "a", "allowed": True})
     door.users.add_rule("gate", {"action": "publish", "topic_filter": "a", "allowed": False})
-    assert door.access.may_subscribe(identity, "reader-7", "a")
+    assert door.access.may_subscribe(identity, "reader-7")("a")
     assert not door.access.may_publish(identity, "reader-7", "a")
 
 
@@ -244,8 +245,26 @@ def test_a_shared_subscription_has_to_be_received_as_a_whole(door: Doorway) -> N
     identity = door.log_in("gate", "open sesame")
     assert isinstance(identity, Identity)
     wanted = ["a/+", "$share/g/a/+", "$share/g/a/b", "$share/g/#", "$share/g", "$share/g/"]
-    found = [door.access.may_subscribe(identity, "reader-7", item) for item in wanted]
+    found = list(map(door.access.may_subscribe(identity, "reader-7"), wanted))
     assert found == [True, False, True, False, False, False]
+
+
+def test_rules_are_gone_through_once_for_all_filters_of_a_packet(
+    door: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door.users.add_rule("gate", {"action": "all", "topic_filter": "a/#", "allowed": True})
+    identity = door.log_in("gate", "open sesame")
+    assert isinstance(identity, Identity)
+    compiled, compile_grant = list[object](), rules.compile_grant
+
+    def noted(*arguments: Any, **names: Any) -> rules.Grant:
+        compiled.append(arguments)
+        return compile_grant(*arguments, **names)
+
+    monkeypatch.setattr(rules, "compile_grant", noted)
+    is_allowed = door.access.may_subscribe(identity, "reader-7")
+    assert all(is_allowed(f"a/{number}") for number in range(100))
+    assert len(compiled) == 2, "what it may subscribe to, and what it may receive"
 
 
 def test_users_and_rules_come_back_from_the_log(door: Doorway) -> None:

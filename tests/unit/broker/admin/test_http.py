@@ -158,6 +158,9 @@ def test_one_request_tells_the_extent_and_how_far_a_range_reaches(
         "log_begin": 0,
         "log_end": 18,
         "next_at_us": START_US + 6 * STEP_US,
+        "behind": 6,
+        "behind_exact": True,
+        "taken": 0,
     }
     assert document(address, "/v1/log/end")["next_at_us"] is None
 

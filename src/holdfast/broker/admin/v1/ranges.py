@@ -84,6 +84,13 @@ class AskedRange(Struct, forbid_unknown_fields=True, kw_only=True, rename=RENAME
             " does. The filters are its own."
         ),
     ] = ""
+    reader: Annotated[
+        Text,
+        Meta(
+            description="A word that all requests of one reader have in common: where its range"
+            " ends it is told how much of what it has asked for was gone."
+        ),
+    ] = ""
 
     def criteria(self) -> Criteria:
         """What is wanted; raises the refusal of what cannot be."""

@@ -34,6 +34,7 @@ from holdfast.broker.admin.http.operation import (
     text,
 )
 from holdfast.broker.admin.v1.ranges import AskedParts, AskedRange, AskedReach, AskedRecords
+from holdfast.broker.admin.v1.taken import TakenFromReaders
 from holdfast.core.cursor import CursorSeen
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
@@ -158,6 +159,15 @@ class RangeEnd(Struct, kw_only=True):
     next_at_us: Annotated[
         int | None, Meta(description="When the first message behind the range was stored, if any.")
     ]
+    behind: Annotated[
+        int, Meta(description="Messages of its topics from there to the end of the log.")
+    ]
+    behind_exact: Annotated[
+        bool, Meta(description="False: there was too much to count; behind is at least so.")
+    ]
+    taken: Annotated[
+        int, Meta(description="Offsets that retention took before this reader had read them.")
+    ]
 
 
 class LogReaders:
@@ -199,6 +209,7 @@ class Reading:
         self._cursor_of = cursor_of
         self._retention = retention
         self._answers = asyncio.Semaphore(ANSWERS_MAXIMUM)
+        self._taken = TakenFromReaders()
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -294,12 +305,21 @@ class Reading:
         wanted: AskedReach = _body(asked, AskedReach)
         criteria = wanted.criteria()
         wanted.within(0, query.OFFSET_MAXIMUM)
+        taken = self._taken.offsets(wanted.reader)
         async with self._readers.lend(self._kept_from(wanted)) as reader:
-            return await asyncio.to_thread(_reach, reader, criteria, wanted)
+            return await asyncio.to_thread(_reach, reader, criteria, wanted, taken)
 
     async def records(self, asked: Asked) -> web.StreamResponse:
         """Matching messages as an Arrow stream, up to a number of rows and bytes."""
         wanted: AskedRecords = _body(asked, AskedRecords)
+        try:
+            return await self._send_records(asked, wanted)
+        except RecordsGoneError as gone:
+            if wanted.reader:
+                self._taken.note(wanted.reader, gone.begin, gone.available_from)
+            raise
+
+    async def _send_records(self, asked: Asked, wanted: AskedRecords) -> web.StreamResponse:
         criteria, columns = wanted.criteria(), wanted.names()
         async with self._answers:
             async with self._readers.lend(self._kept_from(wanted)) as reader:
@@ -376,7 +396,7 @@ async def _range(reader: LogDirectory, wanted: AskedRange) -> tuple[int, int]:
     return wanted.within(extent.begin, extent.end)
 
 
-def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach) -> RangeEnd:
+def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach, taken: int) -> RangeEnd:
     def given(value: int | UnsetType) -> int | None:
         return None if isinstance(value, UnsetType) else value
 
@@ -394,6 +414,9 @@ def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach) -> Rang
         log_begin=reach.extent.begin,
         log_end=reach.extent.end,
         next_at_us=reach.next_at_us,
+        behind=reach.behind,
+        behind_exact=reach.behind_exact,
+        taken=taken,
     )
 
 

@@ -1,0 +1,1 @@
+"""What a bridge between two brokers carries, beside Mosquitto's own between two Mosquittos."""

@@ -1,0 +1,1 @@
+"""Parts of bridges to other brokers, alone."""
