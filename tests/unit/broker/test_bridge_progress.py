@@ -22,7 +22,7 @@ def connected(queue: object) -> Link:
         lambda: None,
         cast(Any, kernel),
         nothing,
-        lambda: cast(Any, SimpleNamespace(bridge_stall_timeout_s=TIMEOUT_S)),
+        lambda: cast(Any, SimpleNamespace(bridges_stall_timeout_s=TIMEOUT_S)),
         nothing,
         cast(Any, queue),
         nothing,

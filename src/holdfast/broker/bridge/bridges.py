@@ -117,7 +117,7 @@ class Bridges:
             self._known[bridge.name] = _Known(bridge, is_configured=True)
         for name in [name for name in self._queues if name not in self._known]:
             self._end_queue(name, now_us)
-        if self._config.bridge_storage == "IN_MEMORY":
+        if self._config.bridges_storage == "IN_MEMORY":
             for name in self._queues:
                 self._lose_past(name, now_us)
 
@@ -241,7 +241,7 @@ class Bridges:
     # --- inside ---------------------------------------------------------------------------------
 
     def _begin(self, known: _Known, now_us: int) -> None:
-        bridge, storage = known.bridge, self._config.bridge_storage
+        bridge, storage = known.bridge, self._config.bridges_storage
         record = self._record(bridge, now_us)
         queue = BridgeQueue(
             self._kernel,
@@ -249,7 +249,7 @@ class Bridges:
             self._delivery.queues,
             self._delivery.redrives,
             record,
-            self._config.bridge_buffer_bytes,
+            self._config.bridges_buffer_bytes,
         )
         known.link = Link(
             bridge,

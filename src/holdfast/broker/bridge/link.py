@@ -187,7 +187,7 @@ class Link:
         is_waiting = self.queue.in_flight() or self._awaits_suback
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
-        return now_us - self._moved_at_us < self._config().bridge_stall_timeout_s * SECOND_US
+        return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US
 
     def stalled(self, now_us: int) -> None:
         """Nothing moved: whoever calls ends the connection."""
