@@ -16,7 +16,7 @@ use super::encode::put_acknowledgement;
 use super::publish::{Writing, WritingProperties};
 use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
-use super::shelf::{Carried, Shelf};
+use super::shelf::{Carried, Carrying, Shelf};
 use super::Version;
 use crate::error::Result;
 use crate::flow::{
@@ -45,15 +45,6 @@ struct Writer {
     party: Party,
     /// Messages are carried on to another broker.
     carrying: Option<Box<Carrying>>,
-}
-
-/// How messages are carried on over one connection.
-#[derive(Debug)]
-struct Carrying {
-    rewriting: Arc<Rewriting>,
-    rewritten: Rewritten,
-    shelf: Shelf,
-    carried: Carried,
 }
 
 type Outbox = Buffer<Writer>;

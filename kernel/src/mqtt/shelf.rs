@@ -4,8 +4,10 @@
 //! counted by who puts them here.
 
 use super::publish::{Writing, WritingProperties};
+use super::rewriting::{Rewriting, Rewritten};
 use crate::ids::Timestamp;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What one message takes beside its own bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
@@ -33,6 +35,15 @@ impl Message {
     fn weight(&self) -> usize {
         self.bytes.len() + MESSAGE_OVERHEAD_BYTES
     }
+}
+
+/// How messages are carried on over one connection.
+#[derive(Debug)]
+pub(super) struct Carrying {
+    pub rewriting: Arc<Rewriting>,
+    pub rewritten: Rewritten,
+    pub shelf: Shelf,
+    pub carried: Carried,
 }
 
 /// Messages that wait for one connection.

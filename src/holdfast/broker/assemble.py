@@ -13,7 +13,7 @@ from holdfast.broker.bridge.bridges import Bridges
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
-from holdfast.broker.delivery.parts import assemble_delivery
+from holdfast.broker.delivery.parts import DeliveryParts, assemble_delivery
 from holdfast.broker.ground import Ground
 from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
@@ -104,7 +104,7 @@ def assemble(config: Config, world: World) -> Server:
         steps=Steps(world.ticks_ns, world.now_us),
     )
     sessions.recover(world.now_us())
-    delivery.recover(lambda party: bool(sessions.name_of(party)), world.now_us())
+    delivery.recover(lambda party: _is_there(party, sessions, delivery), world.now_us())
     stages.batches.recover()
     bridges.recover(world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
@@ -112,6 +112,15 @@ def assemble(config: Config, world: World) -> Server:
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)
     stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, counts)
+
+
+def _is_there(party: int, sessions: Sessions, delivery: DeliveryParts) -> bool:
+    """True if there still is a session, a group or a bridge, so that a loss of it may be driven
+    again."""
+    if sessions.name_of(party):
+        return True
+    record = delivery.queues.record(party)
+    return record is not None and record.kind == "bridge"
 
 
 def _tell_found_connected(count: int) -> None:

@@ -171,8 +171,9 @@ class Commands:
         attached = stages.sessions.attached(loss.client_identifier)
         if attached is not None:
             stages.permissions.admit_redrive(attached)
+        stages.bridges.grant_redrives(loss.party)
         await stages.promises.wait_durable(stages.kernel.log.end_position())
-        name = stages.sessions.name_of(loss.party)
+        name = stages.name_of(loss.party)
         fields = {"client_identifier": name, "row": number, "messages": messages}
         log.info("loss driven again", extra={"fields": fields})
         return Redriven(client_identifier=name, messages=messages, gone=found.gone)
@@ -216,7 +217,11 @@ class Commands:
         if cursor is not None and cursor.party == loss.party:
             sentence = f"the cursor {client!r} lost it, and the log has it no more"
             raise CommandRefusedError(Refusal.GONE, sentence)
-        target = stages.groups.target(loss.party) or stages.sessions.target(client)
+        target = (
+            stages.groups.target(loss.party)
+            or stages.bridges.target(loss.party)
+            or stages.sessions.target(client)
+        )
         if target is None or target.party != loss.party:
             sentence = f"the session that lost it has ended; {client!r} would get it in another one"
             if target is None:

@@ -54,6 +54,11 @@ def is_cursor_name(name: str) -> bool:
     return bool(_CURSOR_NAME(name)) and not name.startswith(_RESERVED_PREFIX)
 
 
+def bridge_queue_name(name: str) -> str:
+    """The name of a bridge's queue; nothing else can have a slash in its name."""
+    return f"bridge/{name}"
+
+
 def consumer_group(share_name: str, queue_name: str) -> str:
     """The name of the group that reads a shared queue under this share name."""
     return f"{CONSUMER_GROUP_PREFIX}{share_name}-{queue_name}"

@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from holdfast.reading.remote_tables import RemoteTables
+from holdfast.reading.tables import SCHEMAS
 from tests.interop.bridge.administered import HOLDFAST, AdministeredBroker
 from tests.interop.bridge.bridged import bridge, carries, write_configuration
 from tests.interop.bridge.conftest import Connect
 from tests.interop.device import payloads
 from tests.interop.test_admin import eventually
 from tests.interop.users import Users
-from tests.process import HOST, BrokerProcess, free_port
+from tests.ports import HeldPort
+from tests.process import HOST, BrokerProcess
 
 MakeBroker = Callable[..., AdministeredBroker]
 PASSWORD = "a password that nobody reads"
@@ -35,6 +39,14 @@ def administered(tmp_path: Path) -> Iterator[MakeBroker]:
     for broker in made:
         if broker.is_running():
             broker.kill()
+
+
+@pytest.fixture
+def nowhere() -> Iterator[int]:
+    """A port on which nobody listens."""
+    held = HeldPort()
+    yield held.number
+    del held
 
 
 def put(broker: AdministeredBroker, **settings: Any) -> tuple[int, dict[str, Any]]:
@@ -69,11 +81,11 @@ def test_a_bridge_that_was_made_carries_and_is_there_after_a_restart(
     assert broker.get("/v1/bridges")["bridges"] == []
 
 
-@pytest.mark.accepts("S1.10", "S1.43", "S1.47")
+@pytest.mark.accepts("S1.43")
 def test_a_changed_bridge_keeps_its_queue_and_goes_on_where_it_was(
-    remote: BrokerProcess, administered: MakeBroker, client: Connect
+    remote: BrokerProcess, administered: MakeBroker, client: Connect, nowhere: int
 ) -> None:
-    broker, nowhere = administered(), free_port()
+    broker = administered()
     broker.ask("POST", "/v1/bridges", bridge("b", nowhere, local_subscriptions=[OUT]))
     collector, publisher = client(remote, "collector"), client(broker, "publisher")
     collector.subscribe("site8/#", 2)
@@ -126,10 +138,10 @@ def test_what_no_bridge_can_be_is_refused(administered: MakeBroker) -> None:
         assert (status, refused["error"]) == (404, "no_such_bridge")
 
 
-def test_topics_that_become_one_are_told_of(administered: MakeBroker) -> None:
+def test_topics_that_become_one_are_told_of(administered: MakeBroker, nowhere: int) -> None:
     broker = administered()
     narrow = carries("plant/+/reads", destination="reads/{3}")
-    settings = bridge("b", free_port(), local_subscriptions=[narrow], enabled=False)
+    settings = bridge("b", nowhere, local_subscriptions=[narrow], enabled=False)
     status, made = broker.ask("POST", "/v1/bridges", settings)
     assert (status, made["state"]) == (200, "stopped")
     assert made["warnings"] == [
@@ -138,7 +150,7 @@ def test_topics_that_become_one_are_told_of(administered: MakeBroker) -> None:
     ]
 
 
-@pytest.mark.accepts("S1.66", "S1.68", "S1.76")
+@pytest.mark.accepts("S1.66", "S1.76")
 def test_the_state_of_each_message_can_be_asked_for(
     remote: BrokerProcess, administered: MakeBroker, client: Connect
 ) -> None:
@@ -233,7 +245,7 @@ def test_what_a_bridge_does_shows_in_metrics_and_sys(
 
 
 def test_bridges_are_had_by_the_command_line(
-    tmp_path: Path, remote: BrokerProcess, administered: MakeBroker
+    tmp_path: Path, remote: BrokerProcess, administered: MakeBroker, nowhere: int
 ) -> None:
     broker = administered()
     where = f"{HOST}:{remote.port}"
@@ -268,10 +280,10 @@ def test_bridges_are_had_by_the_command_line(
     assert (taken.returncode, "there is a bridge 'b' already" in taken.stderr) == (1, True)
     assert broker.command("bridge", "add", "b", "--replace", *arguments).returncode == 0
     assert broker.command("bridge", "remove", "b").returncode == 0
-    refused = broker.command("bridge", "check", "b", "--address", f"{HOST}:{free_port()}")
+    refused = broker.command("bridge", "check", "b", "--address", f"{HOST}:{nowhere}")
     assert "neither local_subscriptions nor remote_subscriptions" in refused.stderr
-    nowhere = f"{HOST}:{free_port()}"
-    refused = broker.command("bridge", "check", "b", "--address", nowhere, "--in", "a")
+    away = f"{HOST}:{nowhere}"
+    refused = broker.command("bridge", "check", "b", "--address", away, "--in", "a")
     assert (refused.returncode, "accepted                   no" in refused.stdout) == (1, True)
 
 
@@ -293,3 +305,62 @@ def test_a_wrong_bridge_in_the_file_is_found_before_the_start(tmp_path: Path) ->
     code, said = check(right | {"local_subscriptions": [carries("a/+", destination="x")]})
     assert code == 0
     assert "bridge a: warning: local_subscriptions: the destination" in said
+
+
+def test_what_a_bridge_has_lost_is_told_and_can_be_driven_again(
+    remote: BrokerProcess, administered: MakeBroker, client: Connect
+) -> None:
+    out = carries("plant/#", excludes=["plant/secret/#"], destination="site7/{#}")
+    settings = bridge("b", remote.port, local_subscriptions=[out], queue_limit=2)
+    dropped = 'holdfast_bridge_dropped_messages{bridge="b",direction="out",reason="overflow"}'
+    broker = administered(settings, bridges_storage="FILE_NATIVE")
+    broker.wait_state("b", "connected")
+    collector, publisher = client(remote, "collector"), client(broker, "publisher")
+    collector.subscribe("site7/#", 2)
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    publisher.publish("plant/secret/x", b"no", 1)
+    for number in range(5):
+        publisher.publish("plant/x", b"%d" % number, 1)
+    (queue,) = [row for row in broker.get("/v1/queues")["queues"] if row["kind"] == "bridge"]
+    assert (queue["queue_name"], queue["readers"][0]["waiting"]) == ("bridge/b", 5)
+    assert broker.get("/v1/queues/bridge%2Fb")["consumers"] == 0
+    broker.ask("POST", "/v1/bridges/b/start", {})
+    kept = payloads(collector.receive_many(2))
+    eventually(lambda: bool(broker.get("/v1/losses")["losses"]), "the loss is on record")
+    (loss,) = broker.get("/v1/losses")["losses"]
+    assert (loss["client_identifier"], loss["reason"], loss["count"]) == ("b", "overflow", 4)
+    assert broker.bridge("b")["lost"] == {"overflow": 4}
+    eventually(lambda: broker.number(dropped) == 4, "it is counted")
+    found = broker.get("/v1/bridges/b/messages", **{"from": 0})["messages"]
+    assert [row["state"] for row in found].count("lost") == 3
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    status, driven = broker.ask("POST", f"/v1/losses/{loss['number']}/redrive", {})
+    assert (status, driven["client_identifier"]) == (200, "b"), driven
+    assert broker.stop() == 0, broker.log()
+    broker.start()
+    again = payloads(collector.receive_many(3))
+    assert sorted([*kept, *again]) == [b"%d" % number for number in range(5)]
+    assert collector.all_received() == [], "what is left out is not driven again either"
+
+
+def test_tables_about_the_broker_have_the_queue_of_a_bridge(
+    remote: BrokerProcess, administered: MakeBroker, client: Connect
+) -> None:
+    broker = administered(bridge("b", remote.port, local_subscriptions=[OUT]))
+    broker.wait_state("b", "connected")
+    client(broker, "publisher").publish("plant/x", b"1", 1)
+    broker.wait_number("b", "acknowledged", 1)
+    tables = RemoteTables(f"{HOST}:{broker.http_port}")
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        moment = tables.take([name])
+        found = list(tables.read(moment.name, name))
+        return pa.Table.from_batches(found, SCHEMAS[name]).to_pylist()
+
+    (queue,) = rows("queues")
+    assert (queue["queue"], queue["kind"], queue["filters"]) == ("bridge/b", "bridge", ["plant/#"])
+    (done,) = rows("acknowledgements")
+    assert (done["queue"], done["name"], done["end"]) == ("bridge/b", "b", 1)
+    remote.kill()
+    broker.wait_state("b", "waiting", "connecting")
+    assert rows("deliveries") == []

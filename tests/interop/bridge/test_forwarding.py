@@ -107,7 +107,7 @@ def test_what_waits_survives_a_restart_of_this_side_as_its_storage_says(
     remote: BrokerProcess, local: MakeLocal, client: Connect, storage: str, kept: int, way: str
 ) -> None:
     out = carries("plant/#", destination="site7/{#}")
-    settings = {"bridge_storage": storage} if storage == "FILE_NATIVE" else {}
+    settings = {"bridges_storage": storage} if storage == "FILE_NATIVE" else {}
     first = local(bridge("b", remote.port, local_subscriptions=[out]), **settings)
     collector, publisher = subscriber(client, remote), client(first, "publisher")
     collector.disconnect()

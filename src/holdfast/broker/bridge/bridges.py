@@ -26,7 +26,9 @@ from holdfast.broker.bridge.review import is_filter, parse_checked
 from holdfast.broker.bridge.trial import Trial
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.parts import DeliveryParts
+from holdfast.broker.delivery.queue_names import Owner
 from holdfast.broker.delivery.queues import Left
+from holdfast.broker.delivery.redrives import Target
 from holdfast.broker.ground import Ground
 from holdfast.broker.sockets.connection import Connections
 from holdfast.broker.sockets.dialer import Dialer
@@ -37,6 +39,7 @@ from holdfast.core.bridge import Bridge, parse_bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
+from holdfast.core.queue_names import bridge_queue_name
 from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
@@ -114,7 +117,7 @@ class Bridges:
             self._known[bridge.name] = _Known(bridge, is_configured=True)
         for name in [name for name in self._queues if name not in self._known]:
             self._end_queue(name, now_us)
-        if self._config.bridge_storage == "IN_MEMORY":
+        if self._config.bridges_storage == "IN_MEMORY":
             for name in self._queues:
                 self._lose_past(name, now_us)
 
@@ -211,6 +214,23 @@ class Bridges:
         elif not is_running:
             self._end(known, now_us)
 
+    def grant_redrives(self, party: int) -> None:
+        """A re-drive for a bridge has begun, if this is one's party: it gets no more of that than
+        of the rest."""
+        record = self._queues.get(self.name_of(party))
+        if record is not None:
+            grant = terms.receive_grant(self._known[record.owner].bridge)
+            self._delivery.redrives.grant(party, grant)
+
+    def target(self, party: int) -> Target | None:
+        """The bridge of this party as one whose losses can be driven again."""
+        record = self._queues.get(self.name_of(party))
+        if record is None:
+            return None
+        found = self._known[record.owner].link
+        takers = {} if found is None else found.queue.takers()
+        return Target(party, record.reads, takers)
+
     async def tried(self, bridge: Bridge) -> Granted | Refused:
         """What the remote answers to a connection with these settings. Raises `OSError` or
         `TimeoutError`."""
@@ -221,14 +241,15 @@ class Bridges:
     # --- inside ---------------------------------------------------------------------------------
 
     def _begin(self, known: _Known, now_us: int) -> None:
-        bridge, storage = known.bridge, self._config.bridge_storage
+        bridge, storage = known.bridge, self._config.bridges_storage
         record = self._record(bridge, now_us)
         queue = BridgeQueue(
             self._kernel,
             self._connections,
             self._delivery.queues,
+            self._delivery.redrives,
             record,
-            self._config.bridge_buffer_bytes,
+            self._config.bridges_buffer_bytes,
         )
         known.link = Link(
             bridge,
@@ -275,6 +296,9 @@ class Bridges:
         return record
 
     def _keep(self, record: QueueRecord) -> None:
+        if record.owner not in self._queues:
+            name = bridge_queue_name(record.owner)
+            self._delivery.queue_names.take(name, Owner("bridge", record.owner))
         self._queues[record.owner] = record
         self._names[record.party] = record.owner
         self._delivery.losses.watched.setdefault(record.party, Counter())
@@ -282,6 +306,8 @@ class Bridges:
     def _end_queue(self, name: str, now_us: int) -> None:
         record = self._queues.pop(name, None)
         if record is not None:
+            self._delivery.queue_names.release(bridge_queue_name(name))
+            self._delivery.redrives.end(record.party, now_us)
             self._lose(record, lambda: self._delivery.queues.end(record.party, self._now_us()))
 
     def _lose_past(self, name: str, now_us: int) -> None:

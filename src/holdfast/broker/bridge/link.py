@@ -130,7 +130,7 @@ class Link:
         self._connection: Connection | None = None
         self._wish: Wish | None = None
         self._pinged_at_us = 0
-        self._moved = (0, 0)
+        self._moved = (0, 0, 0)
         self._moved_at_us = 0
         self._awaits_suback = 0
         """The packet identifier of the SUBSCRIBE that waits for its answer."""
@@ -183,11 +183,12 @@ class Link:
         if granted.keep_alive_s and now_us - self._pinged_at_us >= interval_us:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
-        moved = (self.queue.mark(), self._kernel.inbox.lost(connection.handle))
+        lost = self._kernel.inbox.lost(connection.handle)
+        moved = (self.queue.mark(), self.queue.acknowledged(), lost)
         is_waiting = self.queue.in_flight() > 0 or self._awaits_suback > 0
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
-        return now_us - self._moved_at_us < self._config().bridge_stall_timeout_s * SECOND_US
+        return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US
 
     def stalled(self, now_us: int) -> None:
         """Nothing moved: whoever calls ends the connection."""

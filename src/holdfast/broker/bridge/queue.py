@@ -20,6 +20,7 @@ from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import reads, receive_grant, within
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.sockets.connection import Connections
 from holdfast.broker.stages import KernelStages
@@ -44,17 +45,21 @@ class BridgeQueue:
         kernel: KernelStages,
         connections: Connections,
         queues: Queues,
+        redrives: Redrives,
         record: QueueRecord,
         shelf_bytes_maximum: int,
     ) -> None:
         self._kernel = kernel
         self._connections = connections
         self._queues = queues
+        self._redrives = redrives
         self._subscriptions = Subscriptions(kernel)
         self._shelf_bytes_maximum = shelf_bytes_maximum
         self.record = record
         self.is_connected = False
         """It is attached to a connection with the remote."""
+        self._terms: Subscription | None = None
+        """On which it takes what is driven again."""
         self._acknowledged_before = 0
         self._connection = 0
         self._queue = 0
@@ -99,7 +104,9 @@ class BridgeQueue:
         self._connections.free(place)
         found = within(self.record.reads, granted)
         self._attach(connection, found, granted.receive_maximum, now_us)
-        self.is_connected = True
+        self.is_connected, self._terms = True, next(iter(found), None)
+        self._redrives.join(self.record.party, connection, self._terms)
+        self._redrives.grant(self.record.party, self._grant)
         self._note_connected(True, now_us)
         return self._unreleased
 
@@ -110,6 +117,7 @@ class BridgeQueue:
         # What an earlier life may have sent is not all in flight again: it stays on record.
         is_known = self.mark() >= self._sent_before
         self._rest(now_us)
+        self._redrives.detach(connection, now_us)
         self.is_connected = False
         if is_known:
             self._note_connected(False, now_us)
@@ -126,6 +134,10 @@ class BridgeQueue:
     def shelved(self) -> tuple[int, int]:
         """Messages of QoS 0 that wait, and the bytes that they take."""
         return self._kernel.outboxes.shelved(self._connection)
+
+    def takers(self) -> dict[int, Subscription | None]:
+        """On which connection it takes what is driven again."""
+        return {self._connection: self._terms} if self.is_connected else {}
 
     def carried(self) -> tuple[int, int]:
         """Messages sent since `begin`, each as often as it was, and those that were sent again."""

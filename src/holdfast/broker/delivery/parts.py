@@ -30,12 +30,12 @@ class DeliveryParts:
     groups: Groups
     cursors: Cursors
 
-    def recover(self, is_session: Callable[[int], bool], now_us: int) -> None:
-        """Finds the queues on record that several take from; `is_session` says of a party whether
-        it is one's."""
+    def recover(self, is_there: Callable[[int], bool], now_us: int) -> None:
+        """Finds the queues on record that several take from; `is_there` says of a party whether
+        its losses may still be driven again."""
         shared = self.queues.recover(now_us)
         self.groups.recover(shared, now_us)
-        self.redrives.recover(shared, is_session, now_us)
+        self.redrives.recover(shared, is_there, now_us)
         self.cursors.recover(shared, now_us)
 
 

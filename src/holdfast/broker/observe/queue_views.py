@@ -25,7 +25,7 @@ from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import topic_matches
 
-Kind = Literal["log", "persisted", "application", "shared", "cursor"]
+Kind = Literal["log", "persisted", "application", "shared", "cursor", "bridge"]
 ALWAYS_THERE = (EVERYTHING, PERSISTED)
 EVERYBODY = 0
 """In place of a party: whose own messages are not left out."""
@@ -33,7 +33,8 @@ EVERYBODY = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Who reads a queue to its end: a client, a group of clients, or the holder of a cursor."""
+    """Who reads a queue to its end: a client, a group of clients, the holder of a cursor, or the
+    remote of a bridge."""
 
     consumer_group: str | None
     """The group's name; `None`: the client that the queue belongs to, or who holds the cursor."""
@@ -106,7 +107,7 @@ class QueueViews:
     def __init__(self, broker: Broker) -> None:
         self._log, self._queues = broker.log, broker.queues
         self._sessions, self._groups = broker.sessions, broker.groups
-        self._cursors = broker.cursors
+        self._cursors, self._bridges = broker.cursors, broker.bridges
         self._consumers = Consumers(broker)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
@@ -169,6 +170,8 @@ class QueueViews:
             return (yield from self._shared(queue_name, owner.of, inquiry))
         if owner.kind == "cursor":
             return (yield from self._cursor(queue_name, inquiry))
+        if owner.kind == "bridge":
+            return (yield from self._bridge(queue_name, owner.of, inquiry))
         attached = self._sessions.attached(owner.of)
         session = self._sessions.on_record(owner.of) if attached is None else attached.session
         # It may have ended within this turn.
@@ -274,6 +277,28 @@ class QueueViews:
             subscriptions=seen.reads,
             created_at_offset=seen.place,
             begin_offset=seen.place,
+            consumers=len(reader.consumers),
+            readers=(reader,),
+        )
+
+    def _bridge(self, queue_name: str, name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
+        seen, contents = self._bridges.of(name), self._bridges.contents(name)
+        if seen is None or contents is None:
+            return None
+        reader = Reader(
+            consumer_group=None,
+            consumers=(seen.bridge.address,) if contents.is_connected else (),
+            committed_offset=contents.mark,
+            waiting=(yield from contents.count(contents.mark, self._log.durable_offset(), inquiry)),
+            in_flight=seen.in_flight,
+        )
+        return QueueView(
+            queue_name=queue_name,
+            kind="bridge",
+            party=contents.party,
+            subscriptions=tuple(item for item in contents.record.reads if item.qos > 0),
+            created_at_offset=contents.record.created_at_offset,
+            begin_offset=contents.mark,
             consumers=len(reader.consumers),
             readers=(reader,),
         )

@@ -10,7 +10,7 @@ from holdfast.core.units import GIB, MIB
 class BridgesSection:
     """The table `bridges`. Each bridge is a table `[[bridge]]` of its own (`core.bridge`)."""
 
-    bridge_storage: str = setting(
+    bridges_storage: str = setting(
         "bridges.storage",
         choice("IN_MEMORY", "FILE_NATIVE"),
         "IN_MEMORY",
@@ -18,14 +18,14 @@ class BridgesSection:
         one, and exchanges of QoS 2 go on where they were. IN_MEMORY: a bridge begins anew at each
         start, with what comes from then on.""",
     )
-    bridge_buffer_bytes: int = setting(
+    bridges_buffer_bytes: int = setting(
         "bridges.buffer_bytes",
         size(64 * 1024, 1 * GIB),
         16 * MIB,
         """What each bridge keeps in memory of messages at QoS 0 while its remote is away or reads
         slowly; beyond that the oldest go. Messages of QoS 1 and 2 wait in the log.""",
     )
-    bridge_stall_timeout_s: int = setting(
+    bridges_stall_timeout_s: int = setting(
         "bridges.stall_timeout_s",
         duration(5, 3_600),
         "60s",

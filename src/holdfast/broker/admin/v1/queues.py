@@ -75,7 +75,7 @@ class Queue(Struct, kw_only=True):
         Meta(
             description="log: everything. persisted: what is kept for DEVICE clients, all of them"
             " together. application: of one client. shared: of the groups of one filter. cursor:"
-            " what it has not released."
+            " what it has not released. bridge: what its remote has not acknowledged."
         ),
     ]
     client_identifier: str | None
