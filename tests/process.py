@@ -94,6 +94,12 @@ class BrokerProcess:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def wait_logged(self, words: str) -> None:
+        """Waits until it has written this."""
+        self._wait(
+            lambda: words in self.log_file.read_text(errors="replace"), f"it never said {words!r}"
+        )
+
     def wait_ended(self) -> int:
         """Waits until it ends by itself; returns its exit code."""
         assert self._process is not None

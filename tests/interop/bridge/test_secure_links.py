@@ -9,7 +9,7 @@ import pytest
 from tests.builders.certificates import Authority
 from tests.interop.bridge.bridged import BridgedBroker, bridge, carries
 from tests.interop.bridge.conftest import Connect
-from tests.process import HOST, BrokerProcess, free_port
+from tests.process import HOST, BrokerProcess
 
 MakeLocal = Callable[..., BridgedBroker]
 
@@ -20,12 +20,11 @@ class Remote(BrokerProcess):
     def __init__(self, directory: Path, authority: Authority, **settings: object) -> None:
         directory.mkdir()
         self.certificate, self.key = authority.server()
-        self.ports = {scheme: free_port() for scheme in ("mqtts", "ws", "wss")}
         super().__init__(
             directory,
-            mqtt_tls_port=self.ports["mqtts"],
-            ws_port=self.ports["ws"],
-            ws_tls_port=self.ports["wss"],
+            mqtt_tls_port=0,
+            ws_port=0,
+            ws_tls_port=0,
             tls_certificate=self.certificate,
             tls_key=self.key,
             **settings,
@@ -175,7 +174,6 @@ def test_certificates_are_read_at_each_attempt(
 def test_what_is_no_websocket_is_said_with_its_status(
     make_remote: Callable[..., Remote], local: MakeLocal
 ) -> None:
-    port = free_port()
-    make_remote(http_port=port)
-    first = local(both_ways(f"ws://{HOST}:{port}/nowhere"))
+    remote = make_remote(http_port=0)
+    first = local(both_ways(f"ws://{remote.http_address}/nowhere"))
     first.wait_logged("WebSocket: server rejected WebSocket connection: HTTP 404")
