@@ -91,6 +91,21 @@ def mosquitto_clients() -> Path:
     found = shutil.which("mosquitto_pub")
     if found and shutil.which("mosquitto_sub"):
         return Path(found).parent
+    return _unpacked("mosquitto_clients", MOSQUITTO_PACKAGES, ("mosquitto_pub", "mosquitto_sub"))
+
+
+def mosquitto() -> Path:
+    """Where the broker Mosquitto is: the system's, or Debian's packages, unpacked."""
+    # Debian puts it where only root looks by default.
+    found = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+    if found:
+        return Path(found)
+    packages = ("mosquitto", "libdlt2", "libwrap0", *MOSQUITTO_PACKAGES)
+    return _unpacked("mosquitto", packages, ("mosquitto",)) / "mosquitto"
+
+
+def _unpacked(name: str, packages: Sequence[str], programs: Sequence[str]) -> Path:
+    """Where programs of Debian's packages are, which are unpacked and installed nowhere."""
 
     def install(directory: Path) -> None:
         lists, cache, root = (directory / name for name in ("lists", "cache", "root"))
@@ -100,24 +115,25 @@ def mosquitto_clients() -> Path:
         own = (f"Dir::State::Lists={lists}", f"Dir::Cache={cache}", "Debug::NoLocking=true")
         options = [part for option in own for part in ("-o", option)]
         _run(["apt-get", "--quiet", *options, "update"], directory)
-        _run(["apt-get", "--quiet", *options, "download", *MOSQUITTO_PACKAGES], directory)
+        _run(["apt-get", "--quiet", *options, "download", *packages], directory)
         for package in directory.glob("*.deb"):
             _run(["dpkg-deb", "--extract", str(package), str(root)], directory)
         shutil.rmtree(lists)
         shutil.rmtree(cache)
-        (libraries,) = (root / "usr" / "lib").glob("*-linux-gnu*")
-        for program in ("mosquitto_pub", "mosquitto_sub"):
+        own_libraries = ":".join(str(found) for found in root.glob("**/*-linux-gnu*"))
+        for program in programs:
+            (unpacked,) = root.glob(f"usr/*bin/{program}")
             wrapper = directory / "bin" / program
-            own_libraries = f"LD_LIBRARY_PATH={libraries}"
-            wrapper.write_text(f'#!/bin/sh\n{own_libraries} exec {root}/usr/bin/{program} "$@"\n')
+            command = f'LD_LIBRARY_PATH={own_libraries} exec {unpacked} "$@"'
+            wrapper.write_text(f"#!/bin/sh\n{command}\n")
             wrapper.chmod(0o755)
 
     if not shutil.which("apt-get"):
         raise AssertionError(
-            "mosquitto_pub and mosquitto_sub are not installed, and only Debian's and Ubuntu's"
-            " packages can be brought from here: install mosquitto-clients"
+            f"{' and '.join(programs)} are not installed, and only Debian's and Ubuntu's packages"
+            f" can be brought from here: install {packages[0]}"
         )
-    return _installed("mosquitto_clients", [Path(__file__)], install) / "bin"
+    return _installed(name, [Path(__file__)], install) / "bin"
 
 
 def _compare(directory: Path, lock: Path) -> None:

@@ -1,7 +1,6 @@
 """Mosquitto as the remote of a bridge, and as a neighbour that bridges to us."""
 
 import contextlib
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,7 +11,9 @@ import pytest
 from holdfast import system
 from tests.interop.bridge.bridged import BridgedBroker, bridge, carries
 from tests.interop.device import Device
-from tests.process import ASK_EVERY_S, HOST, START_WITHIN_S, BrokerProcess, free_port
+from tests.interop.installation import mosquitto
+from tests.ports import HeldPort
+from tests.process import ASK_EVERY_S, HOST, START_WITHIN_S, BrokerProcess
 
 MakeLocal = Callable[..., BridgedBroker]
 MakeMosquitto = Callable[..., "Mosquitto"]
@@ -29,11 +30,9 @@ class Mosquitto:
     """One, which may be stopped and started again with what it has kept."""
 
     def __init__(self, directory: Path, *more: str) -> None:
-        # Debian puts it where only root looks by default.
-        found = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-        assert found, "mosquitto is not installed. Debian and Ubuntu: apt-get install mosquitto"
         directory.mkdir()
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.number
         self.log_file = directory / "mosquitto.log"
         self.log_file.touch()
         told = LISTENING.format(port=self.port, log=self.log_file)
@@ -41,7 +40,7 @@ class Mosquitto:
         own = f"user root\npersistence true\npersistence_location {directory}/\n"
         self._file = directory / "mosquitto.conf"
         self._file.write_text("\n".join((told, own, *more, "")))
-        self._command = [found, "-c", str(self._file)]
+        self._command = [str(mosquitto()), "-c", str(self._file)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
