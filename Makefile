@@ -10,6 +10,7 @@ JOURNEYS ?= 100
 JOURNEYS ?= 100
 MINUTES ?= 10
 SIM_SECONDS ?= 60
+SEEDS ?= 1000
 FUZZ_SECONDS ?= 60
 
 VENV := .venv
@@ -130,6 +131,10 @@ ci: lint types test coverage ## All that must hold before a change is taken
 .PHONY: sim
 sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
 	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS)
+
+.PHONY: sim-bridges
+sim-bridges: setup ## Run brokers that bridges join in virtual time under faults, SEEDS of them
+	$(BIN)/python -m tests.simulation.bridges --seeds $(SEEDS)
 
 .PHONY: mutants
 mutants: setup ## Plant small faults one by one, in a copy, and say which of them no test finds

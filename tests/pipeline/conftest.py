@@ -11,7 +11,14 @@ from tests.builders.served import served
 from tests.builders.stored import Message, store
 from tests.process import BrokerProcess
 
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Frames of a few rows do not earn back what it costs to compile each plan, nor to plan it again
+for each of its stages. As users have it, with both: the command line, clusters and the journey."""
 
 
 @pytest.fixture(scope="session")

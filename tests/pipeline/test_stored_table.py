@@ -65,3 +65,16 @@ def test_rows_are_replaced_and_removed_by_key_with_the_version(tmp_path: Path) -
     assert counts() == {"a": 5, "c": 3}
     assert upsert(12)
     assert (table.version(), counts()) == (12, {"a": 5, "c": 3})
+
+
+def test_a_table_without_rows_is_known_to_be_empty_before_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    nothing = table.frame(spark, WIDE.columns)
+    assert nothing.dtypes == [("offset", "bigint"), ("a", "string"), ("b", "double")]
+    some = spark.createDataFrame([(1, "x", 0.5)], WIDE.columns)
+    for frame in (nothing, some.join(nothing, "offset")):
+        optimized = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert optimized.startswith("LocalRelation <empty>"), optimized
+    assert some.unionByName(nothing).collect() == some.collect()

@@ -17,6 +17,7 @@ it.
 
 import asyncio
 import hashlib
+import socket
 import sys
 from asyncio import base_events
 from collections import deque
@@ -190,6 +191,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
     ) -> Any:
         return await self.network.connect(protocol_factory, host, port, **options)
+
+    async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> Any:
+        host.encode("idna")  # As the real one, it refuses what can be no name.
+        if host not in self.network.names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        stream = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+        return [(*stream, (address, port)) for address in self.network.names[host]]
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], Result], *args: *Arguments

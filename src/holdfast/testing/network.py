@@ -55,6 +55,8 @@ class Network:
         self.hardships = hardships
         self.note = note
         self.faults = True
+        self.names: dict[str, list[str]] = {}
+        """Addresses of each host's name."""
         self._listeners: dict[Address, SimulatedServer] = {}
         self._transports: dict[int, SimulatedTransport] = {}
         self._next_port = FIRST_EPHEMERAL_PORT

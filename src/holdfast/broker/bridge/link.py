@@ -132,7 +132,8 @@ class Link:
         self._pinged_at_us = 0
         self._moved = (0, 0, 0)
         self._moved_at_us = 0
-        self._awaits_suback = False
+        self._awaits_suback = 0
+        """The packet identifier of the SUBSCRIBE that waits for its answer."""
 
     # --- from above -----------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Link:
         that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self.queue.shelved()[0] or self._awaits_suback:
+        if self.queue.shelved()[0] or self._awaits_suback or not self.queue.is_noted():
             return True
         self.state = State.CONNECTED
         self._give(True)
@@ -184,7 +185,7 @@ class Link:
             self._write(connection, "pingreq", {})
         lost = self._kernel.inbox.lost(connection.handle)
         moved = (self.queue.mark(), self.queue.acknowledged(), lost)
-        is_waiting = self.queue.in_flight() or self._awaits_suback
+        is_waiting = self.queue.in_flight() > 0 or self._awaits_suback > 0
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
         return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US
@@ -261,11 +262,12 @@ class Link:
         """A control packet of the remote; returns the reason code of what is wrong with it."""
         fields = packet.fields
         match packet.kind:
-            case "connack":
+            case "connack" if self.granted is None:
                 return self._answered(connection, fields, now_us)
-            case "suback":
-                self._awaits_suback = False
-                self._subscribed(fields["reason_codes"], now_us)
+            case "suback" if fields["packet_identifier"] == self._awaits_suback:
+                self._awaits_suback = 0
+                if not self._subscribed(fields["reason_codes"], now_us):
+                    return ReasonCode.PROTOCOL_ERROR
             case "pingresp":
                 pass
             case "disconnect":
@@ -294,7 +296,9 @@ class Link:
 
     def ended(self, connection: Connection, reason: str, now_us: int) -> None:
         """The connection is about to be closed, or has broken."""
-        if connection is not self._connection:
+        # One that ends in a layer below, before it could be written to, is an attempt that failed.
+        is_attempt = self._connection is None and self.state is State.CONNECTING
+        if connection is not self._connection and not is_attempt:
             return
         self._connection, self.granted = None, None
         if self.queue.is_connected:
@@ -379,9 +383,8 @@ class Link:
         wanted = terms.subscriptions(bridge, granted)
         # No message goes out before SUBACK is here, so its packet identifier stays its own
         # [MQTT-2.2.1-2].
-        self._awaits_suback = bool(wanted)
+        self._awaits_suback = identifier = self.queue.free_identifier() if wanted else 0
         if wanted:
-            identifier = self.queue.free_identifier()
             fields = {"packet_identifier": identifier, "subscriptions": wanted, "properties": {}}
             self._write(connection, "subscribe", fields)
         self._note(now_us, "connected", connection.peer)
@@ -390,13 +393,19 @@ class Link:
         if self.turn():
             self._drains(self)
 
-    def _subscribed(self, reason_codes: list[int], now_us: int) -> None:
+    def _subscribed(self, reason_codes: list[int], now_us: int) -> bool:
+        """SUBACK has come; false if it is no answer."""
         filters = [text for item in self.bridge.remote_subscriptions for text in item.filters]
-        for topic_filter, code in zip(filters, reason_codes, strict=False):
+        if len(reason_codes) != len(filters):
+            counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
+            self.last_error = f"the remote broke the protocol: SUBACK with {counts}"
+            return False
+        for topic_filter, code in zip(filters, reason_codes, strict=True):
             if code >= ReasonCode.UNSPECIFIED_ERROR:
                 self.counts.subscriptions_refused += 1
                 detail = f"{topic_filter}: {reason_name(code)}"
                 self._note(now_us, "subscription refused", detail)
+        return True
 
     def _give(self, is_giving: bool) -> None:
         assert self._connection is not None, "it is connected"

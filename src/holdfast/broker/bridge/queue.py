@@ -65,6 +65,7 @@ class BridgeQueue:
         self._queue = 0
         self._unreleased = b""
         self._sent_before = 0
+        self._noted_at = 0
         self._grant: Grant = []
         self._rewriting: Rewriting
 
@@ -74,7 +75,6 @@ class BridgeQueue:
         self._grant = receive_grant(bridge)
         if self.record.held_as == HELD_AS_CONNECTED:
             self._sent_before = self._kernel.log.end_offset()
-            self._note_connected(False, now_us)
         state = self._kernel.log.delivery_state(self.record.party)
         self._unreleased = unreleased(state) if state else b""
         self._stand(now_us)
@@ -114,10 +114,13 @@ class BridgeQueue:
         """The connection is about to be closed: the queue goes back to its own place."""
         connection = self._connection
         self._unreleased = self._kernel.inbox.unreleased(connection)
+        # What an earlier life may have sent is not all in flight again: it stays on record.
+        is_known = self.mark() >= self._sent_before
         self._rest(now_us)
         self._redrives.detach(connection, now_us)
         self.is_connected = False
-        self._note_connected(False, now_us)
+        if is_known:
+            self._note_connected(False, now_us)
         self._stand(now_us, connection)
 
     def end(self, now_us: int) -> None:
@@ -155,6 +158,10 @@ class BridgeQueue:
     def give(self, is_giving: bool) -> None:
         """Whether what is read from the log goes out."""
         self._kernel.deliveries.set_writable(self._connection, is_giving)
+
+    def is_noted(self) -> bool:
+        """True once it is durable that it is connected, so that a crash cannot forget it."""
+        return self._kernel.log.durable_position() >= self._noted_at
 
     def free_identifier(self) -> int:
         """A packet identifier that nothing in flight has."""
@@ -242,8 +249,9 @@ class BridgeQueue:
 
     def _note_connected(self, is_connected: bool, now_us: int) -> None:
         held_as = HELD_AS_CONNECTED if is_connected else ""
-        self.record = replace(self.record, held_as=held_as)
-        self._queues.put(self.record, now_us)
+        if held_as != self.record.held_as:
+            self.record = replace(self.record, held_as=held_as)
+            self._noted_at = self._queues.put(self.record, now_us)
 
 
 def new_queue(

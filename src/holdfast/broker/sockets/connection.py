@@ -264,7 +264,7 @@ class Connections:
         """Gives it a handle, or turns it away."""
         full = len(self._by_handle) >= self._connections_maximum
         is_crowded = full or len(self._pending) >= CONNECTIONS_PENDING_MAXIMUM
-        # What was opened from here nobody else can make more of.
+        # What is opened from here is few, and whoever floods the doors must not cut it off.
         if is_crowded and connection.opener is None:
             self._turn_away(connection, DoorLimit.CONNECTIONS if full else DoorLimit.PENDING)
             connection.phase = Phase.CLOSED

@@ -10,9 +10,10 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from holdfast.pipeline.jobs.job import Job, Past
-from holdfast.pipeline.load.table import Shape
+from holdfast.pipeline.load.table import Shape, no_rows
 from holdfast.pipeline.payloads.catalog import Versions
 from holdfast.pipeline.payloads.judging import (
     DUPLICATES,
@@ -28,7 +29,7 @@ from holdfast.pipeline.payloads.judging import (
 
 REJECTED_TABLE = "rejected"
 DUPLICATES_TABLE = "duplicates"
-KEYS = "key string, offset long, receivedAt timestamp"
+KEYS = StructType().add("key", "string").add("offset", "long").add("receivedAt", "timestamp")
 
 
 def silver_job(schemas: Sequence[Versions]) -> Job:
@@ -80,7 +81,7 @@ def reports(fresh: DataFrame, past: Past, schemas: Sequence[Versions]) -> Mappin
         )
     )
     found[REJECTED_TABLE] = reduce(DataFrame.unionByName, rejected)
-    empty = fresh.sparkSession.createDataFrame([], DUPLICATES)
+    empty = no_rows(fresh.sparkSession, DUPLICATES)
     found[DUPLICATES_TABLE] = reduce(DataFrame.unionByName, duplicates, empty)
     return found
 
@@ -91,7 +92,7 @@ def _before(fresh: DataFrame, past: Past, versions: Versions) -> DataFrame:
     first = fresh.agg(f.min("timestamp")).first() if schema.key else None
     since = None if first is None else first[0]
     if since is None:
-        return fresh.sparkSession.createDataFrame([], KEYS)
+        return no_rows(fresh.sparkSession, KEYS)
     horizon = f.lit(since) - f.expr(f"INTERVAL {schema.duplicate_within_s} SECONDS")
     kept = past.rows(schema.table).where(f.col("receivedAt") >= horizon)
     again = past.rows(DUPLICATES_TABLE).where(f.col("receivedAt") >= horizon)

@@ -172,7 +172,7 @@ class StoredTable:
         """The rows as Spark reads them; `above` leaves out files that lie wholly below it."""
         chosen = list(files) if files is not None else self.files(above or {})
         if not chosen:
-            return spark.createDataFrame([], columns)
+            return no_rows(spark, columns)
         reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
         return reader.parquet(*chosen)
 
@@ -279,6 +279,13 @@ class StoredTable:
             custom_metadata={MARK: self.name},
             app_transactions=[Transaction(self.application, version)],
         )
+
+
+def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
+    """A frame with these columns that Spark's optimizer knows to be empty: unions and joins with it
+    fall away, where one made of a list without rows would be asked for them by Python workers."""
+    nothing = spark.range(1).where(f.lit(False))
+    return nothing.select([f.lit(None).cast(each.dataType).alias(each.name) for each in columns])
 
 
 def _partitions(shape: Shape) -> list[str] | None:
