@@ -111,7 +111,7 @@ class _Run:
 
     def _site(self, name: str) -> Site:
         settings: dict[str, Any] = {
-            "bridge_storage": self._plan.storage,
+            "bridges_storage": self._plan.storage,
             "receive_maximum": self._plan.receive_maximum,
         }
         site = Site(self._loop, name, **settings)

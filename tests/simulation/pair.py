@@ -82,7 +82,7 @@ class Pair:
         **bridge: object,
     ) -> None:
         """The remote takes `window` messages at once; `settings` are those of the near broker."""
-        self.near = Site(loop, "a", bridge_storage=storage, **(settings or {}))
+        self.near = Site(loop, "a", bridges_storage=storage, **(settings or {}))
         self.far = Site(loop, "b", receive_maximum=window)
         terms = {"local_subscriptions": [carries("t/#")]} | bridge
         self.wire: Wire = self.near.join("b", **terms)

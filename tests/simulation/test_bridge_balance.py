@@ -26,7 +26,7 @@ def test_what_a_full_shelf_loses_is_in_the_ledger() -> None:
         newest = [int(text.split()[0]) for text in pair.sent()]
         assert newest == list(range(100 - waiting, 100)), "the oldest have gone"
 
-    with_pair(body, settings={"bridge_buffer_bytes": SMALL_BUFFER_BYTES})
+    with_pair(body, settings={"bridges_buffer_bytes": SMALL_BUFFER_BYTES})
 
 
 @pytest.mark.accepts("S1.49")
@@ -43,7 +43,7 @@ def test_a_shelf_that_is_full_costs_no_message_of_qos_1_or_2() -> None:
             assert [text.split()[1] for text in pair.sent(qos=qos)] == [str(n) for n in range(40)]
         assert pair.lost() == {"overflow": 40 - len(pair.sent(qos=0))}
 
-    with_pair(body, settings={"bridge_buffer_bytes": SMALL_BUFFER_BYTES})
+    with_pair(body, settings={"bridges_buffer_bytes": SMALL_BUFFER_BYTES})
 
 
 def test_what_retention_takes_from_a_bridge_is_in_the_ledger() -> None:
