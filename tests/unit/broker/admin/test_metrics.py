@@ -70,7 +70,7 @@ def test_every_event_is_counted_somewhere_and_only_those_of_layers_have_no_metri
     sources = "\n".join(path.read_text() for path in under("src", ".py"))
     assert not [event for event in Event if f"Event.{event.name}" not in sources]
     without = {event for event in Event if event not in SHOWN_BY_ITSELF}
-    assert all(event.startswith(("tls_", "websocket_", "proxy_")) for event in without)
+    assert all(event.startswith(("tls_", "websocket_", "proxy_", "link_")) for event in without)
 
 
 def test_losses_are_counted_by_reason() -> None:
