@@ -81,7 +81,7 @@ def test_a_later_version_is_told_that_it_is_not_supported(
 
 
 @pytest.mark.proves("MQTT311-3.1.2-2", "MQTT311-3.2.2-5", "MQTT311-3.2.2-4")
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 0x84])
 def test_an_unknown_level_is_answered_with_return_code_1(peer: Join, name: str, level: int) -> None:
     assert peer(4).refused(packets.connect(name, version=level, name="MQTT")) == 1
 

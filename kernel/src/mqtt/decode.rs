@@ -115,6 +115,7 @@ fn connect(reader: &mut Reader<'_>, role: Role, minimal: bool) -> Decoded<Connec
 }
 
 /// [MQTT-3.1.2-1] [MQTT-3.1.2-2]; MQTT 3.1 section 3.1. What is not spoken here is answered in the nearest version.
+/// Bridges of Mosquitto set the highest bit, and come again without it if they understand the answer.
 fn protocol_version(name: &[u8], level: u8) -> Decoded<Version> {
     let unsupported = Fault::new(
         reason_code::UNSUPPORTED_PROTOCOL_VERSION,
@@ -122,7 +123,7 @@ fn protocol_version(name: &[u8], level: u8) -> Decoded<Version> {
     );
     match Version::from_level(level) {
         Some(version) if version.protocol_name().as_bytes() == name => Ok(version),
-        _ if name == b"MQTT" && level > 5 => Err(unsupported.in_version(Version::V5)),
+        _ if name == b"MQTT" && level & 0x7F >= 5 => Err(unsupported.in_version(Version::V5)),
         _ if name == b"MQTT" || name == b"MQIsdp" => Err(unsupported.in_version(Version::V311)),
         _ => Err(unsupported),
     }

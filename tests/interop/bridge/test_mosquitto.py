@@ -170,8 +170,6 @@ def test_mosquitto_bridges_to_us(
         "topic down/# in 2",
         # They are retained messages and a Will under $SYS, which belongs to each broker alone.
         "notifications_local_only true",
-        # It marks a bridge by a bit in the version of CONNECT, which no specification knows.
-        "try_private false",
         "restart_timeout 1",
     )
     here, there = at(ours.port, "here"), at(neighbour.port, "there")

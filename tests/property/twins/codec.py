@@ -306,7 +306,7 @@ class Packet:
         """CONNECT, section 3.1."""
         name, level = self.reader.binary(), self.reader.byte()
         if (name, level) not in {(b"MQIsdp", 3), (b"MQTT", 4), (b"MQTT", 5)}:
-            version = (5 if level > 5 else 4) if name == b"MQTT" else 4
+            version = 5 if name == b"MQTT" and level & 0x7F >= 5 else 4
             known = version if name in {b"MQTT", b"MQIsdp"} else None
             raise FaultError(UNSUPPORTED_VERSION, known)
         self.version = level

@@ -66,7 +66,7 @@ class BridgeQueue:
         self._unreleased = b""
         self._sent_before = 0
         self._noted_at = 0
-        self._grant: Grant = []
+        self._grant: Grant | None = None
         self._rewriting: Rewriting
 
     def begin(self, rewriting: Rewriting, bridge: Bridge, now_us: int) -> None:

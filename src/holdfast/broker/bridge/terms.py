@@ -54,8 +54,11 @@ def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Sub
     )
 
 
-def receive_grant(bridge: Bridge) -> Grant:
-    """Which topics go to the remote: excludes of a subscription come before its filters."""
+def receive_grant(bridge: Bridge) -> Grant | None:
+    """Which topics go to the remote: excludes of a subscription come before its filters. `None`:
+    all that it subscribes to, so that what it loses is never said to have been denied."""
+    if not any(item.excludes for item in bridge.local_subscriptions):
+        return None
     grant: list[tuple[bytes, bool]] = []
     for item in bridge.local_subscriptions:
         grant += [(text.encode(), False) for text in item.excludes]
