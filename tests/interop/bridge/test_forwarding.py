@@ -73,7 +73,7 @@ def test_messages_of_the_remote_come_in_and_do_not_go_back(
     assert sorted(payloads(sender.all_received())) == [b"1", b"2"], "each once, and none came back"
 
 
-@pytest.mark.accepts("S1.43", "S1.46", "S1.51", "S1.57", "S1.70")
+@pytest.mark.accepts("S1.24", "S1.43", "S1.46", "S1.51", "S1.57", "S1.70")
 def test_what_is_published_while_the_remote_is_away_arrives_in_order(
     remote: BrokerProcess, local: MakeLocal, client: Connect
 ) -> None:
@@ -98,33 +98,65 @@ def test_what_is_published_while_the_remote_is_away_arrives_in_order(
         assert payloads(mine) == [b"%d" % number for number in range(COUNT)]
 
 
-@pytest.mark.accepts(
-    "S1.30", "S1.31", "S1.32", "S1.23", "S1.25", "S1.28", "S1.35", "S1.37", "S1.40"
+def is_on_disk(broker: BrokerProcess, words: bytes) -> bool:
+    """Whether the log has them."""
+    files = [path for path in (broker.data_directory / "log").rglob("*") if path.is_file()]
+    return any(words in path.read_bytes() for path in files)
+
+
+@pytest.mark.accepts("S1.23", "S1.25", "S1.26", "S1.27", "S1.28", "S1.29", "S1.30", "S1.31")
+@pytest.mark.accepts("S1.32", "S1.35", "S1.36", "S1.37", "S1.38", "S1.39", "S1.40")
+@pytest.mark.parametrize(
+    ("storage", "persist", "way", "kept"),
+    [
+        ("IN_MEMORY", True, "stop", 0),
+        ("IN_MEMORY", True, "kill", 0),
+        ("IN_MEMORY", False, "kill", 0),
+        ("FILE_NATIVE", True, "stop", 2 * COUNT),
+        ("FILE_NATIVE", True, "kill", 2 * COUNT),
+        ("FILE_NATIVE", False, "kill", 0),
+    ],
 )
-@pytest.mark.parametrize(("storage", "kept"), [("IN_MEMORY", 0), ("FILE_NATIVE", 2 * COUNT)])
-@pytest.mark.parametrize("way", ["stop", "kill"])
 def test_what_waits_survives_a_restart_of_this_side_as_its_storage_says(
-    remote: BrokerProcess, local: MakeLocal, client: Connect, storage: str, kept: int, way: str
+    remote: BrokerProcess,
+    local: MakeLocal,
+    client: Connect,
+    storage: str,
+    persist: bool,
+    way: str,
+    kept: int,
 ) -> None:
-    out = carries("plant/#", destination="site7/{#}")
+    out = carries("plant/#", destination="site7/{#}", persist=persist)
+    # Whoever sets nothing has IN_MEMORY.
     settings = {"bridges_storage": storage} if storage == "FILE_NATIVE" else {}
-    first = local(bridge("b", remote.port, local_subscriptions=[out]), **settings)
+    both = [bridge(name, remote.port, local_subscriptions=[out]) for name in ("one", "two")]
+    first = local(*both, **settings)
     collector, publisher = subscriber(client, remote), client(first, "publisher")
     collector.disconnect()
     remote.kill()
     for qos in (0, 1, 2):
-        publisher.publish_all("plant/x", [b"%d" % number for number in range(COUNT)], qos)
+        numbered = [b"of-qos-%d-%d" % (qos, number) for number in range(COUNT)]
+        publisher.publish_all("plant/x", numbered, qos)
     if way == "stop":
         assert first.stop() == 0, first.log()
     else:
         first.kill()
+    assert is_on_disk(first, b"of-qos-1-")
+    assert is_on_disk(first, b"of-qos-2-")
+    assert not is_on_disk(first, b"of-qos-0-")
     remote.start()
     first.start()
     collector = client(remote, "collector", SessionExpiryInterval=600)
-    # At QoS 2, since Paho hands on what has less before it.
-    client(first, "publisher").publish("plant/last", b"last", 2)
-    got = []
-    while (message := collector.receive()).payload != b"last":
-        got.append(message)
-    assert len(got) == kept
+    # At QoS 2, since Paho hands on what has less before it; unless nothing has more than 0.
+    lasts = 2 if persist else 0
+    publisher = client(first, "publisher")
+    publisher.publish("plant/last", b"last", lasts)
+    got, ended = [], 0
+    while ended < len(both):
+        message = collector.receive()
+        if message.payload == b"last":
+            ended += 1
+        else:
+            got.append(message)
+    assert len(got) == kept * len(both), "of each bridge"
     assert all(item.qos > 0 for item in got)
