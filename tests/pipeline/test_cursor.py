@@ -402,7 +402,7 @@ def test_a_new_cursor_is_asked_for_until_the_broker_answers(running: Running) ->
     def fate(method: str, path: str) -> Fate:
         return fates.pop() if fates and is_of_cursors(method, path) else "pass"
 
-    with interposed(HOST, running.http_port) as between:
+    with interposed(HOST, running.broker.http_port) as between:
         between.fate = fate
         running.run(broker=between.address)
     assert not fates
@@ -418,7 +418,7 @@ def test_a_checkpoint_without_a_cursor_waits_for_the_broker_with_one(running: Ru
     def fate(method: str, path: str) -> Fate:
         return "cut before" if is_away and is_of_cursors(method, path) else "pass"
 
-    with interposed(HOST, running.http_port) as between:
+    with interposed(HOST, running.broker.http_port) as between:
         between.fate = fate
         found = reader(running, between.address)
         assert found.latestOffset(begin, ReadMaxRows(10)) == begin
@@ -434,7 +434,7 @@ def test_a_look_at_a_cursor_waits_for_the_broker(running: Running) -> None:
     running.publish("a")
     running.cursor.make([SELECTION], 0)
     fates: list[Fate] = ["cut before", "cut before"]
-    with interposed(HOST, running.http_port) as between:
+    with interposed(HOST, running.broker.http_port) as between:
         between.fate = lambda _method, path: fates.pop() if fates else "pass"
         rows = running.spark.read.format("holdfast").options(
             broker=between.address, subscribe=SELECTION, cursor=NAME
@@ -444,7 +444,7 @@ def test_a_look_at_a_cursor_waits_for_the_broker(running: Running) -> None:
 
 
 def test_no_cursor_is_waited_for_longer_than_for_the_log(running: Running) -> None:
-    with interposed(HOST, running.http_port) as between:
+    with interposed(HOST, running.broker.http_port) as between:
         between.fate = lambda method, path: "cut before" if is_of_cursors(method, path) else "pass"
         with pytest.raises(StreamingQueryException, match="as long as option 'brokerTimeout'"):
             running.run(broker=between.address, brokerTimeout="1s")
