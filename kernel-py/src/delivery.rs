@@ -3,6 +3,7 @@
 use crate::error::to_python;
 use crate::flow::{subscriptions_of, Arrivals, Outgoing, Progress, Scans};
 use crate::moment;
+use crate::mqtt::packet_identifiers;
 use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
 use holdfast_kernel::delivery as kernel;
@@ -327,13 +328,19 @@ fn unreleased<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes
 }
 
 #[pyfunction]
-#[pyo3(signature = (mark, acknowledged = Vec::new()))]
-fn new_state(py: Python<'_>, mark: u64, acknowledged: Vec<(u64, u64)>) -> Bound<'_, PyBytes> {
+#[pyo3(signature = (mark, acknowledged = Vec::new(), *, unreleased = Vec::new()))]
+fn new_state<'py>(
+    py: Python<'py>,
+    mark: u64,
+    acknowledged: Vec<(u64, u64)>,
+    unreleased: Vec<u8>,
+) -> PyResult<Bound<'py, PyBytes>> {
     let mut state = State::new(Offset(mark));
+    state.unreleased = packet_identifiers(&unreleased)?;
     for (first, end) in acknowledged {
         state.acknowledge(Offset(first), Offset(end));
     }
-    encoded(py, &state)
+    Ok(encoded(py, &state))
 }
 
 #[pyfunction]

@@ -76,7 +76,7 @@ fn version(level: u8) -> PyResult<Version> {
     Version::from_level(level).ok_or_else(|| PyValueError::new_err(format!("protocol version {level}")))
 }
 
-fn packet_identifiers(bytes: &[u8]) -> PyResult<BTreeSet<u16>> {
+pub fn packet_identifiers(bytes: &[u8]) -> PyResult<BTreeSet<u16>> {
     let identifiers = bytes.chunks(2).map(|pair| <[u8; 2]>::try_from(pair).map(u16::from_le_bytes));
     identifiers.collect::<Result<_, _>>().map_err(|_| PyValueError::new_err("half a packet identifier"))
 }

@@ -277,3 +277,35 @@ def test_two_crashes_do_not_forget_what_may_have_been_sent() -> None:
         assert [item.fields["dup"] for item in pair.wire.of_kind("publish")] == [False, True]
 
     with_pair(body)
+
+
+def test_what_waits_goes_as_soon_as_it_is_durable_that_the_bridge_is_connected() -> None:
+    async def body(pair: Pair) -> None:
+        await pair.cut_off()
+        await pair.publish("m")
+        await pair.wire.open()
+        await pair.until(lambda: pair.link.connected_at_us is not None)
+        await pair.until(lambda: pair.sent() == ["m"], within_s=0.5)
+
+    with_pair(body)
+
+
+@pytest.mark.parametrize("storage", ["IN_MEMORY", "FILE_NATIVE"])
+def test_a_message_of_qos_2_from_the_remote_is_stored_once_over_a_crash(storage: str) -> None:
+    async def body(pair: Pair) -> None:
+        pair.wire.breaks_at = Once("pubrec", is_outbound=True)
+        log = pair.near.server.stages.kernel.log
+        before = log.end_offset()
+        pair.collector.publish("down/x", b"m", qos=2, identifier=7)
+        await pair.until(lambda: bool(pair.wire.of_kind("pubrec")))
+        await pair.cut_off()
+        await pair.restart()
+        await pair.wire.open()
+        await pair.until(lambda: bool(pair.wire.of_kind("pubcomp")))
+        assert [item.fields["dup"] for item in pair.wire.of_kind("publish", outbound=False)] == [
+            False,
+            True,
+        ]
+        assert pair.near.server.stages.kernel.log.end_offset() == before + 1
+
+    with_pair(body, storage=storage, remote_subscriptions=[carries("down/#")])

@@ -230,7 +230,9 @@ impl Outboxes {
             let writing = source.writing(outbox.writer.version, retain, identifiers);
             if outbox.must_shelve() {
                 let gone = outbox.shelve(&source.writing(Version::V5, retain, &[]), now);
-                shelved.push(connection);
+                if shelved.last() != Some(&connection) {
+                    shelved.push(connection);
+                }
                 drop_messages(dropped, counters, outbox.writer.party, NoticeKind::Overflow, gone);
                 continue;
             }

@@ -260,6 +260,7 @@ class Turn:
         stages.connections.resume()
         promised = stages.admission.waits() or stages.promises.waits()
         handed_in = stages.entrance.waits_for_the_disk() or stages.batches.waits_for_the_disk()
+        promised = promised or stages.bridges.waits_for_the_disk()
         if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)

@@ -40,14 +40,13 @@ from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.queue_names import bridge_queue_name
+from holdfast.kernel import unreleased
 from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
 
 BRIDGES_MAXIMUM: Final = 1_000
 """Each has a queue that is attached, and a connection."""
-BRIDGES_AT_ONCE: Final = 1_000
-"""Read from the records at a time."""
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ class Bridges:
             record = parse_queue(value)
             if record.kind == "bridge":
                 self._keep(record)
-        for _, value in view.rows(Table.BRIDGES, b"", BRIDGES_AT_ONCE):
+        for _, value in view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM):
             bridge = parse_bridge(msgspec.json.decode(value), is_filter, "a bridge on record")
             self._known[bridge.name] = _Known(bridge, is_configured=False)
         for bridge in configured(self._config):
@@ -146,6 +145,10 @@ class Bridges:
         if not self._draining:
             return
         self._draining = [link for link in self._draining if link.turn()]
+
+    def waits_for_the_disk(self) -> bool:
+        """True if a link gives nothing before it is durable that it is connected."""
+        return any(not link.queue.is_noted() for link in self._draining)
 
     def sweep(self, expel: Callable[[int], None], now_us: int) -> None:
         """Called once a second; `expel` ends a connection."""
@@ -311,10 +314,13 @@ class Bridges:
             self._lose(record, lambda: self._delivery.queues.end(record.party, self._now_us()))
 
     def _lose_past(self, name: str, now_us: int) -> None:
-        """It begins at the end of the log."""
-        record = self._queues[name]
-        end = self._kernel.log.end_offset()
-        self._delivery.queues.begin(record.party, end, [], now_us)
+        """It begins at the end of the log. What its remote has published and not released is known
+        on: that comes from there, and may come again."""
+        party, kernel_log = self._queues[name].party, self._kernel.log
+        state = kernel_log.delivery_state(party)
+        known = unreleased(state) if state else b""
+        end = kernel_log.end_offset()
+        self._delivery.queues.begin(party, end, [], now_us, unreleased=known)
 
     def _lose(self, record: QueueRecord, then: Callable[[], None]) -> None:
         """What waits in a queue at rest is lost, and on record as that."""
@@ -324,6 +330,7 @@ class Bridges:
                 who = (record.owner, record.party)
                 self._delivery.queues.lose(*who, LossReason.SESSION_ENDED, left.cut, self._now_us())
             self._delivery.losses.watched.pop(record.party, None)
+            self._names.pop(record.party, None)
             then()
 
         left = self._delivery.queues.left(record, None, Inquiry(self._kernel.log))

@@ -79,10 +79,6 @@ class BridgeQueue:
         self._unreleased = unreleased(state) if state else b""
         self._stand(now_us)
 
-    def forget_past(self, now_us: int) -> None:
-        """It begins at the end of the log: nothing that came before is carried (S1.25)."""
-        self._queues.begin(self.record.party, self._kernel.log.end_offset(), [], now_us)
-
     def connected(
         self, connection: int, granted: Granted, protocol_version: int, now_us: int
     ) -> bytes:

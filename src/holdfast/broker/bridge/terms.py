@@ -5,6 +5,7 @@ Owns: that translation. Never: changes anything.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.access.rules import Grant
@@ -41,14 +42,10 @@ def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
 def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Subscription, ...]:
     """The same, as far as the remote takes it."""
     return tuple(
-        Subscription(
-            topic_filter=item.topic_filter,
+        replace(
+            item,
             qos=min(item.qos, granted.maximum_qos),
-            no_local=item.no_local,
             retain_as_published=item.retain_as_published and granted.retain_available,
-            identifier=item.identifier,
-            from_offset=item.from_offset,
-            until_offset=item.until_offset,
         )
         for item in subscriptions
     )

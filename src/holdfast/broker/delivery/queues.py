@@ -144,9 +144,18 @@ class Queues:
         value = format_queue(record) if is_kept else b""
         return self._records.put(Table.QUEUES, party_key(record.party), value, now_us)
 
-    def begin(self, party: int, mark: int, done: list[tuple[int, int]], now_us: int) -> None:
-        """A new queue reads from `mark` on, without what is done."""
-        self._records.put_delivery_state(party_key(party), new_state(mark, done), now_us)
+    def begin(
+        self,
+        party: int,
+        mark: int,
+        done: list[tuple[int, int]],
+        now_us: int,
+        unreleased: bytes = b"",
+    ) -> None:
+        """A queue reads from `mark` on, without what is done; nothing is in flight. Its owner has
+        published what is `unreleased`, as the kernel has it."""
+        state = new_state(mark, done, unreleased=unreleased)
+        self._records.put_delivery_state(party_key(party), state, now_us)
 
     def prepare(self, record: QueueRecord, now_us: int) -> Pieces[Prepared]:
         """What a queue at rest has waiting, within its quota, for somebody who comes back; changes
