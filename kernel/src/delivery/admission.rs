@@ -57,8 +57,10 @@ impl Deliveries {
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
             self.answer(publish, stored.durable_at, None);
-            let targets = publish.targets.as_ref();
-            if let Some(targets) = targets.filter(|all| all.iter().any(|one| self.is_awaited(one, stored.offset))) {
+            let is_any_unwritable = self.receivers.is_any_unwritable();
+            let mut awaits =
+                |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, stored.offset));
+            if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(&mut awaits)) {
                 let found = Found {
                     offset: stored.offset,
                     count: 1,
@@ -84,11 +86,8 @@ impl Deliveries {
     }
 
     /// True if this message is to be offered to the target when it is durable. A queue that has to read the log up to
-    /// here anyway finds it there.
+    /// here anyway finds it there: which is so as long as its receiver takes nothing, and is asked only then.
     fn is_awaited(&mut self, target: &Target, offset: Offset) -> bool {
-        if target.terms.qos == 0 {
-            return false;
-        }
         let queue = self.queues.get_mut(target.queue).filter(|queue| queue.connection == target.connection);
         let Some(queue) = queue.filter(|queue| queue.is_behind() && queue.group.is_none()) else { return true };
         queue.read_up_to(Offset(offset.0.saturating_add(1)));

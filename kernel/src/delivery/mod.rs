@@ -182,8 +182,7 @@ impl Deliveries {
     /// Whether the connection's socket takes more bytes; while it does not, its messages stay in the log.
     pub fn set_writable(&mut self, connection: Connection, is_writable: bool) {
         let Some(handle) = self.receivers.on(connection) else { return };
-        let Some(receiver) = self.receivers.get_mut(handle) else { return };
-        receiver.is_writable = is_writable;
+        self.receivers.set_writable(handle, is_writable);
         if is_writable {
             self.make_queues_ready(handle);
         }

@@ -28,6 +28,8 @@ pub(super) struct Receivers {
     /// Counts those that were attached: a connection's handle is used again.
     serial: u32,
     changed: Vec<ids::Receiver>,
+    /// How many take nothing at the moment.
+    unwritable: usize,
     instant: Instant,
 }
 
@@ -69,6 +71,19 @@ impl Receivers {
         self.lines.get(connection).map_or(0, |line| line.serial)
     }
 
+    /// Whether the socket of a receiver takes bytes.
+    pub fn set_writable(&mut self, handle: ids::Receiver, is_writable: bool) {
+        let Some(receiver) = self.get_mut(handle) else { return };
+        let was_writable = std::mem::replace(&mut receiver.is_writable, is_writable);
+        self.unwritable = self.unwritable + usize::from(was_writable) - usize::from(is_writable);
+    }
+
+    /// True if some receiver takes nothing at the moment.
+    #[inline]
+    pub fn is_any_unwritable(&self) -> bool {
+        self.unwritable > 0
+    }
+
     /// The handle that the next one gets.
     pub fn next(&self) -> ids::Receiver {
         self.free.last().copied().unwrap_or_else(|| self.slots.fresh())
@@ -93,6 +108,7 @@ impl Receivers {
         self.lines.take(receiver.connection);
         self.changed.retain(|changed| *changed != handle);
         self.free.push(handle);
+        self.unwritable = self.unwritable.saturating_sub(usize::from(!receiver.is_writable));
         Ok(receiver)
     }
 

@@ -56,7 +56,7 @@ class MessageSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeQueue:
+class BridgeStanding:
     """A bridge with what its remote has not acknowledged."""
 
     seen: BridgeSeen
@@ -80,7 +80,7 @@ class BridgesSeen:
         self._look_at_us = 0
         self._acknowledged: dict[str, deque[tuple[int, int]]] = {}
         """When each bridge had how many, in the last rounds."""
-        self.found: tuple[BridgeQueue, ...] = ()
+        self.found: tuple[BridgeStanding, ...] = ()
         """All of them, as of the last round."""
 
     def look(self, now_us: int) -> None:
@@ -90,7 +90,7 @@ class BridgesSeen:
             names = self._broker.bridges.names()
             self._broker.chores.begin(self._rows(names, EXACT), self._end_round)
 
-    def _end_round(self, found: list[BridgeQueue]) -> None:
+    def _end_round(self, found: list[BridgeStanding]) -> None:
         self._is_looking, self.found = False, tuple(found)
         now_us, before = self._broker.now_us(), self._acknowledged
         self._acknowledged = {}
@@ -100,14 +100,14 @@ class BridgesSeen:
             rounds.append((now_us, row.seen.acknowledged))
             self._acknowledged[name] = rounds
 
-    async def page(self, after: str, limit: int) -> tuple[list[BridgeQueue], str | None]:
+    async def page(self, after: str, limit: int) -> tuple[list[BridgeStanding], str | None]:
         """The first bridges after one by name, and where the next page begins."""
         names = [name for name in self._broker.bridges.names() if name > after]
         page = names[:limit]
         rows = await self._broker.chores.outcome(self._rows(page, LIST_EFFORT_MAXIMUM))
         return rows, page[-1] if len(names) > limit else None
 
-    async def show(self, name: str) -> BridgeQueue | None:
+    async def show(self, name: str) -> BridgeStanding | None:
         """One bridge, counted to the end, if it is there."""
         rows = await self._broker.chores.outcome(self._rows([name], EXACT))
         return rows[0] if rows else None
@@ -174,7 +174,7 @@ class BridgesSeen:
             state = MessageState.QUEUED
         return MessageSeen(offset=offset, state=state, reason=reason)
 
-    def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[BridgeQueue]]:
+    def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[BridgeStanding]]:
         """Those that are still there."""
         rows, inquiry = [], self._broker.log.inquire(effort_maximum)
         for name in names:
@@ -184,7 +184,7 @@ class BridgesSeen:
             yield from inquiry.rest()
         return rows
 
-    def _row(self, seen: BridgeSeen, inquiry: Inquiry) -> Pieces[BridgeQueue]:
+    def _row(self, seen: BridgeSeen, inquiry: Inquiry) -> Pieces[BridgeStanding]:
         name = seen.bridge.name
         contents = self._broker.bridges.contents(name)
         ahead, polled, in_flight, drained_in_s = NOTHING_AHEAD, 0, seen.in_flight, None
@@ -193,7 +193,7 @@ class BridgesSeen:
             ahead = yield from self._ahead(contents, inquiry)
             polled = yield from contents.count(contents.mark, contents.polled_to, inquiry)
             drained_in_s = yield from self._drained_in_s(name, seen, contents, ahead, inquiry)
-        return BridgeQueue(
+        return BridgeStanding(
             seen=seen,
             ahead=ahead,
             polled=max(polled - in_flight, 0),

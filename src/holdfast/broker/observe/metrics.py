@@ -30,7 +30,7 @@ from holdfast import __version__
 from holdfast.broker.bridge.link import State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
-from holdfast.broker.observe.bridges import BridgeQueue
+from holdfast.broker.observe.bridges import BridgeStanding
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
@@ -122,7 +122,7 @@ def _cursor_losses(seen: Snapshot) -> Labelled:
             yield (row.seen.name,), row.ahead.first_loss_in_s
 
 
-def _of_bridges(read: Callable[[BridgeQueue], float | None]) -> Callable[[Snapshot], Labelled]:
+def _of_bridges(read: Callable[[BridgeStanding], float | None]) -> Callable[[Snapshot], Labelled]:
     def labelled(seen: Snapshot) -> Labelled:
         for row in seen.bridges:
             value = read(row)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from holdfast import system
-from holdfast.broker.observe.bridges import BridgeQueue, BridgesSeen
+from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding
 from holdfast.broker.observe.cursors import CursorQueue, CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.watch import Behind, Stuck, Watch
@@ -39,7 +39,7 @@ class Snapshot(Numbers):
     busiest: tuple[Behind, ...]
     cursors: tuple[CursorQueue, ...]
     """All of them, as of the last round."""
-    bridges: tuple[BridgeQueue, ...]
+    bridges: tuple[BridgeStanding, ...]
     """The same."""
     now_us: int
     """The time of this moment."""

@@ -25,7 +25,7 @@ from holdfast.broker.admin.http.operation import (
 from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
 from holdfast.broker.bridge_commands import BridgeCommands, Checked
 from holdfast.broker.commands import CommandRefusedError, Refusal
-from holdfast.broker.observe.bridges import BridgeQueue, BridgesSeen, MessageSeen, MessageState
+from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding, MessageSeen, MessageState
 from holdfast.core.bridge import HIDDEN, Bridge
 
 FIRST_UNACKNOWLEDGED: Final = -1
@@ -382,7 +382,7 @@ def _message(seen: MessageSeen) -> BridgeMessage:
     return BridgeMessage(offset=seen.offset, state=seen.state, reason=seen.reason)
 
 
-def _row(found: BridgeQueue) -> BridgeRow:
+def _row(found: BridgeStanding) -> BridgeRow:
     seen, counts, ahead = found.seen, found.seen.counts, found.ahead
     return BridgeRow(
         name=seen.bridge.name,
