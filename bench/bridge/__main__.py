@@ -65,8 +65,10 @@ class Bench:
 
     def _latency(self) -> None:
         arguments = ("latency", "--rate", "1000", "--qos", "1")
-        two = self._median(lambda: self._ours(arguments, 0))
-        one = self._median(lambda: self._alone(arguments, 0))
+        # At QoS 1 to the end: to a subscriber at QoS 0 one broker alone hands on before its disk
+        # has the message, which no bridge may.
+        two = self._median(lambda: self._ours(arguments, 1))
+        one = self._median(lambda: self._alone(arguments, 1))
         for each in (one, two):
             assert each["p50_us"] > 0, "the generator told no latency"
         print(f"  through both brokers: p50 {two['p50_us']:.0f} us; one: {one['p50_us']:.0f} us")
