@@ -58,7 +58,7 @@ $(VENV)/.kernel: $(RUST_SOURCES) pyproject.toml | $(VENV)/.installed
 
 .PHONY: lock
 lock: $(VENV)/.installed ## Write the locks of the Python packages anew, with hashes
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra pipeline --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --extra pipeline --extra postgresql --extra dev --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group pyproject.toml:java --output-file requirements-java.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group pyproject.toml:bench --output-file requirements-bench.lock
 

@@ -1,0 +1,60 @@
+"""Where rows go: what a sink has to do, in words that any database can keep.
+
+A sink is used by one thread at a time, which it may block. `sinks/` has two; one's own is a class
+with these methods.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.processors.table import IdentifiedRow, Table
+
+
+class SinkAwayError(Exception):
+    """It cannot take anything now (gone, locked, full, slow); the same batch may do later."""
+
+
+class RowsRefusedError(Exception):
+    """It does not take these rows, and will not later; nothing of the batch is written."""
+
+
+class SinkUnfitError(Exception):
+    """It cannot be used at all as it is (a newer schema, no permission); somebody has to act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of the rows of one commit."""
+
+    written: int
+    repeats: int
+    """Rows that were there already."""
+
+
+class Sink(ABC):
+    """Tables in one database."""
+
+    @abstractmethod
+    def open(self, table: Table) -> None:
+        """Afterwards the table is there, with all columns of its version. May be called again after
+        `SinkAwayError`. Raises `SinkAwayError` or `SinkUnfitError`."""
+
+    @abstractmethod
+    def commit(self, table: Table, rows: Sequence[IdentifiedRow]) -> Committed:
+        """Writes rows in one transaction; afterwards they are durable, each once, and what was
+        counted of their messages' attempts is forgotten. Raises `SinkAwayError` (whether they are
+        written may be unknown: the same rows may come again) or `RowsRefusedError`."""
+
+    @abstractmethod
+    def count_attempts(self, table: Table, identities: Sequence[str]) -> Mapping[str, int]:
+        """Counts one more attempt for each message, durably, and returns how many there have been.
+        Raises `SinkAwayError`."""
+
+    @abstractmethod
+    def forget_attempts(self, table: Table, identities: Sequence[str]) -> None:
+        """What was counted for these messages is gone. Raises `SinkAwayError`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Afterwards nothing of it is open."""

@@ -1,0 +1,1 @@
+"""Sinks that come with the library: SQLite without a server, and PostgreSQL."""
