@@ -12,7 +12,6 @@ use super::property::{put_binary, Place, Value, Walk, USER_PROPERTY};
 use super::Role;
 use crate::error::{Error, Result};
 use crate::ids::Offset;
-use std::io::Write;
 
 /// The longest decimal number of 64 bits.
 const DIGITS_MAXIMUM: usize = 20;
@@ -47,13 +46,18 @@ impl Identity {
                 into.extend_from_slice(item.bytes);
             }
         }
-        let Some(Offset(offset)) = offset else { return };
-        let mut digits = [0; DIGITS_MAXIMUM];
-        let mut rest = &mut digits[..];
-        // The longest fits.
-        let left = write!(rest, "{offset}").map_or(0, |()| rest.len());
-        let digits = digits.get(..DIGITS_MAXIMUM - left).unwrap_or_default();
+        let Some(Offset(mut rest)) = offset else { return };
+        let (mut digits, mut count) = ([0; DIGITS_MAXIMUM], 0);
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            (rest, count) = (rest / 10, count + 1);
+            if rest == 0 {
+                break;
+            }
+        }
+        let digits = digits.get(DIGITS_MAXIMUM - count..).unwrap_or_default();
         let size = u16::try_from(self.prefix.len() + digits.len()).unwrap_or_default();
+        into.reserve(self.head.len() + self.prefix.len() + 2 + DIGITS_MAXIMUM);
         for part in [&*self.head, &size.to_be_bytes(), &*self.prefix, digits] {
             into.extend_from_slice(part);
         }

@@ -410,11 +410,26 @@ impl Outbox {
         if self.writer.carrying.is_some() {
             return self.carry(&Writing { properties: Some(properties), ..writing });
         }
-        let Some(identity) = &self.writer.identity else { return self.publish(&writing) };
-        identity.tell(encoded, Some(sending.offset), scratch);
+        if self.writer.identity.is_some() {
+            return self.publish_identified(&writing, sending.offset, scratch);
+        }
+        self.publish(&writing)
+    }
+
+    /// Writes a message that tells which it is.
+    #[inline(never)]
+    fn publish_identified(
+        &mut self,
+        writing: &Writing<'_>,
+        offset: Offset,
+        scratch: &mut Vec<u8>,
+    ) -> std::result::Result<(), NoticeKind> {
+        if let (Some(identity), Some(properties)) = (&self.writer.identity, writing.properties) {
+            identity.tell(properties.encoded, Some(offset), scratch);
+        }
         match self.publish(&writing.with_encoded(scratch)) {
             // What we add may not keep the message back.
-            Err(NoticeKind::TooLarge) => self.disown(&writing),
+            Err(NoticeKind::TooLarge) => self.disown(writing),
             written => written,
         }
     }
