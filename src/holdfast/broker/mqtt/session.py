@@ -42,6 +42,10 @@ class Session:
     sent_before_offset: int = 0
     """What lies below may have been sent to it at QoS 1, which is on no record: it was connected
     when the broker died."""
+    clean_start: bool = False
+    """Whether its client asked for a new session when it last connected."""
+    created_at_us: int | None = None
+    """When it was opened; former versions have not written it down."""
 
     @property
     def persistent(self) -> bool:

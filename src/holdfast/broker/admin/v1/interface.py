@@ -21,10 +21,13 @@ from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
 from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
+from holdfast.broker.admin.v5.clients import ClientsView
+from holdfast.broker.admin.v5.subscriptions import ClientSubscriptionsView
 from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.cursor_commands import CursorCommands
 from holdfast.broker.observe.bridges import BridgesSeen
+from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.sessions import SessionsSeen
@@ -69,5 +72,7 @@ def operations(
         *RulesView(*users).operations(),
         *publishing.operations(),
         *staging.operations(),
+        *ClientsView(ClientsSeen(broker)).operations(),
+        *ClientSubscriptionsView(ClientsSeen(broker)).operations(),
         *Reading(readers, broker.retention, broker.cursors.of).operations(),
     ]
