@@ -526,6 +526,7 @@ class Sessions:
             will=opening.will,
             client_type=identity.client_type,
             clean_start=opening.clean_start,
+            environment=opening.environment,
             created_at_us=now_us,
         )
 
@@ -554,6 +555,7 @@ class Sessions:
             will_due_at_us=None,
             client_type=identity.client_type,
             clean_start=opening.clean_start,
+            environment=opening.environment,
         )
 
     def _named(self, session: Session) -> Session:

@@ -83,6 +83,7 @@ class ClientSeen:
     subscriptions: int
     length: QueueLength
     is_expired: bool
+    environment: str | None
 
 
 class ClientsSeen:
@@ -236,6 +237,7 @@ class ClientsSeen:
             subscriptions=sum(item.in_force for item in reads),
             length=length,
             is_expired=attached is None and session.expired(self._broker.now_us()),
+            environment=self._broker.environments.of_session(session),
         )
 
 

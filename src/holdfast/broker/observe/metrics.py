@@ -284,6 +284,11 @@ METRICS: Final = (
            "Topic filters that were refused, by the reason that SUBACK gives.",
            _ByReason(Event.SUBSCRIPTIONS_REFUSED), ("reason",)),
 
+    Metric("holdfast_groups_without_environment", "counter",
+           "Subscriptions to groups whose names tell no environment, while some are known: they"
+           " can be shared by several, which then take one another's messages.",
+           _Count(Event.GROUPS_WITHOUT_ENVIRONMENT)),
+
     Metric("holdfast_packets_received", "counter", "Packets from clients, by kind.",
            _received, ("kind",)),
     Metric("holdfast_packets_sent", "counter",

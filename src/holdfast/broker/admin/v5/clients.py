@@ -85,6 +85,9 @@ class Client(Struct, kw_only=True):
     is_bridge: bool
     proto_name: str
     proto_ver: int
+    environment: Annotated[
+        str | None, Meta(description="Whose the client is; null where nothing tells it.")
+    ]
     subscriptions_cnt: int
     subscriptions_max: int
     inflight_cnt: int
@@ -205,6 +208,7 @@ def _row(seen: ClientSeen) -> Client:
         is_bridge=False,
         proto_name="MQIsdp" if session.protocol_version == PROTOCOL_VERSIONS[0] else "MQTT",
         proto_ver=session.protocol_version,
+        environment=seen.environment,
         subscriptions_cnt=seen.subscriptions,
         subscriptions_max=SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
         inflight_cnt=seen.length.in_flight,
