@@ -6,14 +6,14 @@ Invariants:
 1. Every refusal and every drop is a counter with its reason as a label. What has no
    metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
 2. No label has a value that a client chooses, the names of cursors apart, of which there are at
-   most CURSORS_MAXIMUM, and those of bridges, BRIDGES_MAXIMUM: the number of time series is
-   bounded.
+   most CURSORS_MAXIMUM, those of bridges, BRIDGES_MAXIMUM, those of environments,
+   ENVIRONMENTS_MAXIMUM, and of groups GROUPS_SHOWN_MAXIMUM: the number of time series is bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal
+from typing import Final
 
 from prometheus_client import exposition
 from prometheus_client.metrics_core import (
@@ -31,28 +31,14 @@ from holdfast.broker.bridge.link import State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.bridges import BridgeStanding
+from holdfast.broker.observe.environment_metrics import ENVIRONMENT_METRICS
+from holdfast.broker.observe.metric import Labelled, Metric
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
 from holdfast.core.limits import STEP_BUDGET_MS
 from holdfast.protocols.mqtt.reason_code import reason_name
-
-Labelled = Iterable[tuple[tuple[str, ...], float]]
-Kind = Literal["counter", "gauge", "histogram"]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric; counters have the ending `_total` in the text."""
-
-    name: str
-    kind: Kind
-    help: str
-    read: Callable[[Snapshot], float | Labelled]
-    labels: tuple[str, ...] = ()
-    sums: Callable[[Snapshot], Labelled] | None = None
-    """Of a histogram, whose last label is `le`: by the labels before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +427,8 @@ METRICS: Final = (
     Metric("holdfast_bridge_failures", "counter",
            "Attempts that have failed, and connections that were lost.",
            _of_bridges(lambda row: row.seen.counts.failures), ("bridge",)),
+
+    *ENVIRONMENT_METRICS,
 
     Metric("holdfast_backlog_age_seconds", "gauge",
            "How old the backlogs are that are told: of attached queues, and of sessions at rest;"

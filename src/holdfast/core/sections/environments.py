@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.core.environment import is_environment_name, is_environment_rule
 from holdfast.core.limits import USER_NAME_BYTES_MAXIMUM
-from holdfast.core.settings import Kind, choice, setting, text, texts
+from holdfast.core.settings import Kind, choice, duration, setting, text, texts
 
 _RULE = "a pattern, in which * stands for anything, then = and an environment"
 
@@ -62,5 +62,13 @@ class EnvironmentsSection:
         several environments could share and so take one another's messages: it is told in the log,
         as soon as any environment is known (warn), or nothing is said (allow), or it is refused
         with reason code 0x83 (refuse).""",
+        reloadable=True,
+    )
+    environments_theft_window_s: int = setting(
+        "environments.theft_window_s",
+        duration(20, 3_600),
+        "60s",
+        """How long it is remembered who took what from a group: a group is told of while within so
+        long another environment than its own has taken of it.""",
         reloadable=True,
     )
