@@ -19,6 +19,7 @@ from holdfast.cli import (
     bridge_command,
     config_command,
     cursor_command,
+    environment_command,
     group_command,
     log_command,
     losses_command,
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     group_command.add_to(commands)
     queue_command.add_to(commands)
     cursor_command.add_to(commands)
+    environment_command.add_to(commands)
     bridge_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
