@@ -9,7 +9,6 @@ which take nothing along that the system has been given.
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -57,16 +56,6 @@ class PostgresServer:
     def stop(self, mode: str = "fast") -> None:
         """`fast` rolls back what is open; `immediate` is what a crash of it does."""
         self._run("pg_ctl", "-w", "-m", mode, "stop")
-
-    def kill(self) -> None:
-        """SIGKILL, and SIGQUIT for what a dead server leaves, so that it can be started again."""
-        first = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
-        group = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
-        )
-        for each in (first, *map(int, group.stdout.split())):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
 
     @property
     def is_running(self) -> bool:
