@@ -19,16 +19,24 @@ def open_sink(url: str) -> Sink:
         from holdfast.processors.sinks.sqlite import SqliteSink
 
         return SqliteSink(sqlite_file(url))
-    if url.startswith(POSTGRESQL):
-        if find_spec("psycopg") is None:
-            raise ConfigurationError(
-                "rows go to PostgreSQL by psycopg, which `pip install holdfast[postgresql]` brings"
-            )
-        from holdfast.processors.sinks.postgresql import PostgresqlSink
+    needs_psycopg(url)
+    from holdfast.processors.sinks.postgresql import PostgresqlSink
 
-        return PostgresqlSink(url)
-    # What is no address may be a password.
-    raise ConfigurationError("a sink is sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    return PostgresqlSink(url)
+
+
+def needs_psycopg(url: str) -> None:
+    """Raises `ConfigurationError` where `url` is no address of PostgreSQL, or its driver is not
+    installed."""
+    if not url.startswith(POSTGRESQL):
+        # What is no address may be a password.
+        raise ConfigurationError(
+            "the address of a database is sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    if find_spec("psycopg") is None:
+        raise ConfigurationError(
+            "PostgreSQL needs psycopg, which `pip install holdfast[postgresql]` brings"
+        )
 
 
 def sqlite_file(url: str) -> Path:
