@@ -126,6 +126,14 @@ def usable(name: str, what: str) -> str:
     return name
 
 
+def check_filter(topic_filter: str) -> None:
+    """Refuses a filter that is too long with its group. Raises `ConfigurationError`."""
+    if len(topic_filter.encode()) > TEXT_BYTES_MAXIMUM:
+        raise ConfigurationError(
+            f"SubscribeTopics: {_shown(topic_filter)} has more than {TEXT_BYTES_MAXIMUM} bytes"
+        )
+
+
 def _flaw(name: str) -> str | None:
     if not name.strip():
         return "is empty"
