@@ -33,6 +33,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Rewriting>()?;
     module.add_function(wrap_pyfunction!(packet::encode_packet, module)?)?;
     module.add_function(wrap_pyfunction!(packet::decode_packets, module)?)?;
+    module.add_function(wrap_pyfunction!(packet::encode_acknowledgements, module)?)?;
+    module.add_function(wrap_pyfunction!(packet::decode_runs, module)?)?;
     module.add_function(wrap_pyfunction!(topic_matches, module)?)?;
     module.add_function(wrap_pyfunction!(is_valid_topic_name, module)?)?;
     module.add_function(wrap_pyfunction!(is_valid_topic_filter, module)?)?;

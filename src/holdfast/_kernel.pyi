@@ -185,6 +185,18 @@ def decode_packets(data: bytes, *, protocol_version: int, role: Literal["server"
     the last packet; its bytes are not counted. After a CONNECT its own version holds. For clients, tests and tools, not
     for the hot path."""
 
+def encode_acknowledgements(
+    kind: Literal["puback", "pubrec", "pubrel", "pubcomp"], packet_identifiers: Sequence[int], *, protocol_version: int
+) -> bytes:
+    """One acknowledgement of success for each packet identifier, in their order."""
+
+def decode_runs(
+    data: bytes, *, protocol_version: int
+) -> tuple[list[tuple[str, list[tuple[str, bytes, int, bool, bool, int, dict[str, Any]]] | list[int] | dict[str, Any]]], int]:
+    """What `decode_packets` finds in the role of a client, for one that takes many messages: a list with each kind and what
+    follows one another of it. Of "publish" that is a list of (topic_name, payload, qos, retain, dup, packet_identifier,
+    properties), of "pubrel" a list of packet identifiers; of any other kind it is the fields of one packet."""
+
 @final
 class Inbox:
     """What has arrived on each connection and is not decoded yet, and the receiving half of QoS 1 and 2."""
