@@ -43,17 +43,14 @@ class Session:
     sent_before_offset: int = 0
     """What lies below may have been sent to it at QoS 1, which is on no record: it was connected
     when the broker died."""
-<<<<<<< HEAD
     identified: bool = False
     """Its deliveries tell which message each is: its client has asked for that."""
-=======
     clean_start: bool = False
     """Whether its client asked for a new session when it last connected."""
     environment: str = ""
     """Which environment its client said that it is of when it last connected."""
     created_at_us: int | None = None
     """When it was opened; former versions have not written it down."""
->>>>>>> env
 
     @property
     def persistent(self) -> bool:
