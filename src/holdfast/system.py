@@ -6,6 +6,7 @@ and is handed inward as an argument; a simulation hands in its own.
 
 import gc
 import os
+import platform
 import resource
 import shutil
 import sys
@@ -121,6 +122,11 @@ def share_interpreter() -> None:
 def process_id() -> int:
     """This process's number, to name the holder of a data directory."""
     return os.getpid()
+
+
+def machine_name() -> str:
+    """This machine's name, without its domain."""
+    return platform.node().partition(".")[0]
 
 
 def resident_bytes() -> int:

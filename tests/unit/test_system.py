@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast import system
 
 USUAL_INTERVAL_S = 0.005
@@ -39,3 +41,8 @@ def test_a_thread_that_computes_gives_the_interpreter_back_soon() -> None:
         assert sys.getswitchinterval() < USUAL_INTERVAL_S / 10
     finally:
         sys.setswitchinterval(before)
+
+
+def test_the_machine_has_a_name_without_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.node", lambda: "Daves-MacBook.local")
+    assert system.machine_name() == "Daves-MacBook"

@@ -24,6 +24,7 @@ from holdfast.cli import (
     log_command,
     losses_command,
     pipeline_command,
+    processors_command,
     queue_command,
     reload_command,
     retained_command,
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     losses_command.add_to(commands)
     top_command.add_to(commands)
     pipeline_command.add_to(commands)
+    processors_command.add_to(commands)
     user_command.add_to(commands)
     verify_command.add_to(commands)
     return parser

@@ -19,6 +19,11 @@ from holdfast.core.errors import ConfigurationError
 from holdfast.core.settings import Setting
 
 PREFIX = "HOLDFAST_"
+BUILD_VARIABLE = "HOLDFAST_BUILD"
+DEPLOYMENT_VARIABLE = "HOLDFAST_DEPLOYMENT"
+OF_PROCESSORS = (BUILD_VARIABLE, DEPLOYMENT_VARIABLE)
+"""Variables that processors are told something by: no settings of a broker, which may be started
+from the same shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Sources:
                 if alias in environment:
                     found[name] = Written(environment[alias], alias)
         for variable in sorted(environment):
-            if not variable.startswith(PREFIX):
+            if not variable.startswith(PREFIX) or variable in OF_PROCESSORS:
                 continue
             if variable not in own:
                 near = _nearest(variable, own)

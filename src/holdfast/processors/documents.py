@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.limits import CONFIGURATION_BYTES_MAXIMUM
+from holdfast.core.sources import DEPLOYMENT_VARIABLE
 
-DEPLOYMENT_VARIABLE: Final = "HOLDFAST_DEPLOYMENT"
 DEPLOYMENT_VARIABLES_OF_OTHERS: Final = ("DOTNET_ENVIRONMENT", "ASPNETCORE_ENVIRONMENT")
 """What the products of the decision record are told their deployment by. They are set for whole
 machines, so a file for one of them need not be there."""

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Final
 
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.sources import BUILD_VARIABLE
 
 ENVIRONMENT_VARIABLE: Final = "MQTT_ENVIRONMENT_ID"
-BUILD_VARIABLE: Final = "HOLDFAST_BUILD"
 TEXT_BYTES_MAXIMUM: Final = 65_535
 """What any text of MQTT has at most, in UTF-8."""
 NO_SHARE_NAME: Final = "/+#"

@@ -289,3 +289,8 @@ def test_a_wrong_value_is_refused_with_the_line_on_which_it_begins(written: str,
     assert words.startswith(f"holdfast.toml, line {line}: queue.ttl_s: expected a duration")
     wrong_list = LONG.replace('"b"', "7") % "1"
     assert refusal(wrong_list).startswith("holdfast.toml, line 5: log.store_all: expected")
+
+
+def test_what_processors_are_told_is_no_setting_of_a_broker() -> None:
+    environment = {"HOLDFAST_BUILD": "development", "HOLDFAST_DEPLOYMENT": "Production"}
+    assert load(environment=environment) == load()

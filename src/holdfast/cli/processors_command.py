@@ -1,0 +1,204 @@
+"""`holdfast processors`: services that take messages into tables, and their configuration.
+
+Nothing of `holdfast.processors` is imported before one of these commands runs, since the others
+shall not wait for it.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.cli.options import Subparsers
+from holdfast.core.errors import ConfigurationError, OperatingError
+
+if TYPE_CHECKING:
+    from holdfast.processors.configuration import Configuration, Configured
+
+LINES_MAXIMUM: Final = 100
+"""Log lines of one kind in a second."""
+EXIT_WRONG: Final = 2
+
+Action = Callable[[argparse.Namespace], int]
+
+
+class ProcessorEndedError(OperatingError):
+    """A processor could not go on; its sentence says why."""
+
+    retriable = False
+
+
+def add_to(commands: Subparsers) -> None:
+    """Make the command known."""
+    parser = commands.add_parser(
+        "processors",
+        help="take messages into tables, each once",
+        description="Take messages from a broker into tables, each once.",
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    run_parser = _add_action(
+        actions, "run", run, "run the processors that are enabled, or those named"
+    )
+    run_parser.add_argument("names", metavar="NAME", nargs="*", help="only these")
+    check_parser = _add_action(
+        actions, "check", check, "say what would be effective, and where each value came from"
+    )
+    check_parser.add_argument("--json", action="store_true", help="print JSON")
+    new_parser = actions.add_parser(
+        "new",
+        help="write a first processor and its configuration",
+        description="Write a first processor and its configuration, and say what to do next.",
+        allow_abbrev=False,
+    )
+    new_parser.add_argument("name", metavar="NAME", help="its name, such as Temperatures")
+    new_parser.add_argument(
+        "--directory", metavar="DIR", type=Path, default=Path(), help="where (default: here)"
+    )
+    new_parser.set_defaults(run=new)
+
+
+def add_configuration(parser: Any) -> None:
+    """The options that say which configuration is meant."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="such as appsettings.json")
+    parser.add_argument(
+        "--deployment",
+        metavar="NAME",
+        help="lay FILE's sibling of this name over it, such as appsettings.Production.json for"
+        " Production (default: HOLDFAST_DEPLOYMENT, DOTNET_ENVIRONMENT, ASPNETCORE_ENVIRONMENT)",
+    )
+    parser.add_argument(
+        "--dev",
+        action="store_true",
+        help="this is development: without EnvironmentId the environment is named for this machine"
+        " (the same: HOLDFAST_BUILD=development)",
+    )
+
+
+def configuration(options: argparse.Namespace) -> "Configuration":
+    """What these options name. Raises `ConfigurationError`."""
+    from holdfast.processors.deployed import read_deployed
+
+    return read_deployed(options.file, deployment=options.deployment, is_development=options.dev)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run processors until SIGTERM or SIGINT."""
+    import asyncio
+
+    from holdfast.broker import log_lines
+    from holdfast.processors import serve
+    from holdfast.processors.classes import make_processor
+    from holdfast.processors.review import doubts
+    from holdfast.processors.session import ProcessorEndedError as EndedError
+    from holdfast.processors.sink import SinkUnfitError
+
+    chosen = configuration(options).chosen(options.names)
+    log_lines.begin("info", LINES_MAXIMUM)
+    pairs = [
+        (
+            make_processor(each.settings.name, each.class_reference, options.file.parent),
+            each.settings,
+        )
+        for each in chosen
+    ]
+    for each in chosen:
+        for sentence in doubts(each.settings):
+            print(f"holdfast: {each.settings.name}: warning: {sentence}", file=sys.stderr)
+    try:
+        asyncio.run(serve(pairs))
+    except (EndedError, SinkUnfitError) as error:
+        raise ProcessorEndedError(str(error)) from error
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print what would be effective, or everything that is wrong."""
+    from holdfast.processors.configuration import WrongConfigurationError
+    from holdfast.processors.review import doubts
+
+    try:
+        found = configuration(options)
+    except WrongConfigurationError as wrong:
+        return _tell(wrong.problems)
+    if problems := [problem for each in found.processors for problem in _problems(each, options)]:
+        return _tell(problems)
+    if options.json:
+        print(json.dumps(_in_json(found), indent=2))
+        return 0
+    for each in found.processors:
+        print(each.settings.name)
+        widths = [max(len(getattr(v, of)) for v in each.values) for of in ("name", "shown")]
+        for value in each.values:
+            print(f"  {value.name:<{widths[0]}}  {value.shown:<{widths[1]}}  {value.place}")
+        for sentence in doubts(each.settings):
+            print(f"  warning: {sentence}")
+    for name, place in found.disabled.items():
+        print(f"{name} is not enabled ({place})")
+    return 0
+
+
+def new(options: argparse.Namespace) -> int:
+    """Write a first processor."""
+    from holdfast.cli.first_processor import write_first
+
+    source, file = write_first(options.name, options.directory)
+    table = source.stem
+    lines = [
+        "holdfast serve                                  # a broker, in another terminal",
+        f"holdfast processors check {file} --dev",
+        f"holdfast processors run {file} --dev",
+        f"mosquitto_pub -V 5 -q 1 -t {table}/attic -m '{{\"value\": 21.5}}'",
+        f"sqlite3 {file.with_name(table)}.db '.dump {table}'",
+    ]
+    print(f"{source} and {file} are written. Next:\n")
+    print("\n".join(f"  {line}" for line in lines))
+    return 0
+
+
+def _add_action(actions: Subparsers, word: str, action: Action, about: str) -> Any:
+    parser = actions.add_parser(
+        word, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
+    )
+    add_configuration(parser)
+    parser.set_defaults(run=action)
+    return parser
+
+
+def _problems(configured: "Configured", options: argparse.Namespace) -> list[str]:
+    """What is wrong with what a configuration names."""
+    from holdfast.processors.classes import make_processor
+    from holdfast.processors.sinks import open_sink
+
+    settings = configured.settings
+    found = []
+    try:
+        make_processor(settings.name, configured.class_reference, options.file.parent)
+    except ConfigurationError as error:
+        found.append(str(error))
+    try:
+        open_sink(settings.sink).close()
+    except ConfigurationError as error:
+        found.append(f"Mqtt.{settings.name}.Sink: {error}")
+    return found
+
+
+def _tell(problems: Any) -> int:
+    for problem in problems:
+        print(f"holdfast: {problem}", file=sys.stderr)
+    return EXIT_WRONG
+
+
+def _in_json(found: "Configuration") -> dict[str, Any]:
+    from holdfast.processors.review import doubts
+
+    processors = {
+        each.settings.name: {
+            "values": {v.name: {"value": v.shown, "origin": v.place} for v in each.values},
+            "doubts": list(doubts(each.settings)),
+        }
+        for each in found.processors
+    }
+    return {"processors": processors, "disabled": dict(found.disabled)}
