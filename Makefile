@@ -155,6 +155,10 @@ crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times eac
 pipeline-crash: setup ## Kill devices, broker, driver, executors and workers, JOURNEYS rounds, and count the table
 	$(BIN)/python -m tests.journey --rounds $(JOURNEYS)
 
+.PHONY: processors-crash
+processors-crash: setup ## Kill processors, their broker and database, ROUNDS times, and count the tables
+	$(BIN)/python -m tests.crash.processors --rounds $(ROUNDS)
+
 .PHONY: soak
 soak: setup ## Mixed load with churn for MINUTES: memory, descriptors and disk stay flat
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
