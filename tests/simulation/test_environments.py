@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.counts import Event
 from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.state.broker import Broker, look_at
@@ -156,6 +157,7 @@ class Pods:
             peer.forget()
             peer.acknowledge("puback", *(fields["packet_identifier"] for fields in came))
             self._got.setdefault(name, []).extend(fields["payload"] for fields in came)
+        await sleep(1)
 
     def got(self, name: str) -> list[bytes]:
         return self._got[name]
@@ -255,3 +257,85 @@ def test_a_theft_by_whoever_is_alone_is_found_and_is_over_a_window_after_its_las
         assert [taker.environment for taker in thefts.takers(group)] == [""]
 
     with_broker(body, settings(environments_names=KNOWN))
+
+
+ORIGINAL = f"$share/bbu-azure-prod/{READS}"
+FORK = f"$share/bbu-azure-qa/{READS}"
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+async def refused(stand: Stand, *arguments: Any) -> Refusal:
+    with pytest.raises(CommandRefusedError) as caught:
+        await stand.server.group_commands.fork(*arguments)
+    return caught.value.refusal
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_fork_gets_exactly_what_its_original_had_since_a_time_and_moves_nobody(
+    restart: bool,
+) -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(10)
+        since_us = stand.server.now_us()
+        await pods.publish(20)
+        await sleep(2)
+        mark = stand.server.stages.groups
+        before = mark.describe(ORIGINAL, lambda _: "")["mark"]
+        made = await stand.server.group_commands.fork(ORIGINAL, "bbu-azure-qa", since_us)
+        assert (made.group, made.place, made.messages) == (FORK, 10, 20)
+        await pods.publish(5)
+        if restart:
+            await stand.restart()
+        else:
+            after = stand.server.stages.groups.describe(ORIGINAL, lambda _: "")["mark"]
+            assert after == before + 5
+        late = Pods(stand)
+        await late.join(FORK, "bbu-azure-qa-1")
+        await late.publish(0)
+        assert late.got("bbu-azure-qa-1") == numbers(10, 35)
+        again = Pods(stand)
+        await again.join(ORIGINAL, "bbu-azure-prod-1")
+        await again.publish(0)
+        assert again.got("bbu-azure-prod-1") == []
+        assert pods.got("bbu-azure-prod-1") == numbers(0, 35)
+
+    with_broker(body, settings(environments_names=KNOWN))
+
+
+def test_a_fork_without_a_time_gets_what_its_original_has_not_had_yet() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(10)
+        pods.peers.pop("bbu-azure-prod-1").cut()
+        await pods.publish(5)
+        now_us = stand.server.now_us()
+        for name, at_us in (("bbu-azure-qa", None), ("bbu-azure-later", now_us)):
+            made = await stand.server.group_commands.fork(ORIGINAL, name, at_us)
+            assert (made.place, made.messages) == (10, 5)
+
+    with_broker(body)
+
+
+def test_a_fork_that_nobody_subscribes_to_ends_and_what_cannot_be_forked_is_refused() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(60)
+        for name in ("", "a/b", "a+", "#", "a" * 1_025):
+            assert await refused(stand, ORIGINAL, name, None) is Refusal.WRONG_NAME
+        assert await refused(stand, ORIGINAL, "bbu-azure-prod", None) is Refusal.NAME_TAKEN
+        assert await refused(stand, FORK, "a", None) is Refusal.NO_SUCH_GROUP
+        assert await refused(stand, ORIGINAL, "bbu-azure-qa", 0) is Refusal.BEYOND_QUOTA
+        await stand.server.group_commands.fork(ORIGINAL, "bbu-azure-qa", None)
+        await sleep(58)
+        assert FORK in stand.server.stages.groups
+        await sleep(5)
+        assert FORK not in stand.server.stages.groups
+
+    with_broker(body, settings(environments_fork_expiry_s=60, queue_messages_maximum=50))
