@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.counts import Event
+from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.state.broker import Broker, look_at
 from holdfast.core.config import Config
@@ -339,3 +340,45 @@ def test_a_fork_that_nobody_subscribes_to_ends_and_what_cannot_be_forked_is_refu
         assert FORK not in stand.server.stages.groups
 
     with_broker(body, settings(environments_fork_expiry_s=60, queue_messages_maximum=50))
+
+
+@pytest.mark.accepts("S3.64")
+@pytest.mark.parametrize("limit", [7, 4])
+def test_how_much_waits_for_a_session_is_limited_as_it_is_set_and_shown(limit: int) -> None:
+    async def body(stand: Stand) -> None:
+        peer = await stand.connect("reader-7")
+        await stand.subscribe(peer, READS)
+        peer.cut()
+        await stand.publish("zebra/fx/7/reads", *numbers(0, 9))
+        shown = await ClientsSeen(seen(stand)).show("reader-7")
+        assert shown is not None
+        assert (shown.waiting_maximum, shown.length.messages) == (limit, 9)
+        again = await stand.connect("reader-7")
+        assert [fields["payload"] for fields in again.of_kind("publish")] == numbers(9 - limit, 9)
+        await sleep(2)
+        assert stand.losses() == [("reader-7", "overflow", 9 - limit)]
+
+    with_broker(body, settings(queue_messages_maximum=limit))
+
+
+@pytest.mark.accepts("S3.4", "S3.5")
+def test_pods_that_come_share_from_then_on_and_what_one_leaves_the_others_get() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-x7k2p")
+        await pods.publish(12)
+        await pods.join(ORIGINAL, "bbu-azure-prod-9fq3z", "bbu-azure-prod-m4n8c")
+        await pods.publish(12)
+        assert [len(pods.got(name)) for name in pods.peers] == [16, 4, 4]
+        for peer in pods.peers.values():
+            peer.cut()
+        everything = [payload for name in pods.peers for payload in pods.got(name)]
+        await stand.publish("zebra/fx/7/reads", *numbers(24, 30))
+        await stand.restart()
+        late = Pods(stand)
+        await late.join(ORIGINAL, "bbu-azure-prod-under-another-name")
+        await late.publish(0)
+        everything += late.got("bbu-azure-prod-under-another-name")
+        assert sorted(everything, key=int) == numbers(0, 30)
+
+    with_broker(body)
