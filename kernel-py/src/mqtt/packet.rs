@@ -320,17 +320,95 @@ fn reason(fields: &mut Fields<'_>) -> PyResult<Reason> {
     Ok(Reason { reason_code: fields.get_or("reason_code", 0)?, properties: fields.properties()? })
 }
 
+/// Acknowledgements of one kind that say nothing but success, as bytes in their order.
+#[pyfunction]
+#[pyo3(signature = (kind, packet_identifiers, *, protocol_version))]
+pub fn encode_acknowledgements<'py>(
+    py: Python<'py>,
+    kind: &str,
+    packet_identifiers: Vec<u16>,
+    protocol_version: u8,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let version = version(protocol_version)?;
+    let kind = match kind {
+        "puback" => AcknowledgementKind::Puback,
+        "pubrec" => AcknowledgementKind::Pubrec,
+        "pubrel" => AcknowledgementKind::Pubrel,
+        "pubcomp" => AcknowledgementKind::Pubcomp,
+        _ => return Err(PyValueError::new_err(format!("{kind} acknowledges nothing"))),
+    };
+    let mut bytes = Vec::new();
+    for packet_identifier in packet_identifiers {
+        let properties = Properties::default();
+        let packet = Acknowledgement { kind, packet_identifier, reason_code: 0, properties };
+        bytes.extend(encode(&Decoded::Acknowledgement(packet), version).map_err(invalid)?);
+    }
+    Ok(PyBytes::new(py, &bytes))
+}
+
 /// All whole packets in `data`, and the bytes they took. A fault is the last packet.
 #[pyfunction]
 #[pyo3(signature = (data, *, protocol_version, role))]
 pub fn decode_packets(py: Python<'_>, data: &[u8], protocol_version: u8, role: &str) -> PyResult<(Vec<Packet>, usize)> {
-    let mut version = version(protocol_version)?;
     let role = match role {
         "server" => Role::Server,
         "client" => Role::Client,
         _ => return Err(PyValueError::new_err(format!("role {role}"))),
     };
     let mut packets = Vec::new();
+    let taken = decode_each(data, version(protocol_version)?, role, |event| {
+        packets.push(Packet::new(py, event)?);
+        Ok(())
+    })?;
+    Ok((packets, taken))
+}
+
+/// A kind, and what follows one another of it.
+type Run<'py> = (&'static str, Bound<'py, PyAny>);
+
+/// All whole packets of a server in `data`, PUBLISH and PUBREL in runs, and the bytes they took.
+#[pyfunction]
+#[pyo3(signature = (data, *, protocol_version))]
+pub fn decode_runs<'py>(py: Python<'py>, data: &[u8], protocol_version: u8) -> PyResult<(Vec<Run<'py>>, usize)> {
+    let mut runs: Vec<Run<'py>> = Vec::new();
+    let taken = decode_each(data, version(protocol_version)?, Role::Client, |event| {
+        let (kind, item) = match event {
+            Ok(Decoded::Publish(packet)) => (Kind::Publish.name(), delivery(py, &packet)?),
+            Ok(Decoded::Acknowledgement(packet)) if packet.kind == AcknowledgementKind::Pubrel => {
+                (Kind::Pubrel.name(), packet.packet_identifier.into_pyobject(py)?.into_any())
+            }
+            other => {
+                let packet = Packet::new(py, other)?;
+                runs.push((packet.kind, packet.fields.into_bound(py).into_any()));
+                return Ok(());
+            }
+        };
+        match runs.last() {
+            Some((last, items)) if *last == kind => items.cast::<PyList>()?.append(item),
+            _ => {
+                runs.push((kind, PyList::new(py, [item])?.into_any()));
+                Ok(())
+            }
+        }
+    })?;
+    Ok((runs, taken))
+}
+
+fn delivery<'py>(py: Python<'py>, packet: &Publish) -> PyResult<Bound<'py, PyAny>> {
+    let properties = properties::to_dict(py, &packet.properties, Place::Packet(Kind::Publish))?;
+    let payload = PyBytes::new(py, &packet.payload);
+    let (qos, identifier) = (packet.qos, packet.packet_identifier);
+    let fields = (&packet.topic_name, payload, qos, packet.retain, packet.dup, identifier, properties);
+    Ok(fields.into_pyobject(py)?.into_any())
+}
+
+/// Hands over each whole packet, up to a fault; returns the bytes that those without a fault took.
+fn decode_each(
+    data: &[u8],
+    mut version: Version,
+    role: Role,
+    mut take: impl FnMut(Result<Decoded, Fault>) -> PyResult<()>,
+) -> PyResult<usize> {
     let (mut rest, mut taken) = (data, 0);
     loop {
         let decoded = match Frame::read(rest) {
@@ -339,7 +417,7 @@ pub fn decode_packets(py: Python<'_>, data: &[u8], protocol_version: u8, role: &
                 rest = behind;
                 decode(&frame, packet.get(frame.header_bytes..).unwrap_or_default(), version, role)
             }
-            Ok(_) => return Ok((packets, taken)),
+            Ok(_) => return Ok(taken),
             Err(fault) => Err(fault),
         };
         let is_fault = decoded.is_err();
@@ -348,10 +426,9 @@ pub fn decode_packets(py: Python<'_>, data: &[u8], protocol_version: u8, role: &
             version = connect.version;
         }
         // A CONNECT that is refused says itself what it can be told in.
-        let decoded = decoded.map_err(|fault| if is_connect { fault } else { fault.in_version(version) });
-        packets.push(Packet::new(py, decoded)?);
+        take(decoded.map_err(|fault| if is_connect { fault } else { fault.in_version(version) }))?;
         if is_fault {
-            return Ok((packets, taken));
+            return Ok(taken);
         }
         taken = data.len() - rest.len();
     }

@@ -31,6 +31,7 @@ from holdfast.cli import (
     session_command,
     top_command,
     user_command,
+    verify_command,
 )
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
@@ -88,4 +89,5 @@ def _parser() -> argparse.ArgumentParser:
     top_command.add_to(commands)
     pipeline_command.add_to(commands)
     user_command.add_to(commands)
+    verify_command.add_to(commands)
     return parser

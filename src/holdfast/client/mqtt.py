@@ -18,11 +18,14 @@ like) what it needs.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from ssl import SSLContext
+from typing import Any, cast
 
 from holdfast.kernel import decode_packets, encode_packet
+from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM
+from holdfast.protocols.mqtt.remote import Granted, Refused, Wish, connect, read_connack
 
 ANSWER_WITHIN_S = 30.0
 """How long it waits for CONNACK, SUBACK or UNSUBACK before it gives the connection up."""
@@ -34,6 +37,11 @@ FAILED = 0x80
 
 class ConnectionFailedError(OSError):
     """The connection could not be made, was refused, or ended while an answer was awaited."""
+
+    def __init__(self, what: str, refused: Refused | None = None) -> None:
+        super().__init__(what)
+        self.refused = refused
+        """What the broker's CONNACK said, if that was it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,10 @@ class ClientOptions:
     topic_alias_maximum: int = 0
     packet_bytes_maximum: int = 0
     """Its Maximum Packet Size; 0: it has none."""
+    user_name: str | None = None
+    password: bytes | None = field(default=None, repr=False)
+    tls: SSLContext | None = None
+    """None: its connections are plain TCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,8 @@ class Client(asyncio.Protocol):
         # Only MQTT 5 can say how much it takes at a time.
         has_window = options.protocol_version == 5
         self._receive_maximum = options.receive_maximum if has_window else PACKET_IDENTIFIER_MAXIMUM
+        self.granted: Granted | None = None
+        """What the broker allows on this connection; None while it has not accepted it."""
         # The session.
         self._to_publish: deque[Publication] = deque()
         self._exchanges: dict[int, _Exchange] = {}
@@ -132,6 +146,7 @@ class Client(asyncio.Protocol):
         self._will: Publication | None = None
         self._keep_alive_timer: asyncio.TimerHandle | None = None
         self._heard = False
+        self._reading_paused = False
         self._topics: dict[int, str] = {}
         self._awaited: dict[tuple[str, int], asyncio.Future[dict[str, Any]]] = {}
 
@@ -148,7 +163,7 @@ class Client(asyncio.Protocol):
             self.connection_lost(None)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                await loop.create_connection(lambda: self, host, port)
+                await loop.create_connection(lambda: self, host, port, ssl=self.options.tls)
         except (OSError, TimeoutError) as error:
             raise ConnectionFailedError(f"{self.name}: {error}") from error
         self._will = will
@@ -160,29 +175,29 @@ class Client(asyncio.Protocol):
 
     async def subscribe(self, topic_filter: str, qos: int) -> int:
         """Subscribes; returns the reason code."""
+        (reason_code,) = await self.subscribe_all((topic_filter,), qos)
+        return reason_code
+
+    async def subscribe_all(
+        self, topic_filters: Sequence[str], qos: int, properties: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """Subscribes to all of them in one packet; returns a reason code for each."""
         identifier = self._take_identifier()
         answer = self._await_answer("suback", identifier)
-        wanted = {
-            "topic_filter": topic_filter,
-            "qos": qos,
-            "no_local": False,
-            "retain_as_published": False,
-            "retain_handling": 0,
+        fields = {
+            "packet_identifier": identifier,
+            "subscriptions": [{"topic_filter": each, "qos": qos} for each in topic_filters],
+            "properties": dict(properties or {}),
         }
-        fields = {"packet_identifier": identifier, "subscriptions": [wanted], "properties": {}}
         self._send("subscribe", fields)
         self._flush()
-        return int((await self._answer_within(answer))["reason_codes"][0])
+        return list((await self._answer_within(answer))["reason_codes"])
 
     async def unsubscribe(self, topic_filter: str) -> None:
         """Unsubscribes."""
         identifier = self._take_identifier()
         answer = self._await_answer("unsuback", identifier)
-        fields = {
-            "packet_identifier": identifier,
-            "topic_filters": [topic_filter],
-            "properties": {},
-        }
+        fields = {"packet_identifier": identifier, "topic_filters": [topic_filter]}
         self._send("unsubscribe", fields)
         self._flush()
         await self._answer_within(answer)
@@ -230,12 +245,15 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
     def pause(self) -> None:
-        """Stops reading, as a client does that is busy."""
+        """Stops reading, as a client does that is busy. Meanwhile it cannot hear whether the broker
+        lives."""
+        self._reading_paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Reads again."""
+        self._reading_paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -258,6 +276,9 @@ class Client(asyncio.Protocol):
         """CONNACK came, and nothing has been sent since. MQTT 3.1 does not tell whether the session
         was there: it is taken to be if it was to be kept."""
 
+    def dismissed(self, reason_code: int) -> None:
+        """The broker said DISCONNECT; the connection ends now."""
+
     def broken(self, what: str) -> None:
         """The broker did what no specification allows. The connection ends where this is not said
         otherwise."""
@@ -266,8 +287,7 @@ class Client(asyncio.Protocol):
     # --- what the transport calls ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._connection += 1
         self._undecoded.clear()
         self._writing.clear()
@@ -276,7 +296,9 @@ class Client(asyncio.Protocol):
         self._topics.clear()
         self.lost.clear()
         self._heard = True
-        self._keep_alive()
+        self._begin_keep_alive(self.options.keep_alive_s)
+        if self._reading_paused:
+            self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -308,9 +330,8 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._accepted = False
-        if self._keep_alive_timer is not None:
-            self._keep_alive_timer.cancel()
-        self._keep_alive_timer = None
+        self.granted = None
+        self._begin_keep_alive(0)
         awaited, self._awaited = self._awaited, {}
         for future in awaited.values():
             if not future.done():
@@ -341,27 +362,29 @@ class Client(asyncio.Protocol):
             case "pingresp":
                 pass
             case "disconnect":
+                self.dismissed(fields["reason_code"])
                 self.drop()
             case _:
                 self.broken(f"the broker sent {kind} {fields}")
                 self.drop()
 
     def _take_connack(self, fields: dict[str, Any]) -> None:
-        if fields["reason_code"] != 0:
-            error = ConnectionFailedError(f"{self.name}: refused with {fields['reason_code']:#x}")
-            self._awaited.pop(("connack", 0)).set_exception(error)
+        answer = read_connack(fields, self._wish())
+        if isinstance(answer, Refused):
+            what = f"{self.name}: the broker refused: {answer.reason}"
+            self._awaited.pop(("connack", 0)).set_exception(ConnectionFailedError(what, answer))
             self.drop()
             return
-        present = bool(fields["session_present"])
+        self.granted = answer
+        present = answer.session_present
         if self.options.protocol_version == 3:
             present = self._confirmed and not self.options.clean_start
         if not present:
-            self._held.clear()
-        properties = fields.get("properties", {})
-        self.opened(present, properties)
+            self._forget_held()
+        self.opened(present, fields["properties"])
         self._confirmed = True
-        allowed = properties.get("receive_maximum", PACKET_IDENTIFIER_MAXIMUM)
-        self._window = min(allowed, self.options.in_flight_maximum)
+        self._window = min(answer.receive_maximum, self.options.in_flight_maximum)
+        self._begin_keep_alive(answer.keep_alive_s)
         self._accepted = True
         for identifier, exchange in self._exchanges.items():
             if exchange.released:
@@ -369,6 +392,10 @@ class Client(asyncio.Protocol):
             else:
                 self._send_publish(identifier, exchange.publication, dup=present)
         self._resolve("connack", 0, fields)
+
+    def _forget_held(self) -> None:
+        """The session is another one: what was handed over in it can be acknowledged no more."""
+        self._held.clear()
 
     def _take_publish(self, fields: dict[str, Any]) -> None:
         try:
@@ -480,25 +507,25 @@ class Client(asyncio.Protocol):
         self._writing.clear()
 
     def _send_connect(self) -> None:
-        options = self.options
-        properties = {
-            "session_expiry_interval": options.session_expiry_interval_s,
-            "receive_maximum": self._receive_maximum,
-            "topic_alias_maximum": options.topic_alias_maximum,
-        }
-        if options.packet_bytes_maximum:
-            properties["maximum_packet_size"] = options.packet_bytes_maximum
-        fields = {
-            "protocol_version": options.protocol_version,
-            "client_identifier": self.name,
-            "clean_start": options.clean_start,
-            "keep_alive_s": options.keep_alive_s,
-            "user_name": None,
-            "password": None,
-            "will": self._will_fields(),
-            "properties": properties if options.protocol_version == 5 else {},
-        }
+        fields = connect(self._wish())
+        fields["protocol_version"] = self.options.protocol_version
+        fields["will"] = self._will_fields()
         self._send("connect", fields)
+
+    def _wish(self) -> Wish:
+        options = self.options
+        return Wish(
+            client_identifier=self.name,
+            protocol_version=options.protocol_version,
+            clean_start=options.clean_start,
+            keep_alive_s=options.keep_alive_s,
+            session_expiry_s=options.session_expiry_interval_s,
+            receive_maximum=self._receive_maximum,
+            maximum_packet_size_bytes=options.packet_bytes_maximum or PACKET_SIZE_BYTES_MAXIMUM,
+            topic_alias_maximum=options.topic_alias_maximum,
+            user_name=options.user_name,
+            password=options.password,
+        )
 
     def _will_fields(self) -> dict[str, Any] | None:
         will = self._will
@@ -522,18 +549,24 @@ class Client(asyncio.Protocol):
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def _keep_alive(self) -> None:
+    def _begin_keep_alive(self, interval_s: int) -> None:
+        if self._keep_alive_timer is not None:
+            self._keep_alive_timer.cancel()
+            self._keep_alive_timer = None
+        if interval_s:
+            loop = asyncio.get_running_loop()
+            self._keep_alive_timer = loop.call_later(interval_s, self._keep_alive, interval_s)
+
+    def _keep_alive(self, interval_s: int) -> None:
         """Asks for a sign of life, and gives up a connection that gave none."""
-        if not self.options.keep_alive_s:
-            return
-        if not self._heard:
+        self._keep_alive_timer = None
+        if not self._heard and not self._reading_paused:
             self.drop()
             return
         self._heard = False
         if self._accepted:
             self._ping()
-        loop = asyncio.get_running_loop()
-        self._keep_alive_timer = loop.call_later(self.options.keep_alive_s, self._keep_alive)
+        self._begin_keep_alive(interval_s)
 
     def _ping(self) -> None:
         self._send("pingreq", {})

@@ -6,3 +6,7 @@ has the batch parsed by the processor and committed by the sink, and then `sessi
 
 It knows nothing of the broker but what goes over the wire: any MQTT 5 broker will do.
 """
+
+from holdfast.processors.process import run, run_all, serve
+
+__all__ = ["run", "run_all", "serve"]

@@ -56,8 +56,8 @@ class ProcessorSettings:
     stop_within_s: float = 10.0
     """After that, what is open is given back to the broker."""
 
-    sink: str
-    """A URL: `sqlite:///file`, `postgresql://...`."""
+    sink: str = field(repr=False)
+    """A URL: `sqlite:///file`, `postgresql://...`, perhaps with a password in it."""
     health_host: str = "127.0.0.1"
     health_port: int | None = None
     """None: no health and no metrics over HTTP; 0: a port that the system chooses."""

@@ -31,6 +31,7 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt.attached import Attached, Opened
 from holdfast.broker.mqtt.closing import Closing
+from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.session import Session, environment_of
 from holdfast.broker.mqtt.sessions import Sessions
@@ -108,6 +109,7 @@ class Admission:
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
+        self._identities = Identities(ground.kernel, sessions)
         self._chores = chores
         self._now_us = ground.world.now_us
         self._inbox = ground.kernel.inbox
@@ -311,6 +313,7 @@ class Admission:
             party=party,
         )
         self._limit_writes(attached)
+        self._identities.admit(attached)
         fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
         version = opening.protocol_version
         self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))

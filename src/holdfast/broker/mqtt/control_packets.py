@@ -18,6 +18,7 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.closing import Closing
+from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.retained import Retained
 from holdfast.broker.mqtt.session import environment_of
@@ -69,6 +70,7 @@ class ControlPackets:
         self._closing = closing
         self._sessions = sessions
         self._groups = groups
+        self._identities = Identities(kernel, sessions)
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel)
         self._answers = Answers(kernel)
@@ -135,6 +137,8 @@ class ControlPackets:
                 name, attached.session.party, others
             ),
         )
+        # Before the subscriptions: SUBACK waits for those, and so for both.
+        self._identities.subscribed(attached, fields["properties"], now_us)
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
         own = own_of(outcome.granted)
         self._subscriptions.add(queue, attached.connection, attached.session.party, own)

@@ -43,6 +43,8 @@ class Session:
     sent_before_offset: int = 0
     """What lies below may have been sent to it at QoS 1, which is on no record: it was connected
     when the broker died."""
+    identified: bool = False
+    """Its deliveries tell which message each is: its client has asked for that."""
     clean_start: bool = False
     """Whether its client asked for a new session when it last connected."""
     environment: str = ""

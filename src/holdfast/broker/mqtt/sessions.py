@@ -274,6 +274,12 @@ class Sessions:
         if attached.session.persistent or expiry_s == 0:
             attached.session = replace(attached.session, expiry_s=expiry_s)
 
+    def identify(self, attached: Attached, now_us: int, *, identified: bool) -> None:
+        """Its client has asked to be told which message each delivery is, or not to be."""
+        attached.session = replace(attached.session, identified=identified)
+        if is_durable(attached.session):
+            self._put(attached.session, now_us)
+
     def drop_will(self, attached: Attached, now_us: int) -> None:
         """The Will is not published any more, however the connection ends."""
         attached.session = replace(attached.session, will=None)

@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
-from holdfast.broker.bridge.link import State
+from holdfast.broker.bridge.link import Failure, State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.bridges import BridgeStanding
@@ -425,8 +425,12 @@ METRICS: Final = (
            "Connections that the remote has accepted; all but the first are reconnects.",
            _of_bridges(lambda row: row.seen.counts.connections), ("bridge",)),
     Metric("holdfast_bridge_failures", "counter",
-           "Attempts that have failed, and connections that were lost.",
-           _of_bridges(lambda row: row.seen.counts.failures), ("bridge",)),
+           "Attempts that have failed, and connections that were lost, by reason.",
+           lambda seen: [
+               ((row.seen.bridge.name, failure.value), row.seen.counts.failures[failure])
+               for row in seen.bridges
+               for failure in Failure
+           ], ("bridge", "reason")),
 
     *ENVIRONMENT_METRICS,
 

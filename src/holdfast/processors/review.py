@@ -1,0 +1,37 @@
+"""What is doubtful in a processor's settings: it can be carried out, and is seldom what is meant.
+
+Owns: these sentences. Never: refuses anything; `configuration` does that.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.processors.settings import ProcessorSettings
+
+PLAIN_PORT: Final = 1883
+
+
+def doubts(settings: ProcessorSettings) -> Iterator[str]:
+    """One sentence for each doubt."""
+    if not settings.topics:
+        yield "SubscribeTopics is empty: it would get no message"
+    if settings.clean_start:
+        yield "CleanSession is true: what was queued while it was away is lost at its next start"
+    elif not settings.session_expiry_interval_s:
+        yield (
+            "SessionExpiryIntervalSeconds is 0: nothing is queued while it is away, although"
+            " CleanSession is false"
+        )
+    if settings.tls and settings.broker_port == PLAIN_PORT:
+        yield f"BrokerPort {PLAIN_PORT} is usually not encrypted, but UseTls is true"
+    if not settings.tls and settings.password is not None and not _is_here(settings.broker_host):
+        yield "UseTls is false: the password goes over the network in the clear"
+    if settings.batch_messages > settings.receive_maximum:
+        yield (
+            f"BatchMessages {settings.batch_messages} is more than ReceiveMaximum"
+            f" {settings.receive_maximum}: each batch waits until it is old enough"
+        )
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "127.0.0.1", "::1")

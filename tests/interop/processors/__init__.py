@@ -1,0 +1,1 @@
+"""Processors with databases and brokers that are not ours."""
