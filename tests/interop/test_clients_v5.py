@@ -31,7 +31,13 @@ class SecureBroker(Seen):
     def __init__(self, directory: Path, authority: Authority) -> None:
         certificate, key = authority.server("server")
         self._context = authority.trusting()
-        super().__init__(directory, http_tls_port=0, tls_certificate=certificate, tls_key=key)
+        super().__init__(
+            directory,
+            http_tls_port=0,
+            tls_certificate=certificate,
+            tls_key=key,
+            queue_messages_maximum=7,
+        )
 
     def ask(
         self, method: str, path: str, body: object = None, **headers: str
@@ -125,6 +131,7 @@ def test_one_client_is_shown_in_the_words_of_emqx(broker: SecureBroker) -> None:
         "is_expired": False,
         "subscriptions_cnt": 1,
         "inflight_max": 20,
+        "mqueue_max": 7,
     }
     assert found | expected == found
     assert found["port"] > 0

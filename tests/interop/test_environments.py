@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -105,3 +106,45 @@ def test_who_takes_the_messages_of_another_environment_is_shown_everywhere(broke
         assert sessions["bbu-azure-prod-1"]["environment"] == "azure-prod"
         client = broker.get("/api/v5/clients/laptop")
         assert client["environment"] == "local-daves-macbook"
+
+
+def test_a_new_environment_begins_where_another_one_was(broker: Seen) -> None:
+    group = f"$share/late-azure-prod/{READS}"
+    with Wire(broker.port) as wire:
+        wire.connect("late-azure-prod-1")
+        wire.subscribe(group, 1)
+        wire.send("disconnect", reason_code=0)
+    publish(broker, 5)
+    made = command(broker, "environment", "fork", "late-azure-qa", "--from", group)
+    assert f"$share/late-azure-qa/{READS} begins at offset" in made
+    assert " with 5\n" in made
+    since = ["--at", "1999-12-05T10:00:00Z"]
+    all_of_it = command(broker, "environment", "fork", "a-qa", "--from", group, *since, "--json")
+    assert '"messages": 5' in all_of_it, "the group itself has had nothing before"
+    path = f"/v1/groups/{quote(group, safe='')}/fork"
+    for body, status, error in (
+        ({"share_name": "late-azure-qa"}, 409, "name_taken"),
+        ({"share_name": "a/b"}, 409, "wrong_name"),
+        ({"share_name": 7}, 400, "bad_request"),
+    ):
+        answered, refused = broker.ask("POST", path, body)
+        assert (answered, refused["error"]) == (status, error)
+    unknown = f"/v1/groups/{quote('$share/none/x', safe='')}/fork"
+    assert broker.ask("POST", unknown, {"share_name": "a"})[0] == 404
+    wrong = subprocess.run(
+        [HOLDFAST, "environment", "fork", "x", "--from", group, "--at", "yesterday"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert (wrong.returncode, "TIME is one such as" in wrong.stderr) == (2, True)
+    with Wire(broker.port) as wire:
+        wire.connect("late-azure-qa-1")
+        wanted = {"topic_filter": f"$share/late-azure-qa/{READS}", "qos": 1}
+        terms = {"no_local": False, "retain_as_published": False, "retain_handling": 0}
+        wire.send("subscribe", packet_identifier=1, subscriptions=[wanted | terms])
+        packets = [wire.next_packet() for _ in range(6)]
+    # What waits may come before the answer to SUBSCRIBE.
+    got = [packet[1]["payload"] for packet in packets if packet and packet[0] == "publish"]
+    assert got == [b"1", b"2", b"3", b"4", b"5"]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.counts import Event
+from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.state.broker import Broker, look_at
 from holdfast.core.config import Config
@@ -156,6 +158,7 @@ class Pods:
             peer.forget()
             peer.acknowledge("puback", *(fields["packet_identifier"] for fields in came))
             self._got.setdefault(name, []).extend(fields["payload"] for fields in came)
+        await sleep(1)
 
     def got(self, name: str) -> list[bytes]:
         return self._got[name]
@@ -255,3 +258,127 @@ def test_a_theft_by_whoever_is_alone_is_found_and_is_over_a_window_after_its_las
         assert [taker.environment for taker in thefts.takers(group)] == [""]
 
     with_broker(body, settings(environments_names=KNOWN))
+
+
+ORIGINAL = f"$share/bbu-azure-prod/{READS}"
+FORK = f"$share/bbu-azure-qa/{READS}"
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+async def refused(stand: Stand, *arguments: Any) -> Refusal:
+    with pytest.raises(CommandRefusedError) as caught:
+        await stand.server.group_commands.fork(*arguments)
+    return caught.value.refusal
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_fork_gets_exactly_what_its_original_had_since_a_time_and_moves_nobody(
+    restart: bool,
+) -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(10)
+        since_us = stand.server.now_us()
+        await pods.publish(20)
+        await sleep(2)
+        mark = stand.server.stages.groups
+        before = mark.describe(ORIGINAL, lambda _: "")["mark"]
+        made = await stand.server.group_commands.fork(ORIGINAL, "bbu-azure-qa", since_us)
+        assert (made.group, made.place, made.messages) == (FORK, 10, 20)
+        await pods.publish(5)
+        if restart:
+            await stand.restart()
+        else:
+            after = stand.server.stages.groups.describe(ORIGINAL, lambda _: "")["mark"]
+            assert after == before + 5
+        late = Pods(stand)
+        await late.join(FORK, "bbu-azure-qa-1")
+        await late.publish(0)
+        assert late.got("bbu-azure-qa-1") == numbers(10, 35)
+        again = Pods(stand)
+        await again.join(ORIGINAL, "bbu-azure-prod-1")
+        await again.publish(0)
+        assert again.got("bbu-azure-prod-1") == []
+        assert pods.got("bbu-azure-prod-1") == numbers(0, 35)
+
+    with_broker(body, settings(environments_names=KNOWN))
+
+
+def test_a_fork_without_a_time_gets_what_its_original_has_not_had_yet() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(10)
+        pods.peers.pop("bbu-azure-prod-1").cut()
+        await pods.publish(5)
+        now_us = stand.server.now_us()
+        for name, at_us in (("bbu-azure-qa", None), ("bbu-azure-later", now_us)):
+            made = await stand.server.group_commands.fork(ORIGINAL, name, at_us)
+            assert (made.place, made.messages) == (10, 5)
+
+    with_broker(body)
+
+
+def test_a_fork_that_nobody_subscribes_to_ends_and_what_cannot_be_forked_is_refused() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        await pods.publish(60)
+        for name in ("", "a/b", "a+", "#", "a" * 1_025):
+            assert await refused(stand, ORIGINAL, name, None) is Refusal.WRONG_NAME
+        assert await refused(stand, ORIGINAL, "bbu-azure-prod", None) is Refusal.NAME_TAKEN
+        assert await refused(stand, FORK, "a", None) is Refusal.NO_SUCH_GROUP
+        assert await refused(stand, ORIGINAL, "bbu-azure-qa", 0) is Refusal.BEYOND_QUOTA
+        await stand.server.group_commands.fork(ORIGINAL, "bbu-azure-qa", None)
+        await sleep(58)
+        assert FORK in stand.server.stages.groups
+        await sleep(5)
+        assert FORK not in stand.server.stages.groups
+
+    with_broker(body, settings(environments_fork_expiry_s=60, queue_messages_maximum=50))
+
+
+@pytest.mark.accepts("S3.64")
+@pytest.mark.parametrize("limit", [7, 4])
+def test_how_much_waits_for_a_session_is_limited_as_it_is_set_and_shown(limit: int) -> None:
+    async def body(stand: Stand) -> None:
+        peer = await stand.connect("reader-7")
+        await stand.subscribe(peer, READS)
+        peer.cut()
+        await stand.publish("zebra/fx/7/reads", *numbers(0, 9))
+        shown = await ClientsSeen(seen(stand)).show("reader-7")
+        assert shown is not None
+        assert (shown.waiting_maximum, shown.length.messages) == (limit, 9)
+        again = await stand.connect("reader-7")
+        assert [fields["payload"] for fields in again.of_kind("publish")] == numbers(9 - limit, 9)
+        await sleep(2)
+        assert stand.losses() == [("reader-7", "overflow", 9 - limit)]
+
+    with_broker(body, settings(queue_messages_maximum=limit))
+
+
+@pytest.mark.accepts("S3.4", "S3.5")
+def test_pods_that_come_share_from_then_on_and_what_one_leaves_the_others_get() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-x7k2p")
+        await pods.publish(12)
+        await pods.join(ORIGINAL, "bbu-azure-prod-9fq3z", "bbu-azure-prod-m4n8c")
+        await pods.publish(12)
+        assert [len(pods.got(name)) for name in pods.peers] == [16, 4, 4]
+        for peer in pods.peers.values():
+            peer.cut()
+        everything = [payload for name in pods.peers for payload in pods.got(name)]
+        await stand.publish("zebra/fx/7/reads", *numbers(24, 30))
+        await stand.restart()
+        late = Pods(stand)
+        await late.join(ORIGINAL, "bbu-azure-prod-under-another-name")
+        await late.publish(0)
+        everything += late.got("bbu-azure-prod-under-another-name")
+        assert sorted(everything, key=int) == numbers(0, 30)
+
+    with_broker(body)

@@ -53,6 +53,9 @@ class Refusal(Enum):
     NO_SUCH_BRIDGE = "no_such_bridge"
     WRONG_BRIDGE = "wrong_bridge"
     IN_FILE = "in_file"
+    NO_SUCH_GROUP = "no_such_group"
+    WRONG_NAME = "wrong_name"
+    BEYOND_QUOTA = "beyond_quota"
 
 
 class CommandRefusedError(Exception):

@@ -19,6 +19,7 @@ from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.counts import Counts
 from holdfast.broker.cursor_commands import CursorCommands
+from holdfast.broker.group_commands import GroupCommands
 from holdfast.broker.mqtt.pack_timer import PackTimer
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.listeners import Listeners
@@ -62,6 +63,7 @@ class Server:
         self.commands = Commands(stages, world.now_us, self.ask_turn)
         """What can be done to it from outside, and the next to its cursors and bridges."""
         self.cursor_commands = CursorCommands(stages, records, world.now_us)
+        self.group_commands = GroupCommands(stages, world.now_us, lambda: self._config)
         self.bridge_commands = BridgeCommands(stages, world.now_us)
 
     async def start(self) -> None:

@@ -1,4 +1,5 @@
-"""`holdfast environment`: environments that share a running broker: list, and look at one."""
+"""`holdfast environment`: environments that share a running broker: list, look at one, and make one
+that begins where another one was."""
 
 import argparse
 import json
@@ -6,8 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable
+from holdfast.cli.asking import (
+    add_action,
+    broker_of,
+    cell,
+    group_path,
+    moment,
+    print_rows,
+    printable,
+)
 from holdfast.cli.options import Subparsers
+from holdfast.core.errors import ConfigurationError
+from holdfast.core.moment import parse_moment_us
 
 COLUMNS = ("name", "clients", "groups", "waiting", "in_flight", "thefts")
 GROUP_COLUMNS = ("group", "members", "waiting", "in_flight")
@@ -28,6 +39,25 @@ def add_to(commands: Subparsers) -> None:
     add_action(actions, "list", show_all, "print environments, and who takes messages of whom")
     one = add_action(actions, "show", show, "print one environment with its groups")
     one.add_argument("environment", metavar="ENVIRONMENT", help="its name")
+    made = add_action(
+        actions, "fork", fork, "make another group that gets what one has had since a time"
+    )
+    made.add_argument(
+        "name", metavar="NAME", help="the share name of the new group, such as bbu-azure-qa"
+    )
+    made.add_argument(
+        "--from",
+        dest="group",
+        metavar="GROUP",
+        required=True,
+        help="the group that it is made from, $share/<name>/<filter>, which stays where it is",
+    )
+    made.add_argument(
+        "--at",
+        metavar="TIME",
+        help="begin with what was published then, in ISO 8601 and UTC unless it says otherwise;"
+        " without it, with what the other group has not had yet",
+    )
 
 
 def show_all(options: argparse.Namespace) -> int:
@@ -55,6 +85,25 @@ def show(options: argparse.Namespace) -> int:
         print()
         print_rows(iter(groups), GROUP_COLUMNS, options)
     _print_thefts(thefts)
+    return 0
+
+
+def fork(options: argparse.Namespace) -> int:
+    """Make another group."""
+    body: dict[str, Any] = {"share_name": options.name}
+    if options.at is not None:
+        try:
+            body["at_us"] = parse_moment_us(options.at)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"TIME is one such as 2024-12-05T10:00:00Z, not {options.at!r}"
+            ) from error
+    made = broker_of(options).post(f"{group_path(options.group)}/fork", body)
+    if options.json:
+        print(json.dumps(made, indent=2))
+        return 0
+    print(f"{printable(made['group'])} begins at offset {made['place']} with {made['messages']}")
+    print(f"messages; it ends {moment(made['ends_at_us'])} if nobody subscribes to it")
     return 0
 
 

@@ -78,6 +78,7 @@ class Administration:
             broker,
             commands,
             server.cursor_commands,
+            server.group_commands,
             watch,
             forecast,
             cursors,

@@ -201,6 +201,22 @@ class Groups:
             else:
                 self._empty(group, now_us)
 
+    def fork(self, original: str, name: str, place: int, ends_at_us: int, now_us: int) -> None:
+        """There is another group that reads what this one does, from this place on; it ends then if
+        nobody subscribes to it."""
+        party = self._parties.durable(now_us)
+        record = QueueRecord(
+            party=party,
+            kind="group",
+            owner=name,
+            created_at_offset=place,
+            reads=self._groups[original].record.reads,
+            ends_at_us=ends_at_us,
+        )
+        self._add(record).queue.put(record, now_us)
+        self._queues.begin(party, place, [], now_us)
+        self._emptied[name] = None
+
     def party_of(self, name: str) -> int:
         """The party of a group."""
         return self._groups[name].record.party

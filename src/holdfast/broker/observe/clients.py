@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.observe.queue_length import QueueLength, QueueLengths
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.connections import ConnectionSeen
@@ -82,6 +82,8 @@ class ClientSeen:
     receive_maximum: int | None
     subscriptions: int
     length: QueueLength
+    waiting_maximum: int | None
+    """How many messages may wait for it while it is away; `None`: as many as the log keeps."""
     is_expired: bool
     environment: str | None
 
@@ -236,6 +238,7 @@ class ClientsSeen:
             receive_maximum=None if attached is None else attached.receive_maximum,
             subscriptions=sum(item.in_force for item in reads),
             length=length,
+            waiting_maximum=self._broker.queues.quota(own_queue(session, ())).messages,
             is_expired=attached is None and session.expired(self._broker.now_us()),
             environment=self._broker.environments.of_session(session),
         )

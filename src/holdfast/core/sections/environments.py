@@ -72,3 +72,10 @@ class EnvironmentsSection:
         long another environment than its own has taken of it.""",
         reloadable=True,
     )
+    environments_fork_expiry_s: int = setting(
+        "environments.fork_expiry_s",
+        duration(60, 10 * 365 * 86_400),
+        "7d",
+        """How long a group that was forked from another one waits for its first subscriber.""",
+        reloadable=True,
+    )

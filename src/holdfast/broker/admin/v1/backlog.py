@@ -14,6 +14,7 @@ class Behind(Struct, kw_only=True):
     """A session at rest with messages waiting."""
 
     client_identifier: str
+    environment: str | None
     messages: int
     oldest_at_us: int | None
     first_loss_in_s: int | None
@@ -47,6 +48,7 @@ class Backlog:
 
     def __init__(self, broker: Broker, forecast: Forecast) -> None:
         self._backlogs = Backlogs(broker, forecast)
+        self._environments = broker.environments
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -75,6 +77,7 @@ class Backlog:
             longest=[
                 Behind(
                     client_identifier=each.client_identifier,
+                    environment=self._environments.of_owner(each.client_identifier),
                     messages=each.messages,
                     oldest_at_us=each.ahead.oldest_at_us,
                     first_loss_in_s=each.ahead.first_loss_in_s,

@@ -63,6 +63,7 @@ class LongQueue(Struct, kw_only=True):
     """A queue of a connected session."""
 
     client_identifier: str
+    environment: str | None
     messages: int
     in_flight: int
     unchanged_s: int
@@ -171,6 +172,7 @@ class Description:
         queues = [
             LongQueue(
                 client_identifier=behind.client_identifier,
+                environment=self._broker.environments.of_owner(behind.client_identifier),
                 messages=behind.messages,
                 in_flight=behind.in_flight,
                 unchanged_s=(now_us - behind.unchanged_since_us) // 1_000_000,

@@ -3,7 +3,7 @@
 Owns: what an administrator sees of a group. Never: knows how its members are chosen.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
@@ -16,11 +16,15 @@ from holdfast.broker.admin.http.operation import (
     ProblemError,
     listing,
 )
+from holdfast.broker.commands import CommandRefusedError, Refusal
+from holdfast.broker.group_commands import GroupCommands
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.groups import GroupQueue, GroupsSeen
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.core.queue_names import consumer_group
+
+TIME_US_MAXIMUM: Final = 2**63 - 1
 
 
 class GroupRow(Struct, kw_only=True):
@@ -101,11 +105,36 @@ class GroupPage(Struct, kw_only=True):
     next: Next
 
 
+class Fork(Struct, forbid_unknown_fields=True):
+    """A group that is to be made from another one."""
+
+    share_name: Annotated[str, Meta(description="What it is called, without $share/ and filter.")]
+    at_us: Annotated[
+        Annotated[int, Meta(ge=0, le=TIME_US_MAXIMUM)] | None,
+        Meta(
+            description="It begins with what was published then or later, and with whatever the"
+            " original has not had yet. Without it only with that."
+        ),
+    ] = None
+
+
+class Forked(Struct, kw_only=True):
+    """A group that was made."""
+
+    group: str
+    place: Annotated[int, Meta(description="The offset at which it begins.")]
+    messages: Annotated[int, Meta(description="How many wait for it.")]
+    ends_at_us: Annotated[int, Meta(description="When it is gone if nobody subscribes to it.")]
+
+
 class GroupsView:
     """What can be asked about groups."""
 
-    def __init__(self, broker: Broker, watch: Watch, forecast: Forecast) -> None:
+    def __init__(
+        self, broker: Broker, commands: GroupCommands, watch: Watch, forecast: Forecast
+    ) -> None:
         self._groups = GroupsSeen(broker, watch, forecast)
+        self._commands = commands
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -128,12 +157,36 @@ class GroupsView:
                     404: Answered("There is no such group."),
                 },
             ),
+            Operation(
+                method="POST",
+                path="/v1/groups/{group}/fork",
+                name="forkGroup",
+                summary="Make another group that reads the same, from a time on, at its own pace;"
+                " the original stays where it is.",
+                run=self.fork,
+                body=Fork,
+                answers={
+                    200: Answered("It is there, and on record.", Forked),
+                    404: Answered("There is no such group."),
+                    409: Answered("It cannot be done: `error` and `detail` say why."),
+                },
+            ),
         ]
 
     async def page(self, asked: Asked) -> GroupPage:
         """A page of groups."""
         found, following = await self._groups.page(asked.query["after"], asked.query["limit"])
         return GroupPage(groups=[_row(each) for each in found], next=following)
+
+    async def fork(self, asked: Asked) -> Forked:
+        """There is another one like it."""
+        body = asked.body
+        try:
+            made = await self._commands.fork(asked.path["group"], body.share_name, body.at_us)
+        except CommandRefusedError as error:
+            status = 404 if error.refusal is Refusal.NO_SUCH_GROUP else 409
+            raise ProblemError(status, error.refusal.value, str(error)) from error
+        return convert(made, Forked, from_attributes=True)
 
     async def show(self, asked: Asked) -> Group:
         """One group in detail."""

@@ -27,6 +27,7 @@ from holdfast.broker.admin.v5.subscriptions import ClientSubscriptionsView
 from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.cursor_commands import CursorCommands
+from holdfast.broker.group_commands import GroupCommands
 from holdfast.broker.observe.bridges import BridgesSeen
 from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.cursors import CursorsSeen
@@ -44,6 +45,7 @@ def operations(
     broker: Broker,
     commands: Commands,
     cursor_commands: CursorCommands,
+    group_commands: GroupCommands,
     watch: Watch,
     forecast: Forecast,
     cursors: CursorsSeen,
@@ -65,7 +67,7 @@ def operations(
         *SessionsView(broker, commands, watch).operations(),
         *Backlog(broker, forecast).operations(),
         *SubscriptionsView(SessionsSeen(broker, watch)).operations(),
-        *GroupsView(broker, watch, forecast).operations(),
+        *GroupsView(broker, group_commands, watch, forecast).operations(),
         *CursorsView(broker, cursor_commands, cursors).operations(),
         *BridgesView(*bridges).operations(),
         *EnvironmentsView(environments).operations(),

@@ -92,6 +92,9 @@ class Client(Struct, kw_only=True):
     subscriptions_max: int
     inflight_cnt: int
     inflight_max: int | UnsetType = UNSET
+    mqueue_max: Annotated[
+        int, Meta(description="How many may wait while it is away; 0: as many as the log keeps.")
+    ]
     mqueue_len: Annotated[
         int,
         Meta(
@@ -213,6 +216,7 @@ def _row(seen: ClientSeen) -> Client:
         subscriptions_max=SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
         inflight_cnt=seen.length.in_flight,
         inflight_max=UNSET if seen.receive_maximum is None else seen.receive_maximum,
+        mqueue_max=seen.waiting_maximum or 0,
         mqueue_len=max(seen.length.messages - seen.length.in_flight, 0),
     )
 
