@@ -79,7 +79,8 @@ impl Deliveries {
         Ok(encoded(py, &state))
     }
 
-    #[pyo3(signature = (*, party, owner, state, subscriptions, mark, end_offset))]
+    #[pyo3(signature = (*, party, owner, state, subscriptions, mark, end_offset, sent_before = 0))]
+    #[allow(clippy::too_many_arguments, reason = "they are one queue, by keyword in Python")]
     fn open_group(
         &mut self,
         party: u32,
@@ -88,6 +89,7 @@ impl Deliveries {
         subscriptions: &Bound<'_, PyList>,
         mark: u64,
         end_offset: u64,
+        sent_before: u64,
     ) -> PyResult<u32> {
         let attachment = kernel::members::GroupAttachment {
             party: Party(party),
@@ -95,8 +97,13 @@ impl Deliveries {
             state: decode(state, mark)?,
             subscriptions: subscriptions_of(subscriptions)?,
             end: Offset(end_offset),
+            sent_before: Offset(sent_before),
         };
         Ok(self.inner.open_group(attachment).0)
+    }
+
+    fn keep_unreceived(&mut self, keeps: bool) {
+        self.inner.keep_unreceived(keeps);
     }
 
     fn close_group<'py>(&mut self, py: Python<'py>, queue: u32) -> PyResult<Bound<'py, PyBytes>> {

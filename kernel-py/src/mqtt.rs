@@ -363,6 +363,12 @@ impl Outboxes {
         self.inner.carry(Connection(connection), Arc::clone(&rewriting.inner), shelf_bytes_maximum);
     }
 
+    #[pyo3(signature = (mark))]
+    fn mark_again(&mut self, mark: Option<(String, String)>) -> PyResult<()> {
+        let mark = mark.as_ref().map(|(name, value)| (&**name, &**value));
+        self.inner.mark_again(mark).map_err(invalid)
+    }
+
     #[pyo3(signature = (connection, identity))]
     fn identify(&mut self, connection: u32, identity: Option<&MessageIdentity>) {
         self.inner.identify(Connection(connection), identity.map(|identity| Arc::clone(&identity.inner)));

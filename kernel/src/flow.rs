@@ -401,6 +401,8 @@ pub struct Sending {
     pub qos: u8,
     /// Sent before on an earlier connection.
     pub dup: bool,
+    /// Somebody else may have it already: it has come back to its group.
+    pub again: bool,
     /// The RETAIN flag to send.
     pub retain: bool,
     /// Subscription identifiers to send.

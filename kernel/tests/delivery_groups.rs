@@ -9,7 +9,7 @@ mod delivery_support;
 mod group_model;
 
 use delivery_support::{found, publish, reads, stored};
-use group_model::{attach_publisher, by_key, key_of, least_loaded, stay, turns, Member};
+use group_model::{attach_publisher, by_key, key_of, least_loaded, stay, steps, turns, Act, Member, MEMBERS};
 use holdfast_kernel::delivery::members::GroupAttachment;
 use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
@@ -22,45 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const GROUP: Party = Party(50);
-/// The second gets QoS 1 at most; the third's session ends with its connection.
-const MEMBERS: [(Party, u8); 3] = [(Party(7), 2), (Party(8), 1), (Party(Party::TRANSIENT.0 + 1), 2)];
-
-#[derive(Debug, Clone)]
-enum Act {
-    Publish { qos: u8, count: u8 },
-    Commit,
-    Turn,
-    Acknowledge { member: usize, newest: bool, count: u8 },
-    Connect { member: usize, receive_maximum: u8 },
-    Disconnect { member: usize },
-    Subscribe { member: usize },
-    Unsubscribe { member: usize },
-    Retry { member: usize },
-    GiveUp { member: usize, keeps_identifiers: bool },
-    Crash { torn: u8 },
-}
-
-fn steps() -> impl Strategy<Value = Vec<Act>> {
-    let member = 0..MEMBERS.len();
-    let step = prop_oneof![
-        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Act::Publish { qos, count }),
-        5 => Just(Act::Commit),
-        9 => Just(Act::Turn),
-        9 => (member.clone(), any::<bool>(), 1..10_u8)
-            .prop_map(|(member, newest, count)| Act::Acknowledge { member, newest, count }),
-        4 => (member.clone(), 1..12_u8)
-            .prop_map(|(member, receive_maximum)| Act::Connect { member, receive_maximum }),
-        2 => member.clone().prop_map(|member| Act::Disconnect { member }),
-        3 => member.clone().prop_map(|member| Act::Subscribe { member }),
-        1 => member.clone().prop_map(|member| Act::Unsubscribe { member }),
-        2 => member.clone().prop_map(|member| Act::Retry { member }),
-        1 => (member, any::<bool>())
-            .prop_map(|(member, keeps_identifiers)| Act::GiveUp { member, keeps_identifiers }),
-        1 => (0..4_u8).prop_map(|torn| Act::Crash { torn }),
-    ];
-    proptest::collection::vec(step, 1..150)
-}
-
 /// What is appended, in log order; its index + 1 is its position.
 enum Record {
     Message { qos: u8 },
@@ -75,7 +36,9 @@ struct World {
     published: u64,
     group: Option<Queue>,
     members: [Member; 3],
+    /// Sent to somebody, without what comes back for good.
     sent: BTreeSet<u64>,
+    ever: BTreeSet<u64>,
     /// Of those, since the group was attached: a queue that rests does not tell what was sent from what was not.
     lately: BTreeSet<u64>,
     handed: BTreeSet<u64>,
@@ -84,11 +47,14 @@ struct World {
     /// Handed to a session that has ended, or given up.
     excused: BTreeSet<u64>,
     pack_maximum: usize,
+    /// What a session that ends with its connection has not received goes back to the group at QoS 2 too.
+    keeps: bool,
 }
 
 impl World {
-    fn new(selection: fn(&[Connection]) -> Selection<Connection>, pack_maximum: usize) -> World {
+    fn new(selection: fn(&[Connection]) -> Selection<Connection>, pack_maximum: usize, keeps: bool) -> World {
         let mut deliveries = Deliveries::default();
+        deliveries.keep_unreceived(keeps);
         attach_publisher(&mut deliveries);
         let mut world = World {
             selection,
@@ -99,11 +65,13 @@ impl World {
             group: None,
             members: Default::default(),
             sent: BTreeSet::new(),
+            ever: BTreeSet::new(),
             lately: BTreeSet::new(),
             handed: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             excused: BTreeSet::new(),
             pack_maximum,
+            keeps,
         };
         world.write(GROUP, &State::new(Offset(0)));
         world.durable = 1;
@@ -183,7 +151,14 @@ impl World {
         if self.group.is_none() {
             let state = self.states().remove(&GROUP).unwrap();
             let end = Offset(self.published);
-            let attachment = GroupAttachment { party: GROUP, owner: GROUP, state, subscriptions: reads(), end };
+            let attachment = GroupAttachment {
+                party: GROUP,
+                owner: GROUP,
+                state,
+                subscriptions: reads(),
+                end,
+                sent_before: Offset(0),
+            };
             self.group = Some(self.deliveries.open_group(attachment));
         }
         let terms = Terms { qos: MEMBERS[index].1, ..Terms::default() };
@@ -217,6 +192,7 @@ impl World {
             self.write(party, &state);
         } else {
             self.members[index].subscribed = false;
+            self.comes_back(index);
         }
         self.note_ended();
         self.members[index].cut(party.is_durable());
@@ -249,8 +225,16 @@ impl World {
         self.rest();
     }
 
+    /// What this member has not received is still to reach somebody.
+    fn comes_back(&mut self, index: usize) {
+        if self.keeps {
+            self.sent.retain(|offset| !self.members[index].unreceived.contains(offset));
+        }
+    }
+
     fn note_ended(&mut self) {
         for notice in self.deliveries.take_notices() {
+            assert!(!self.keeps, "what has gone back is no loss");
             assert_eq!((notice.party, notice.kind), (GROUP, NoticeKind::SessionEnded));
             self.excused.extend(notice.first.0..notice.end.0);
         }
@@ -263,7 +247,10 @@ impl World {
                 .deliveries
                 .state(self.deliveries.receiver_on(connection(transient)).unwrap(), std::iter::empty())
                 .unwrap();
-            self.excused.extend(state.handed_over().map(|(offset, _)| offset.0));
+            if !self.keeps {
+                self.excused.extend(state.handed_over().map(|(offset, _)| offset.0));
+            }
+            self.comes_back(transient);
             self.members[transient].subscribed = false;
         }
         self.log.truncate(self.durable + usize::from(torn));
@@ -271,6 +258,7 @@ impl World {
         self.published = self.messages().count() as u64;
         self.acknowledged.retain(|_, at| *at <= self.log.len());
         self.deliveries = Deliveries::default();
+        self.deliveries.keep_unreceived(self.keeps);
         attach_publisher(&mut self.deliveries);
         self.group = None;
         self.lately.clear();
@@ -397,9 +385,13 @@ impl World {
                 if self.is_by_key() && !sending.dup {
                     self.check_key(index, offset, sending.qos);
                 }
+                let came_back = !sending.dup && self.lately.contains(&offset);
+                assert!(sending.again || !came_back, "{offset}: somebody else may have it");
+                assert!(!sending.again || self.ever.contains(&offset), "{offset}: nobody else may have it");
                 self.sent.insert(offset);
+                self.ever.insert(offset);
                 self.lately.insert(offset);
-                if sending.qos == 2 {
+                if sending.qos == 2 && !(self.keeps && is_transient(index)) {
                     self.handed.insert(offset);
                 }
             }
@@ -423,6 +415,9 @@ impl World {
             let (packet_identifier, step) = member.unanswered.remove(at);
             if let Some((offset, _)) = member.has.get(&packet_identifier) {
                 member.unreceived.remove(offset);
+                if self.keeps && is_transient(index) && step == Step::Received {
+                    self.acknowledged.insert(*offset, usize::MAX);
+                }
             }
             if matches!(step, Step::Acknowledged | Step::Completed) {
                 member.open.remove(&packet_identifier);
@@ -535,6 +530,10 @@ impl World {
     }
 }
 
+fn is_transient(index: usize) -> bool {
+    !MEMBERS[index].0.is_durable()
+}
+
 fn connection(index: usize) -> Connection {
     Connection(index as u32 + 1)
 }
@@ -546,9 +545,10 @@ proptest! {
     fn every_durable_message_reaches_one_member_and_qos_2_once(
         selection in prop::sample::select(vec![turns, least_loaded, stay, by_key, by_key, by_key]),
         pack_maximum in prop_oneof![Just(0), 1..20_usize],
+        keeps in any::<bool>(),
         steps in steps(),
     ) {
-        let mut world = World::new(selection, pack_maximum);
+        let mut world = World::new(selection, pack_maximum, keeps);
         for step in &steps {
             world.run(step);
         }

@@ -132,7 +132,14 @@ fn published(group: Queue, offset: u64, key: u16, expires_at: Option<u64>) -> Pu
 }
 
 fn group_of(party: Party) -> GroupAttachment {
-    GroupAttachment { party, owner: party, state: State::default(), subscriptions: reads(), end: Offset(0) }
+    GroupAttachment {
+        party,
+        owner: party,
+        state: State::default(),
+        subscriptions: reads(),
+        end: Offset(0),
+        sent_before: Offset(0),
+    }
 }
 
 /// Slots 0 to 99 and 100 to 199 with their owners.

@@ -127,6 +127,7 @@ fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {
         packet_identifier: u16::from(qos > 0) * 3,
         qos,
         dup: false,
+        again: false,
         retain: false,
         identifiers: Some([5].into()),
         offset: Offset(0),

@@ -55,11 +55,16 @@ fn outboxes(maximum_packet_size_bytes: u32) -> Outboxes {
 }
 
 fn sent(outboxes: &mut Outboxes, connection: Connection, qos: u8, properties: &[u8]) -> Vec<u8> {
+    sent_again(outboxes, connection, qos, properties, false)
+}
+
+fn sent_again(outboxes: &mut Outboxes, connection: Connection, qos: u8, properties: &[u8], again: bool) -> Vec<u8> {
     let sending = Sending {
         connection,
         packet_identifier: 9,
         qos,
         dup: false,
+        again,
         retain: false,
         identifiers: None,
         offset: Offset(120),
@@ -115,6 +120,21 @@ fn a_message_that_only_this_makes_too_large_goes_without_it() {
     let mut boxes = outboxes(9);
     assert_eq!(sent(&mut boxes, TOLD, 1, &[]), b"");
     assert_eq!(boxes.refused(), [(TOLD, 9, NoticeKind::TooLarge)]);
+}
+
+#[test]
+fn what_came_back_to_its_group_says_so() {
+    let (mut boxes, site, mark) = (outboxes(1_000), pair("site", "north"), pair("again", "perhaps"));
+    assert_eq!(sent_again(&mut boxes, NOT_TOLD, 1, &site, true), publish(0x32, &[0, 9], &site), "nobody is told");
+    boxes.mark_again(Some(("again", "perhaps"))).unwrap();
+    let marked = [&*site, &*mark].concat();
+    assert_eq!(sent_again(&mut boxes, NOT_TOLD, 1, &site, true), publish(0x32, &[0, 9], &marked));
+    assert_eq!(sent_again(&mut boxes, NOT_TOLD, 1, &site, false), publish(0x32, &[0, 9], &site));
+    let both = [&*site, &pair("id", "e-120"), &*mark].concat();
+    assert_eq!(sent_again(&mut boxes, TOLD, 2, &site, true), publish(0x34, &[0, 9], &both));
+    assert_eq!(sent_again(&mut boxes, OLD, 1, &site, true), b"\x32\x07\0\x01t\0\x09pp");
+    boxes.mark_again(None).unwrap();
+    assert_eq!(sent_again(&mut boxes, NOT_TOLD, 1, &site, true), publish(0x32, &[0, 9], &site));
 }
 
 #[test]

@@ -192,6 +192,7 @@ fn sending(connection: Connection, qos: u8, segment: u32, position: u32) -> Depa
         packet_identifier: if qos == 0 { 0 } else { 258 },
         qos,
         dup: qos > 0,
+        again: false,
         retain: false,
         identifiers: Some([5].into()),
         offset: Offset(0),

@@ -126,6 +126,7 @@ fn encode_speed() {
                 packet_identifier: u16::try_from(number + 1).unwrap(),
                 qos: 1,
                 dup: false,
+                again: false,
                 retain: false,
                 identifiers: None,
                 offset: Offset(0),

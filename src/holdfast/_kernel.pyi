@@ -307,6 +307,8 @@ class Outboxes:
     def identify(self, connection: int, identity: MessageIdentity | None) -> None:
         """Deliveries of stored messages to an open connection of MQTT 5 tell from now on which message each is, or do so
         no more. A packet that this alone would make too large does not, nor does what passes through at QoS 0."""
+    def mark_again(self, mark: tuple[str, str] | None) -> None:
+        """What has come back to a group is sent with this user property from now on, or without any."""
     def hand_over(self, from_connection: int, to_connection: int) -> None:
         """What waits on the shelf of one connection goes to that of another, before anything else; both carry on."""
     def carried(self, connection: int) -> tuple[int, int]:
@@ -744,10 +746,16 @@ class Deliveries:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
-        self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int
+        self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int,
+        sent_before: int = ...,
     ) -> int:
         """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
-        the group's own. `owner` is whose messages No Local leaves out."""
+        the group's own. `owner` is whose messages No Local leaves out. What lies below `sent_before` may have been
+        sent to somebody: whoever gets it is told so (`Outboxes.mark_again`)."""
+    def keep_unreceived(self, keeps: bool) -> None:
+        """Whether a group's message of QoS 2 stays the group's until it is received, where its member's session ends with
+        the connection: then it goes back to the group, and the notice "session_ended" is for those alone that did
+        not."""
     def close_group(self, queue: int) -> bytes:
         """The group is detached; returns its delivery state. What members have in flight at QoS 1 is not acknowledged in
         it."""

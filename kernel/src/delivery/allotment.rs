@@ -41,7 +41,7 @@ impl Deliveries {
     }
 
     fn allot_queue(&mut self, handle: ids::Queue, outgoing: &mut Outgoing, now: Timestamp) -> Turn {
-        let Deliveries { receivers, queues, held, notices, reports } = self;
+        let Deliveries { receivers, queues, held, notices, reports, keeps_unreceived } = self;
         let Some(queue) = queues.get_mut(handle) else { return Turn::Rests };
         receivers.begin_turn(queue);
         let (party, is_group, mut is_changed) = (queue.party, queue.group.is_some(), false);
@@ -55,13 +55,15 @@ impl Deliveries {
             match next {
                 Next::Leaves(receiver, sending, source) => {
                     reports.deliver(sending.dup);
-                    if is_group && sending.qos != 1 {
-                        // At QoS 0 and 2 the group is done with it.
+                    let is_kept =
+                        sending.qos == 1 || sending.qos == 2 && *keeps_unreceived && !receivers.is_durable(receiver);
+                    if is_group && !is_kept {
+                        // The group is done with it.
                         queue.cursor.acknowledge(sending.offset);
                         is_changed = true;
                     }
                     let is_new = sending.qos == 2 && !sending.dup;
-                    if is_new && (is_group || receivers.is_durable(receiver)) {
+                    if is_new && (is_group && !is_kept || receivers.is_durable(receiver)) {
                         // The packet identifier, and what a group hands over, has to be durable before the message
                         // leaves (docs/adr/0002-one-log.md).
                         let sent = (sending.packet_identifier, sending.offset, source);
@@ -214,6 +216,7 @@ fn next_handed(
         packet_identifier,
         qos,
         dup: true,
+        again: false,
         retain: found.retain && terms.retain_as_published,
         identifiers: terms.identifiers,
         offset: found.offset,
@@ -247,6 +250,7 @@ fn next_owed(
         packet_identifier,
         qos,
         dup: again.is_some(),
+        again: false,
         retain: true,
         identifiers: owed.identifier.map(|identifier| [identifier].into()),
         offset: found.offset,
@@ -291,6 +295,7 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
         qos,
         // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
         dup: again.is_some() || qos == 1 && found.offset < queue.sent_before,
+        again: false,
         retain: found.retain && found.terms.retain_as_published,
         identifiers: found.terms.identifiers,
         offset: found.offset,
@@ -302,9 +307,10 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
 /// Takes the next message of a group's queue for a member that has room, as its selection says.
 fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers, now: Timestamp) -> Next {
     match choose(handle, queue, receivers, now) {
-        Chosen::Member(found, member) => {
+        Chosen::Member(found, member, attempts) => {
+            let again = attempts > 1 || found.offset < queue.sent_before;
             let receiver = receivers.get_mut(member);
-            let taken = receiver.and_then(|receiver| receiver.take_shared(handle, &found, now));
+            let taken = receiver.and_then(|receiver| receiver.take_shared(handle, &found, again, now));
             let Some((sending, source)) = taken else { return Next::Waits };
             if let Some(keys) = queue.keys().filter(|_| sending.qos > 0) {
                 keys.sent(&found, member, now);
@@ -332,8 +338,8 @@ fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers,
 
 /// What becomes of a group's next message.
 enum Chosen {
-    /// It goes to this member; the cursor knows.
-    Member(Found, ids::Receiver),
+    /// It goes to this member, as such an attempt; the cursor knows.
+    Member(Found, ids::Receiver, u16),
     /// It is not sent any more.
     Expired(Found),
     /// It waits for its key; what is behind it may go past.
@@ -355,8 +361,8 @@ fn choose(handle: ids::Queue, queue: &mut Queue, receivers: &Receivers, now: Tim
             if found.has_expired(now) {
                 return Chosen::Expired(found);
             }
-            cursor.redeliver(found.offset, owner);
-            return Chosen::Member(found, owner);
+            let attempts = cursor.redeliver(found.offset, owner);
+            return Chosen::Member(found, owner, attempts.unwrap_or_default());
         }
         if !keys.looks_on() || !round.members().iter().any(|member| has_room(*member)) {
             return Chosen::Nobody;
@@ -390,10 +396,9 @@ fn choose(handle: ids::Queue, queue: &mut Queue, receivers: &Receivers, now: Tim
         at_hand.push_front(found);
         return Chosen::Nobody;
     };
-    if is_back {
-        cursor.redeliver(found.offset, member);
-    } else {
+    let attempts = if is_back { cursor.redeliver(found.offset, member) } else { None };
+    if !is_back {
         cursor.deliver(entry_of(&found), member);
     }
-    Chosen::Member(found, member)
+    Chosen::Member(found, member, attempts.unwrap_or_default())
 }

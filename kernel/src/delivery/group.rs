@@ -26,10 +26,11 @@ use std::sync::Arc;
 impl Deliveries {
     /// The group's queue is there from now on; members may join it.
     pub fn open_group(&mut self, attachment: GroupAttachment) -> ids::Queue {
-        let GroupAttachment { party, owner, state, subscriptions, end } = attachment;
+        let GroupAttachment { party, owner, state, subscriptions, end, sent_before } = attachment;
         let mut queue = Queue::resume(party, Connection::GROUP, &state, subscriptions, end, 0);
         queue.owner = owner;
         queue.group = Some(Group::default());
+        queue.sent_before = sent_before;
         self.queues.add(queue, self.held.settled_total())
     }
 
@@ -51,6 +52,12 @@ impl Deliveries {
         queue.catch_up_mark(self.held.durable());
         let acknowledged = queue.cursor.acknowledged().clone();
         Ok(State { mark: queue.cursor.mark(), acknowledged, ..State::default() })
+    }
+
+    /// Whether a message of a group that was sent at QoS 2 stays the group's until it is received, where the session of
+    /// who has it ends with the connection: then it goes back to the group. A durable session takes it along.
+    pub fn keep_unreceived(&mut self, keeps: bool) {
+        self.keeps_unreceived = keeps;
     }
 
     /// How the group's next member is chosen from now on. Keys that are others than before are given to nobody until
@@ -157,7 +164,8 @@ impl Deliveries {
             if let Some(keys) = &mut group.keys {
                 let source = Source::Group(membership.party);
                 let pending = receiver.window.pending().map(|(_, flight)| flight);
-                pending.filter(|flight| flight.source == source).for_each(|flight| keys.ended(&flight));
+                let of_group = pending.filter(|flight| flight.source == source);
+                of_group.for_each(|flight| keys.ended(&flight, cursor.delivery(flight.offset).is_some()));
                 keys.forget();
             }
             self.queues.make_ready(membership.group);
@@ -166,7 +174,10 @@ impl Deliveries {
             return;
         }
         for (_, flight) in receiver.window.flights().filter(|(_, flight)| flight.phase == Phase::Sent) {
-            if let (Source::Group(party), 2) = (flight.source, flight.qos) {
+            let (Source::Group(party), 2) = (flight.source, flight.qos) else { continue };
+            let queue = self.queues.of_group(party).and_then(|handle| self.queues.get_mut(handle));
+            // Where it is the group's until it is received, it has gone back.
+            if queue.is_none_or(|queue| queue.cursor.delivery(flight.offset).is_none()) {
                 let end = Offset(flight.offset.0.saturating_add(1));
                 let kind = NoticeKind::SessionEnded;
                 self.notices.add(Notice { party, kind, first: flight.offset, end, count: 1 });
@@ -178,10 +189,11 @@ impl Deliveries {
     pub(super) fn finish_shared(&mut self, flight: &Flight, party: Party) {
         let Some(handle) = self.queues.of_group(party) else { return };
         let Some(queue) = self.queues.get_mut(handle) else { return };
+        let is_held = queue.cursor.delivery(flight.offset).is_some();
         if let Some(keys) = queue.keys() {
-            keys.ended(flight);
+            keys.ended(flight, is_held);
         }
-        if flight.qos == 1 && queue.cursor.acknowledge(flight.offset).is_some() {
+        if queue.cursor.acknowledge(flight.offset).is_some() {
             self.queues.change_group(handle);
         }
     }

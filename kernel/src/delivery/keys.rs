@@ -150,9 +150,9 @@ impl Keys {
 
     /// A message is in flight no more: acknowledged, received, given up, or its member is gone. With the last one of
     /// its slot the slot may move.
-    pub fn ended(&mut self, flight: &Flight) {
+    pub fn ended(&mut self, flight: &Flight, was_held: bool) {
         let Some(slot) = self.slots.remove(&flight.offset) else {
-            self.before = self.before.saturating_sub(usize::from(flight.qos == 1));
+            self.before = self.before.saturating_sub(usize::from(was_held));
             return;
         };
         let Some(hold) = self.holds.get_mut(&slot) else { return };

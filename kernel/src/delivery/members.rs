@@ -65,4 +65,6 @@ pub struct GroupAttachment {
     pub subscriptions: Arc<[Subscription]>,
     /// The log's end: from here on the group is routed to directly.
     pub end: Offset,
+    /// What lies below may have been sent to somebody.
+    pub sent_before: Offset,
 }

@@ -61,6 +61,7 @@ pub struct Deliveries {
     held: Held,
     notices: Notices,
     reports: Reports,
+    keeps_unreceived: bool,
 }
 
 /// How a receiver with a queue of its own is attached.

@@ -61,7 +61,7 @@ pub struct Queue {
     pub group: Option<Group>,
     /// True while it is on the list of those that get a turn.
     pub is_ready: bool,
-    /// What lies below may have been sent at QoS 1.
+    /// What lies below may have been sent, if it is a group's at all, else at QoS 1.
     pub(super) sent_before: Offset,
     pub(super) subscriptions: Arc<[Subscription]>,
     receive: Option<Grant>,

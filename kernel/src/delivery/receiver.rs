@@ -169,7 +169,13 @@ impl Receiver {
     }
 
     /// Puts a group's message into the window; `None` without room.
-    pub fn take_shared(&mut self, group: ids::Queue, found: &Found, now: Timestamp) -> Option<(Sending, Source)> {
+    pub fn take_shared(
+        &mut self,
+        group: ids::Queue,
+        found: &Found,
+        again: bool,
+        now: Timestamp,
+    ) -> Option<(Sending, Source)> {
         let membership = self.memberships.iter_mut().find(|membership| membership.group == group)?;
         let (qos, source) = (found.qos.min(membership.terms.qos), Source::Group(membership.party));
         let mut packet_identifier = 0;
@@ -188,6 +194,7 @@ impl Receiver {
             qos,
             // To this client it is a first attempt, whoever had it before [MQTT-3.3.1-1].
             dup: false,
+            again,
             retain: found.retain && membership.terms.retain_as_published,
             identifiers: membership.terms.identifiers.clone(),
             offset: found.offset,

@@ -15,6 +15,7 @@ use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
 use super::identity::Identity;
 use super::passing::{Passing, Variants};
+use super::property::put_pair;
 use super::publish::{Writing, WritingProperties};
 use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
@@ -94,6 +95,8 @@ pub struct Outboxes {
     counters: Counters,
     /// Connections whose shelf may hold something.
     shelved: Vec<Connection>,
+    /// The user property of what somebody else may have already; empty if nobody is told.
+    again: Vec<u8>,
 }
 
 impl Outboxes {
@@ -134,6 +137,12 @@ impl Outboxes {
         if let Some(outbox) = self.outboxes.get_mut(connection).filter(|outbox| outbox.writer.version == Version::V5) {
             outbox.writer.identity = identity;
         }
+    }
+
+    /// What has come back to a group has this user property from now on, or none: somebody else may have it already.
+    pub fn mark_again(&mut self, mark: Option<(&str, &str)>) -> Result<()> {
+        self.again.clear();
+        mark.map_or(Ok(()), |(name, value)| put_pair(&mut self.again, name, value))
     }
 
     /// What waits on the shelf of one connection goes to the shelf of another, before anything else, and what it has
@@ -324,7 +333,8 @@ impl Outboxes {
     }
 
     fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
-        let Outboxes { outboxes, scratch, refused, dropped, counters, .. } = self;
+        let Outboxes { outboxes, scratch, refused, dropped, counters, again, .. } = self;
+        let again = if sending.again { &**again } else { &[] };
         let connection = sending.connection;
         let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
         let message = messages.message(sending.location, sending.offset)?;
@@ -332,7 +342,7 @@ impl Outboxes {
         let before = outbox.bytes.len();
         let refusal = match &message {
             None => Some(NoticeKind::Retention),
-            Some(message) => outbox.put(sending, message, scratch, now).err(),
+            Some(message) => outbox.put(sending, message, again, scratch, now).err(),
         };
         match refusal {
             None => {
@@ -381,6 +391,7 @@ impl Outbox {
         &mut self,
         sending: &Sending,
         message: &Message<'_>,
+        again: &[u8],
         scratch: &mut Vec<u8>,
         now: Timestamp,
     ) -> std::result::Result<(), NoticeKind> {
@@ -410,23 +421,28 @@ impl Outbox {
         if self.writer.carrying.is_some() {
             return self.carry(&Writing { properties: Some(properties), ..writing });
         }
-        if self.writer.identity.is_some() {
-            return self.publish_identified(&writing, sending.offset, scratch);
+        if self.writer.identity.is_some() || !again.is_empty() {
+            return self.publish_told(&writing, sending.offset, again, scratch);
         }
         self.publish(&writing)
     }
 
-    /// Writes a message that tells which it is.
+    /// Writes a message with what we tell of it: which it is, that it came back.
     #[inline(never)]
-    fn publish_identified(
+    fn publish_told(
         &mut self,
         writing: &Writing<'_>,
         offset: Offset,
+        again: &[u8],
         scratch: &mut Vec<u8>,
     ) -> std::result::Result<(), NoticeKind> {
-        if let (Some(identity), Some(properties)) = (&self.writer.identity, writing.properties) {
-            identity.tell(properties.encoded, Some(offset), scratch);
+        let encoded = writing.properties.unwrap_or_default().encoded;
+        scratch.clear();
+        match &self.writer.identity {
+            Some(identity) => identity.tell(encoded, Some(offset), scratch),
+            None => scratch.extend_from_slice(encoded),
         }
+        scratch.extend_from_slice(again);
         match self.publish(&writing.with_encoded(scratch)) {
             // What we add may not keep the message back.
             Err(NoticeKind::TooLarge) => self.disown(writing),
@@ -434,12 +450,11 @@ impl Outbox {
         }
     }
 
-    /// Writes a message without an identity: not even with one that its publisher claims.
+    /// Writes a message of which we tell nothing: it has no identity, not even with one that its publisher claims.
     fn disown(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+        let Some(identity) = &self.writer.identity else { return self.publish(writing) };
         let mut kept = Vec::new();
-        if let (Some(identity), Some(properties)) = (&self.writer.identity, writing.properties) {
-            identity.tell(properties.encoded, None, &mut kept);
-        }
+        identity.tell(writing.properties.unwrap_or_default().encoded, None, &mut kept);
         self.publish(&writing.with_encoded(&kept))
     }
 

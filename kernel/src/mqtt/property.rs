@@ -352,3 +352,10 @@ pub fn put_binary(bytes: &mut Vec<u8>, binary: &[u8]) -> Result<()> {
     bytes.extend_from_slice(binary);
     Ok(())
 }
+
+/// Writes a user property.
+pub fn put_pair(into: &mut Vec<u8>, name: &str, value: &str) -> Result<()> {
+    into.push(USER_PROPERTY);
+    put_binary(into, name.as_bytes())?;
+    put_binary(into, value.as_bytes())
+}

@@ -6,7 +6,7 @@
 //! Invariant: what a rule makes of a valid topic is a valid topic, or the message is dropped with its reason.
 
 use super::kind::Kind;
-use super::property::{put_binary, Place, Value, Walk, USER_PROPERTY};
+use super::property::{put_pair, Place, Value, Walk};
 use super::Role;
 use crate::error::{Error, Result};
 use crate::flow::NoticeKind;
@@ -172,10 +172,4 @@ fn write_topic(parts: &[Part], topic: &[u8], into: &mut Vec<u8>) -> Option<()> {
     }
     // Its parts are valid text without wildcards: those of the rule were checked, and so was the topic.
     (!into.is_empty() && into.len() <= FIELD_BYTES_MAXIMUM).then_some(())
-}
-
-fn put_pair(into: &mut Vec<u8>, name: &str, value: &str) -> Result<()> {
-    into.push(USER_PROPERTY);
-    put_binary(into, name.as_bytes())?;
-    put_binary(into, value.as_bytes())
 }

@@ -1,15 +1,54 @@
-//! What the model of a group is made of: its members as they see themselves, what is published to it, and how members
-//! are chosen.
+//! What the model of a group is made of: what is done to it, its members as they see themselves, what is published,
+//! and how members are chosen.
 
 use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::Step;
 use holdfast_kernel::ids::{Connection, Offset, Party};
 use holdfast_kernel::selection::{Key, Owners, Selection};
+use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub const KEYS: u16 = 4;
+/// The second gets QoS 1 at most; the third's session ends with its connection.
+pub const MEMBERS: [(Party, u8); 3] = [(Party(7), 2), (Party(8), 1), (Party(Party::TRANSIENT.0 + 1), 2)];
+
+#[derive(Debug, Clone)]
+pub enum Act {
+    Publish { qos: u8, count: u8 },
+    Commit,
+    Turn,
+    Acknowledge { member: usize, newest: bool, count: u8 },
+    Connect { member: usize, receive_maximum: u8 },
+    Disconnect { member: usize },
+    Subscribe { member: usize },
+    Unsubscribe { member: usize },
+    Retry { member: usize },
+    GiveUp { member: usize, keeps_identifiers: bool },
+    Crash { torn: u8 },
+}
+
+pub fn steps() -> impl Strategy<Value = Vec<Act>> {
+    let member = 0..MEMBERS.len();
+    let step = prop_oneof![
+        4 => (1..=2_u8, 1..20_u8).prop_map(|(qos, count)| Act::Publish { qos, count }),
+        5 => Just(Act::Commit),
+        9 => Just(Act::Turn),
+        9 => (member.clone(), any::<bool>(), 1..10_u8)
+            .prop_map(|(member, newest, count)| Act::Acknowledge { member, newest, count }),
+        4 => (member.clone(), 1..12_u8)
+            .prop_map(|(member, receive_maximum)| Act::Connect { member, receive_maximum }),
+        2 => member.clone().prop_map(|member| Act::Disconnect { member }),
+        3 => member.clone().prop_map(|member| Act::Subscribe { member }),
+        1 => member.clone().prop_map(|member| Act::Unsubscribe { member }),
+        2 => member.clone().prop_map(|member| Act::Retry { member }),
+        1 => (member, any::<bool>())
+            .prop_map(|(member, keeps_identifiers)| Act::GiveUp { member, keeps_identifiers }),
+        1 => (0..4_u8).prop_map(|torn| Act::Crash { torn }),
+    ];
+    proptest::collection::vec(step, 1..150)
+}
 
 #[derive(Default)]
 pub struct Member {

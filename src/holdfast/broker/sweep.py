@@ -72,7 +72,7 @@ class Sweep:
             ("sessions", stages.sessions.sweep),
             ("expiry", self._clear_expired),
             ("groups", stages.groups.sweep),
-            ("redrives", stages.redrives.sweep),
+            ("redrives", self._redrives),
             ("cursors", stages.cursors.sweep),
             ("losses", self._losses),
             ("batches", stages.batches.sweep),
@@ -166,6 +166,9 @@ class Sweep:
         ):
             closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
+
+    def _redrives(self, now_us: int) -> None:
+        self._stages.redrives.sweep(self._stages.groups.subscribers_of, now_us)
 
     def _bridges(self, now_us: int) -> None:
         connections, closing = self._stages.connections, self._stages.closing

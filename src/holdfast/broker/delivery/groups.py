@@ -22,7 +22,8 @@ from itertools import islice
 from typing import Any
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.handed import handed_to
+from holdfast.broker.delivery.losses import Losses, Lost
 from holdfast.broker.delivery.owners import Member
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_names import Owner, QueueNames
@@ -40,7 +41,7 @@ from holdfast.core.loss_reason import LossReason
 from holdfast.core.share_name import parse_shared
 from holdfast.core.subscription import Subscription, shared_of
 from holdfast.core.units import SECOND_US
-from holdfast.kernel import GROUP_CONNECTION, describe_state
+from holdfast.kernel import GROUP_CONNECTION
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class Groups:
     def reconfigure(self, config: Config) -> None:
         """Each group has the strategy that it should have, and is kept as long."""
         self._config = config
+        self._deliveries.keep_unreceived(config.shared_session_ended == "redeliver")
         self.by_strategy.clear()
         self._by_key.clear()
         for group in self._groups.values():
@@ -245,6 +247,11 @@ class Groups:
         queue, takers = group.queue.queue, tuple(group.queue.takers)
         return group.name, party, queue, group.record.reads, takers
 
+    def subscribers_of(self, party: int) -> set[int]:
+        """The sessions that subscribe to the group of this party, attached or at rest."""
+        group = self._by_party.get(party)
+        return set() if group is None else group.subscribers
+
     def target(self, party: int) -> Target | None:
         """The group of this party as one whose losses can be driven again."""
         group = self._by_party.get(party)
@@ -256,7 +263,8 @@ class Groups:
         for record in queues:
             if record.kind != "group":
                 continue
-            self._add(record)
+            # Nobody knows what had been sent of it when the broker ended.
+            self._add(record).queue.sent_before = self._log.end_offset()
             if record.queue_name is not None:
                 self._names.take(record.queue_name, Owner("shared", record.parts.topic_filter))
         view = self._records.refresh()
@@ -352,21 +360,36 @@ class Groups:
             ],
         }
 
-    def lose_handed(self, member: Member, now_us: int) -> None:
-        """A session at rest ends: what groups had handed to it at QoS 2 nobody else may get
-        [MQTT-4.8.2-5]."""
-        state = self._log.delivery_state(member.party)
-        lost = [
-            (flight["group"], LossReason.SESSION_ENDED, flight["offset"], flight["offset"] + 1, 1)
-            for flight in (describe_state(state)["in_flight"] if state else ())
-            if "group" in flight and flight["phase"] == "published"
-        ]
+    def end_handed(self, member: Member, now_us: int) -> None:
+        """A session at rest ends with what groups had handed to it at QoS 2. By the standard nobody
+        else may get that [MQTT-4.8.2-5], and it is lost; or it goes back to its groups."""
+        lost: list[Lost] = []
+        back: dict[int, list[int]] = {}
+        for handed in handed_to(self._log, member.party):
+            target = self._losses.stand_ins.get(handed.group, handed.group)
+            if self._gets_back(target, member.party):
+                back.setdefault(target, []).append(handed.offset)
+            else:
+                lost.append(_lost(handed.group, handed.offset))
+        for party, offsets in back.items():
+            group = self._by_party[party]
+            whom = Target(party, group.record.reads, {**group.queue.takers})
+            if not self._redrives.give_back(whom, offsets, now_us):
+                lost += [_lost(party, offset) for offset in offsets]
 
         def name_of(party: int) -> str:
             # A re-drive hands over in its own name: there the loss is the client's.
             return self.name_of(party) or member.client_identifier
 
         self._losses.note(lost, name_of, now_us)
+
+    def _gets_back(self, party: int, session: int) -> bool:
+        """True if the group gets back what it had handed to the session: it is there, and does not
+        end with it."""
+        group = self._by_party.get(party)
+        if group is None or self._config.shared_session_ended != "redeliver":
+            return False
+        return self._config.shared_group_expiry_s > 0 or group.subscribers != {session}
 
     def _subscribed(self, subscription: Subscription, party: int, now_us: int) -> _Group:
         name = subscription.topic_filter
@@ -537,3 +560,8 @@ class Groups:
         if group is None:
             return 0
         return (yield from self._queues.backlog(group.record, inquiry))
+
+
+def _lost(party: int, offset: int) -> Lost:
+    """A message that a session had not received when it ended."""
+    return party, LossReason.SESSION_ENDED, offset, offset + 1, 1

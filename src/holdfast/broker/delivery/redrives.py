@@ -1,4 +1,5 @@
-"""Losses that are driven again: what was given up is delivered as new to those who lost it.
+"""Losses that are driven again: what was given up is delivered as new to those who lost it. And
+what ended sessions have given back to a group, which is delivered to its members in the same way.
 
 Owns: a shared queue for each re-drive, beside the queue of the session or group that it stands in
 for. Never: decides whether a loss may be driven again, or by whom.
@@ -8,6 +9,8 @@ Invariants:
    subscription that matches; it goes on after a disconnect and after a restart where it stood.
 2. It ends when all is acknowledged, and with the session or group that it stands in for.
 3. What is lost of it is a loss of the session or group that it stands in for.
+4. What was given back to a group is on record as long as a session has some of it that it has not
+   received: where that session ends too, it is known whose it is.
 
 To the kernel it is a group's queue with an end: members take from it beside whatever else they get.
 
@@ -16,16 +19,18 @@ Flow: admin -> here; sessions and groups tell who takes.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from holdfast.broker.chores import Pieces
+from holdfast.broker.delivery.handed import handed_to
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import QueueRecord
+from holdfast.broker.store.tables import RETURNED, QueueRecord
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import RangeSet
 
@@ -33,6 +38,8 @@ REDRIVES_MAXIMUM: Final = 1_000
 """Re-drives that are not over: each is a queue of a few hundred bytes, and a record that every
 start reads."""
 QOS_MAXIMUM: Final = 2
+LOOKS_MAXIMUM: Final = 100
+"""Sessions that one sweep asks what they have of what was given back: some 20 us each."""
 
 Receive = Sequence[tuple[bytes, bool]] | None
 
@@ -81,6 +88,9 @@ class Redrives:
         self._parties = parties
         self._queues = queues
         self._by_target: dict[int, list[SharedQueue]] = {}
+        self._given: dict[int, set[int] | None] = {}
+        """What was given back to a group and is given out again, by party: the sessions that may
+        have some of it; `None` while nobody has asked who that can be."""
 
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
@@ -109,12 +119,26 @@ class Redrives:
         one nothing begins. `None`: some of it has gone since, and it is to be looked for again."""
         if found.whole_from != self._log.whole_from():
             return None
-        return sum(self._begin_one(number, part, target, now_us) for part in found.parts)
+        return sum(self._begin_one(str(number), part, target, now_us) for part in found.parts)
+
+    def give_back(self, target: Target, offsets: Iterable[int], now_us: int) -> bool:
+        """A session has ended, and a group gets back what it had handed to it. False if there are
+        too many already.
+
+        A crash may leave this on record and the session too: then it is given back twice."""
+        if len(self) >= REDRIVES_MAXIMUM:
+            return False
+        (reads,) = _on_equal_terms(target.reads)
+        ranges = RangeSet([(offset, offset + 1) for offset in offsets]).ranges()
+        counted = tuple((first, end, end - first) for first, end in ranges)
+        self._begin_one(RETURNED, FoundPart(reads, counted), target, now_us)
+        return True
 
     def join(self, target: int, connection: int, terms: Subscription | None) -> None:
         """Whoever is on this connection takes for the target from now on."""
         for redrive in self._by_target.get(target, ()):
-            self._join(redrive, connection, terms)
+            if redrive.party not in self._given:
+                self._join(redrive, connection, terms)
 
     def leave(self, target: int, connection: int) -> None:
         """It takes no more; what it has in flight it completes."""
@@ -145,16 +169,22 @@ class Redrives:
         a session or group."""
         for record in queues:
             if record.kind == "redrive":
-                self._add(record)
+                redrive = self._add(record)
+                if record.is_returned and _is_over(redrive):
+                    self._given[record.party] = None
                 if not is_known(record.target):
                     self.end(record.target, now_us)
 
-    def sweep(self, now_us: int) -> None:
-        """Ends those of which everything is acknowledged."""
+    def sweep(self, subscribers_of: Callable[[int], Iterable[int]], now_us: int) -> None:
+        """Ends those of which everything is acknowledged; `subscribers_of` tells the sessions of a
+        group."""
         for redrive in list(self._all()):
+            if redrive.party in self._given:
+                if not self._is_held(redrive, subscribers_of):
+                    self._finish(redrive, now_us)
             # One at rest has been looked at when it went there.
-            if redrive.queue is not None and _is_over(redrive):
-                self._finish(redrive, now_us)
+            elif redrive.queue is not None and _is_over(redrive):
+                self._over(redrive, now_us)
             else:
                 self._rest(redrive, now_us)
 
@@ -162,13 +192,27 @@ class Redrives:
         for redrives in self._by_target.values():
             yield from redrives
 
-    def _begin_one(self, number: int, one: FoundPart, target: Target, now_us: int) -> int:
+    def _is_held(
+        self, redrive: SharedQueue, subscribers_of: Callable[[int], Iterable[int]]
+    ) -> bool:
+        """True if a session has some of it that it has not received, as far as is known."""
+        holders = self._given[redrive.party]
+        if holders is None:
+            holders = set(subscribers_of(redrive.record.target))
+            self._given[redrive.party] = holders
+        for party in list(islice(holders, LOOKS_MAXIMUM)):
+            if any(handed.group == redrive.party for handed in handed_to(self._log, party)):
+                return True
+            holders.discard(party)
+        return bool(holders)
+
+    def _begin_one(self, owner: str, one: FoundPart, target: Target, now_us: int) -> int:
         ranges = [(first, end) for first, end, _ in one.counted]
         begin, end = ranges[0][0], ranges[-1][1]
         record = QueueRecord(
             party=self._parties.durable(now_us),
             kind="redrive",
-            owner=str(number),
+            owner=owner,
             created_at_offset=begin,
             reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
             target=target.party,
@@ -200,7 +244,18 @@ class Redrives:
         if redrive.may_rest():
             redrive.rest(now_us)
             if _is_over(redrive):
-                self._finish(redrive, now_us)
+                self._over(redrive, now_us)
+
+    def _over(self, redrive: SharedQueue, now_us: int) -> None:
+        """All of it is acknowledged, or handed to a session."""
+        if not redrive.record.is_returned:
+            self._finish(redrive, now_us)
+            return
+        self._given[redrive.party] = None
+        if redrive.queue is not None:
+            # It would have its part of its takers' windows.
+            redrive.takers.clear()
+            redrive.rest(now_us)
 
     def _finish(self, redrive: SharedQueue, now_us: int) -> None:
         others = self._by_target[redrive.record.target]
@@ -211,6 +266,7 @@ class Redrives:
 
     def _remove(self, redrive: SharedQueue, now_us: int) -> None:
         self._losses.stand_ins.pop(redrive.party, None)
+        self._given.pop(redrive.party, None)
         redrive.end(now_us)
 
 

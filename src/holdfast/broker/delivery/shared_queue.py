@@ -21,6 +21,8 @@ class SharedQueue:
         self._deliveries = kernel.deliveries
         self.queue: int | None = None
         """The kernel's, while it is attached."""
+        self.sent_before = 0
+        """What lies below, and is not acknowledged, may have been sent to somebody."""
         self.takers: dict[int, Subscription] = {}
         """Who takes from it on which terms, by connection."""
         self._prepared: Prepared | None = None
@@ -50,7 +52,8 @@ class SharedQueue:
 
     def open(self, queue: QueueAtRest, owner: int, end_offset: int) -> int:
         """Attaches it; what is lost of it is lost by `owner`. Returns the kernel's queue."""
-        self.queue = self._queues.open(queue, owner, end_offset)
+        sent_before = end_offset if self.record.is_returned else self.sent_before
+        self.queue = self._queues.open(queue, owner, end_offset, sent_before)
         return self.queue
 
     def join(self, connection: int, terms: Subscription) -> None:
@@ -88,6 +91,8 @@ class SharedQueue:
 
     def rest(self, now_us: int) -> None:
         """It is not attached any more."""
+        assert self.queue is not None, "only what is attached goes to rest"
+        self.sent_before, _ = self._deliveries.backlog(self.queue)
         self.queue = None
         self._queues.rest(self.party, self._queues.close(self.party), now_us)
 

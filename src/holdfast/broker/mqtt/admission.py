@@ -127,6 +127,7 @@ class Admission:
         """Grants this to clients that connect from now on; all are written to by it."""
         self._config = config
         self._offer = Offer.of(config)
+        self._identities.reconfigure(config)
         self._rate = Rate(config.connections_per_second)
         self._delay_us = config.login_delay_s * SECOND_US
         for attached in self._sessions.all_attached():

@@ -1,4 +1,5 @@
-"""Deliveries that tell which message each is, for the sessions that have asked for it.
+"""Deliveries that tell which message each is, for the sessions that have asked for it, and those
+that tell that they have come back to their group.
 
 Owns: what is told, and that a connection is told it. Never: remembers who has asked; that is the
 session's record.
@@ -11,8 +12,9 @@ from typing import Any
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.stages import KernelStages
+from holdfast.core.config import Config
 from holdfast.kernel import MessageIdentity
-from holdfast.protocols.mqtt.identity import IDENTITY, asks_for_identity
+from holdfast.protocols.mqtt.identity import IDENTITY, REDELIVERED, asks_for_identity
 
 
 class Identities:
@@ -22,6 +24,11 @@ class Identities:
         self._outboxes = kernel.outboxes
         self._sessions = sessions
         self._identity = MessageIdentity(IDENTITY, f"{kernel.log.epoch()}-")
+
+    def reconfigure(self, config: Config) -> None:
+        """Members of groups are told by this what has come back."""
+        tells = config.shared_session_ended == "redeliver"
+        self._outboxes.mark_again(REDELIVERED if tells else None)
 
     def admit(self, attached: Attached) -> None:
         """A session has come back to a connection, and is told if it was."""

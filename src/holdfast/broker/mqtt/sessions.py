@@ -331,7 +331,7 @@ class Sessions:
         if left.cut is not None:
             who = (session.client_identifier, session.party)
             self._queues.lose(*who, LossReason.SESSION_ENDED, left.cut, now_us)
-        self._groups.lose_handed(session, now_us)
+        self._groups.end_handed(session, now_us)
         self._subscribed.end(session, now_us)
         self._leave_groups(session, subscriptions, now_us)
         self._redrives.end(session.party, now_us)

@@ -87,6 +87,10 @@ class Loss:
         return self.ranges or ((self.first_offset, self.end_offset),)
 
 
+RETURNED: Final = "returned"
+"""The owner of a re-drive that is no loss: what ended sessions have given back to a group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
     """A queue of any kind, its delivery state and who takes from it apart."""
@@ -95,8 +99,8 @@ class QueueRecord:
     """The number under which the log knows it."""
     kind: QueueKind
     owner: str
-    """Its client's identifier, the name of its group or cursor, or the number of the loss that it
-    drives again."""
+    """Its client's identifier, the name of its group or cursor, the number of the loss that it
+    drives again, or `RETURNED`."""
     created_at_offset: int
     """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
@@ -123,6 +127,11 @@ class QueueRecord:
     def named(self) -> bool:
         """True if it has a name of its own."""
         return self.queue_name is not None
+
+    @property
+    def is_returned(self) -> bool:
+        """True if it is what ended sessions have given back to a group."""
+        return self.kind == "redrive" and self.owner == RETURNED
 
     @property
     def parts(self) -> ShareName:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.settings import Kind, duration, setting, texts
+from holdfast.core.settings import Kind, choice, duration, setting, texts
 
 _STRATEGY: Final = re.compile(r"round_robin|least_in_flight|sticky|key:(topic|client|property:.+)")
 _EXPECTS: Final = (
@@ -57,5 +57,15 @@ class SharedSection:
         """How long a group of shared subscriptions that no session subscribes to any more keeps its
         queue. 0: it ends with its last subscription. Workers that come under new names each time
         need more, or what was published while none was there is not kept.""",
+        reloadable=True,
+    )
+    shared_session_ended: str = setting(
+        "shared.session_ended",
+        choice("standard", "redeliver"),
+        "standard",
+        """What becomes of a message of QoS 2 that a group has sent to a member whose session ends
+        without PUBREC. standard: nobody else may get it [MQTT-4.8.2-5], so it goes to the loss
+        ledger. redeliver: it goes back to the group, and is told to be perhaps a second time
+        (holdfast-redelivered). For workers that come under new names each time.""",
         reloadable=True,
     )

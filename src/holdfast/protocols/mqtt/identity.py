@@ -1,6 +1,7 @@
-"""Which message a delivery is: how a client asks to be told, and how it is told.
+"""Which message a delivery is, and whether somebody else may have it: how a client asks to be told,
+and how it is told.
 
-Owns: the names of both user properties. Never: knows what tells messages apart.
+Owns: the names of these user properties. Never: knows what tells messages apart.
 """
 
 from typing import Final
@@ -12,6 +13,9 @@ IDENTITY_REQUEST: Final = "holdfast-identity"
 do not know."""
 IDENTITY: Final = "holdfast-id"
 """Of PUBLISH: the log's epoch, a hyphen, the offset."""
+REDELIVERED: Final = ("holdfast-redelivered", "perhaps")
+"""Of PUBLISH to a member of a group: it has come back, and somebody else may have it. DUP cannot
+say that, as it is about one session [MQTT-3.3.1-1]."""
 
 _ANSWERS: Final = {"on": True, "off": False}
 
