@@ -224,7 +224,7 @@ LINES: dict[str, Callable[[Ground], Iterator[Measured]]] = {
 def main() -> int:
     """Measures as asked."""
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", choices=LINES, action="append", help="these lines, kept nowhere")
     options = parser.parse_args()
     load = os.getloadavg()[0]

@@ -10,11 +10,11 @@ use crate::selection::Selection;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::Terms;
-use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::peer::{Acceptance, Expectation};
 use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::sharing::Member;
-use holdfast_kernel::mqtt::{inbox, outbox, rewriting, Version};
+use holdfast_kernel::mqtt::{identity, inbox, outbox, rewriting, Version};
 use holdfast_kernel::wire::rate::Rate;
 use holdfast_kernel::{limits, topic};
 use pyo3::buffer::{PyBuffer, ReadOnlyCell};
@@ -31,6 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Inbox>()?;
     module.add_class::<Outboxes>()?;
     module.add_class::<Rewriting>()?;
+    module.add_class::<MessageIdentity>()?;
     module.add_function(wrap_pyfunction!(packet::encode_packet, module)?)?;
     module.add_function(wrap_pyfunction!(packet::decode_packets, module)?)?;
     module.add_function(wrap_pyfunction!(packet::encode_acknowledgements, module)?)?;
@@ -143,6 +144,27 @@ impl Rewriting {
         let mut into = rewriting::Rewritten::default();
         let outcome = self.inner.apply(topic, properties, &mut into);
         (outcome == rewriting::Outcome::Carried).then(|| (into.topic.into(), into.properties.into()))
+    }
+}
+
+/// What tells one message from another: a value.
+#[pyclass(module = "holdfast._kernel", frozen)]
+struct MessageIdentity {
+    inner: Arc<identity::Identity>,
+}
+
+#[pymethods]
+impl MessageIdentity {
+    #[new]
+    fn new(name: &str, prefix: &str) -> PyResult<MessageIdentity> {
+        let inner = identity::Identity::new(name, prefix).map_err(invalid)?;
+        Ok(MessageIdentity { inner: Arc::new(inner) })
+    }
+
+    fn tell(&self, properties: &[u8], offset: Option<u64>) -> Cow<'static, [u8]> {
+        let mut told = Vec::new();
+        self.inner.tell(properties, offset.map(Offset), &mut told);
+        told.into()
     }
 }
 
@@ -339,6 +361,11 @@ impl Outboxes {
     #[pyo3(signature = (connection, rewriting, *, shelf_bytes_maximum))]
     fn carry(&mut self, connection: u32, rewriting: &Rewriting, shelf_bytes_maximum: usize) {
         self.inner.carry(Connection(connection), Arc::clone(&rewriting.inner), shelf_bytes_maximum);
+    }
+
+    #[pyo3(signature = (connection, identity))]
+    fn identify(&mut self, connection: u32, identity: Option<&MessageIdentity>) {
+        self.inner.identify(Connection(connection), identity.map(|identity| Arc::clone(&identity.inner)));
     }
 
     fn hand_over(&mut self, from_connection: u32, to_connection: u32) {

@@ -304,6 +304,9 @@ class Outboxes:
         """Messages to an open connection are carried on to another broker from now on, as what `rewriting` makes of
         them. Those of QoS 0 that it does not take at once wait on a shelf, up to so many bytes; then the oldest go,
         with the notice "overflow"."""
+    def identify(self, connection: int, identity: MessageIdentity | None) -> None:
+        """Deliveries of stored messages to an open connection of MQTT 5 tell from now on which message each is, or do so
+        no more. A packet that this alone would make too large does not, nor does what passes through at QoS 0."""
     def hand_over(self, from_connection: int, to_connection: int) -> None:
         """What waits on the shelf of one connection goes to that of another, before anything else; both carry on."""
     def carried(self, connection: int) -> tuple[int, int]:
@@ -350,6 +353,15 @@ class Rewriting:
     def apply(self, topic: bytes, properties: bytes) -> tuple[bytes, bytes] | None:
         """What a message becomes, its properties in MQTT 5's encoding; None if it is left out or lost. For tools and
         tests."""
+
+@final
+class MessageIdentity:
+    """What tells one message from another: a user property that ends in its offset. A value."""
+
+    def __new__(cls, name: str, prefix: str) -> MessageIdentity:
+        """The property's name, and what stands before the offset. ValueError for what is too long."""
+    def tell(self, properties: bytes, offset: int | None) -> bytes:
+        """Properties in MQTT 5's encoding, without any of that name, and with ours where there is an offset. For tests."""
 
 # --- route ------------------------------------------------------------------------------------------------------------
 

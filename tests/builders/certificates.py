@@ -1,6 +1,7 @@
 """Certificates for tests: an authority, servers and clients that it has signed, in files."""
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -16,9 +17,10 @@ class Authority:
         self.file = directory / f"{name}.pem"
         self._authority.cert_pem.write_to_path(str(self.file))
 
-    def server(self, name: str = "server") -> tuple[Path, Path]:
+    def server(self, name: str = "server", until: datetime | None = None) -> tuple[Path, Path]:
         """A certificate for 127.0.0.1 and ::1, and its key."""
-        issued = self._authority.issue_cert("127.0.0.1", "::1", "localhost", common_name=name)
+        hosts = ("127.0.0.1", "::1", "localhost")
+        issued = self._authority.issue_cert(*hosts, common_name=name, not_after=until)
         certificate, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         issued.private_key_pem.write_to_path(str(key))

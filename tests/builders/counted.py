@@ -34,6 +34,9 @@ def snapshot(**given: Any) -> Snapshot:
         "busiest": (),
         "cursors": (),
         "bridges": (),
+        "environments": (),
+        "oldest_groups": (),
+        "taken_by_others": {},
         "commit_counts": (0,) * (len(BOUNDS_S) + 1),
         "durability": "fsync",
     }

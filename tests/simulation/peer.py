@@ -129,7 +129,9 @@ class Stand:
         assert connack["reason_code"] == 0
         return peer
 
-    async def subscribe(self, peer: Peer, topic_filter: str, qos: int = 2) -> None:
+    async def subscribe(
+        self, peer: Peer, topic_filter: str, qos: int = 2, **properties: Any
+    ) -> None:
         """Subscribes, and waits for SUBACK."""
         wanted = {
             "topic_filter": topic_filter,
@@ -138,7 +140,7 @@ class Stand:
             "retain_as_published": False,
             "retain_handling": 0,
         }
-        peer.send("subscribe", packet_identifier=1, subscriptions=[wanted])
+        peer.send("subscribe", packet_identifier=1, subscriptions=[wanted], properties=properties)
         await asyncio.sleep(1)
         assert peer.of_kind("suback")
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from holdfast.broker.bridge import backoff
-from holdfast.broker.bridge.link import State
+from holdfast.broker.bridge.link import Failure, State
 from holdfast.core.limits import CONNECT_TIMEOUT_S, DIALLED_ADDRESSES_MAXIMUM
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from tests.simulation.remote import Bridged, Remote, with_remote
+from tests.simulation.remote import Bridged, Remote, Visit, with_remote
 from tests.simulation.whole import CONFIG
 
 sleep = asyncio.sleep
@@ -147,7 +147,7 @@ def test_a_remote_that_answers_no_ping_is_silent() -> None:
     async def body(bridged: Bridged) -> None:
         await sleep(100)
         assert len(bridged.remote.visits) >= 2
-        assert bridged.link.counts.failures >= 1
+        assert set(bridged.link.counts.failures) == {Failure.SILENT}
 
     remote = Remote()
     remote.silent_about = {"pingreq"}
@@ -172,6 +172,49 @@ def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on() -> None
     with_remote(body, remote)
 
 
+def test_what_the_remote_grants_otherwise_is_said_and_obeyed() -> None:
+    async def body(bridged: Bridged) -> None:
+        said = [each.detail for each in bridged.link.events if each.kind == "granted otherwise"]
+        assert said == [
+            "the remote keeps the session for 60 s, 3600 s were asked for: after a longer outage it"
+            " may get again what it had said it had",
+            "the remote calls this client 'other', not 'holdfast-b'",
+        ]
+        await assert_nobody_notices(bridged)
+        assert topics(bridged.remote) == ["up/noticed"] * 2
+
+    remote = Remote()
+    remote.properties = {"session_expiry_interval": 60, "assigned_client_identifier": "other"}
+    with_remote(body, remote)
+
+
+@pytest.mark.accepts("S1.14")
+def test_what_waits_is_read_in_batches_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+    take = Visit.data_received
+
+    def noted(visit: Visit, data: bytes) -> None:
+        pieces.append(len(data))
+        take(visit, data)
+
+    async def body(bridged: Bridged) -> None:
+        link, remote = bridged.link, bridged.remote
+        remote.ends_at_once = True
+        remote.visit.transport.abort()
+        payloads = [b"%d" % number for number in range(200)]
+        await bridged.publish("up/x", *payloads, qos=1)
+        assert link.state is not State.CONNECTED
+        remote.ends_at_once = False
+        pieces.clear()
+        await sleep(130)
+        assert [fields["payload"] for fields in remote.all("publish")] == payloads
+        # CONNECT, SUBSCRIBE, a few pieces of messages, and signs of life.
+        assert len(pieces) < 20, pieces
+
+    monkeypatch.setattr(Visit, "data_received", noted)
+    with_remote(body)
+
+
 # --- refusals wait -------------------------------------------------------------------------------
 
 
@@ -181,6 +224,7 @@ def test_wrong_credentials_do_not_become_a_flood() -> None:
         await sleep(3_600)
         assert 24 <= len(bridged.remote.visits) <= 31
         assert bridged.link.counts.refusals == len(bridged.remote.visits)
+        assert bridged.link.counts.failures == {Failure.REFUSED: len(bridged.remote.visits)}
         waits = [
             after.began_at - before.began_at
             for before, after in zip(bridged.remote.visits, bridged.remote.visits[1:], strict=False)
@@ -203,7 +247,7 @@ def test_a_remote_that_accepts_and_closes_at_once_a_thousand_times(
 
     async def body(bridged: Bridged) -> None:
         link = bridged.link
-        while link.counts.failures < 1_000:
+        while link.counts.failures[Failure.CLOSED] < 1_000:
             await sleep(60)
         loop = asyncio.get_running_loop()
         assert loop.time() > 990 * 2
@@ -246,7 +290,9 @@ CONNACK = encode_packet("connack", {"session_present": False, "reason_code": 0},
 def test_nonsense_ends_the_connection_with_its_reason(words: bytes, reason: str) -> None:
     async def body(bridged: Bridged) -> None:
         await sleep(CONNECT_TIMEOUT_S)
-        assert bridged.link.counts.failures >= 1
+        is_silent = reason.endswith("in time")
+        failure = Failure.SILENT if is_silent else Failure.PROTOCOL
+        assert set(bridged.link.counts.failures) == {failure}
         details = [event.detail for event in bridged.link.events if event.kind != "connected"]
         assert details
         assert all(detail.startswith(reason) for detail in details), details
@@ -354,6 +400,7 @@ def test_a_remote_that_says_goodbye_is_quoted() -> None:
         await sleep(0.5)
         error = bridged.link.last_error
         assert error == "the remote ended it: server_shutting_down: at night"
+        assert bridged.link.counts.failures == {Failure.DISCONNECTED: 1}
 
     with_remote(body)
 
@@ -364,7 +411,7 @@ def test_a_handshake_that_never_ends_is_ended(address: str) -> None:
         await sleep(CONNECT_TIMEOUT_S + 2)
         (event,) = bridged.link.events
         assert event.detail == "the remote did not shake hands in time"
-        assert bridged.link.counts.failures == 1
+        assert bridged.link.counts.failures == {Failure.SILENT: 1}
         await assert_nobody_notices(bridged)
 
     with_remote(body, DeafRemote(), address=address)
@@ -383,6 +430,7 @@ def test_a_name_that_nobody_knows_is_asked_for_again_and_again() -> None:
     async def body(bridged: Bridged) -> None:
         (event,) = bridged.link.events
         assert event.detail == "remote.example is no name of a host: Name or service not known"
+        assert bridged.link.counts.failures == {Failure.UNREACHABLE: 1}
         names(bridged)["remote.example"] = ["10.0.0.2"]
         await sleep(2)
         assert bridged.link.state is State.CONNECTED

@@ -5,7 +5,8 @@ Usage: python -m tests.tidy.metrics_page [--write]
 
 import sys
 
-from holdfast.broker.observe.metrics import METRICS, Metric
+from holdfast.broker.observe.metric import Metric
+from holdfast.broker.observe.metrics import METRICS
 from tests.tidy.repository import ROOT
 
 PAGE = ROOT / "docs" / "operating" / "metrics.md"
@@ -26,6 +27,7 @@ the broker. No label has a value that a client chooses, so the number of series 
 | `up == 0`, or `/health/ready` is not 200 | the broker is not there |
 | `holdfast_messages_lost_total` grows | somebody will miss them; `holdfast losses` says who |
 | `holdfast_first_loss_seconds < 3600` | somebody is about to; the log says who |
+| `holdfast_environment_thefts > 0` | it takes from another one; `/v1/environments` says who |
 | `holdfast_queues_stuck > 0` | a client is there and gets nothing; its session says why |
 | `holdfast_publishes_refused_total` grows | the disk is full, or rules deny what devices do |
 | `holdfast_commit_seconds` shifts upwards | every acknowledgement waits that long |

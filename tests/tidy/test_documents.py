@@ -150,3 +150,22 @@ def test_numbers_of_behaviours_are_unique() -> None:
 )
 def test_only_markers_count(source: str, expected: list[str]) -> None:
     assert acceptance_coverage._marked_in_python(source) == expected
+
+
+@pytest.mark.accepts("S1.15")
+def test_each_role_of_a_bridge_is_a_part_that_is_tested_alone() -> None:
+    page = (ROOT / "docs/bridges.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.split("## The parts")[1], re.M)
+    roles = {role.strip(): (_paths(parts), _paths(tests)) for role, parts, tests in rows[1:]}
+    assert len(roles) == 8, roles.keys()
+    taken: set[str] = set()
+    for role, (parts, tests) in roles.items():
+        assert parts, role
+        assert tests, role
+        assert all((ROOT / path).is_file() for path in parts + tests), role
+        assert taken.isdisjoint(parts), f"{role} is no part of its own"
+        taken |= set(parts)
+
+
+def _paths(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)

@@ -13,6 +13,8 @@
 
 use super::alias::{Alias, Aliases};
 use super::encode::put_acknowledgement;
+use super::identity::Identity;
+use super::passing::{Passing, Variants};
 use super::publish::{Writing, WritingProperties};
 use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
@@ -45,6 +47,8 @@ struct Writer {
     party: Party,
     /// Messages are carried on to another broker.
     carrying: Option<Box<Carrying>>,
+    /// It is told which message each delivery is.
+    identity: Option<Arc<Identity>>,
 }
 
 type Outbox = Buffer<Writer>;
@@ -82,7 +86,7 @@ impl Counters {
 #[derive(Debug, Default)]
 pub struct Outboxes {
     outboxes: Buffers<Writer>,
-    /// The encodings of the message that is being passed through.
+    /// The encodings of the message that is being passed through, or the properties of one that is told which it is.
     scratch: Vec<u8>,
     refused: Vec<(Connection, u16, NoticeKind)>,
     sharing: Sharing,
@@ -109,6 +113,7 @@ impl Outboxes {
             aliases: None,
             party,
             carrying: None,
+            identity: None,
         };
         self.outboxes.open(connection, writer)
     }
@@ -120,6 +125,14 @@ impl Outboxes {
             let (rewritten, shelf) = (Rewritten::default(), Shelf::new(shelf_bytes_maximum));
             let carried = Carried::default();
             outbox.writer.carrying = Some(Box::new(Carrying { rewriting, rewritten, shelf, carried }));
+        }
+    }
+
+    /// Deliveries to an open connection tell from now on which message each is, or do no more. Those that pass through
+    /// do not: what is not on the disk has an offset that may become another's.
+    pub fn identify(&mut self, connection: Connection, identity: Option<Arc<Identity>>) {
+        if let Some(outbox) = self.outboxes.get_mut(connection).filter(|outbox| outbox.writer.version == Version::V5) {
+            outbox.writer.identity = identity;
         }
     }
 
@@ -239,6 +252,7 @@ impl Outboxes {
             let before = outbox.bytes.len();
             let written = match outbox.writer.topic_alias_maximum {
                 _ if outbox.writer.carrying.is_some() => outbox.carry(&source.writing(Version::V5, retain, &[])),
+                _ if !source.properties.is_empty() && outbox.writer.identity.is_some() => outbox.disown(&writing),
                 0 => outbox.copy(variants.encoded(scratch, &writing)),
                 _ => outbox.publish(&writing),
             };
@@ -310,7 +324,7 @@ impl Outboxes {
     }
 
     fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
-        let Outboxes { outboxes, refused, dropped, counters, .. } = self;
+        let Outboxes { outboxes, scratch, refused, dropped, counters, .. } = self;
         let connection = sending.connection;
         let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
         let message = messages.message(sending.location, sending.offset)?;
@@ -318,7 +332,7 @@ impl Outboxes {
         let before = outbox.bytes.len();
         let refusal = match &message {
             None => Some(NoticeKind::Retention),
-            Some(message) => outbox.put(sending, message, now).err(),
+            Some(message) => outbox.put(sending, message, scratch, now).err(),
         };
         match refusal {
             None => {
@@ -363,7 +377,13 @@ impl Outboxes {
 }
 
 impl Outbox {
-    fn put(&mut self, sending: &Sending, message: &Message<'_>, now: Timestamp) -> std::result::Result<(), NoticeKind> {
+    fn put(
+        &mut self,
+        sending: &Sending,
+        message: &Message<'_>,
+        scratch: &mut Vec<u8>,
+        now: Timestamp,
+    ) -> std::result::Result<(), NoticeKind> {
         let expired = message.expires_at.is_some_and(|at| at <= now);
         if expired && sending.qos == 0 {
             return Err(NoticeKind::Expired);
@@ -387,10 +407,40 @@ impl Outbox {
             payload: message.payload,
             properties: (self.writer.version == Version::V5).then_some(properties),
         };
-        match self.writer.carrying {
-            None => self.publish(&writing),
-            Some(_) => self.carry(&Writing { properties: Some(properties), ..writing }),
+        if self.writer.carrying.is_some() {
+            return self.carry(&Writing { properties: Some(properties), ..writing });
         }
+        if self.writer.identity.is_some() {
+            return self.publish_identified(&writing, sending.offset, scratch);
+        }
+        self.publish(&writing)
+    }
+
+    /// Writes a message that tells which it is.
+    #[inline(never)]
+    fn publish_identified(
+        &mut self,
+        writing: &Writing<'_>,
+        offset: Offset,
+        scratch: &mut Vec<u8>,
+    ) -> std::result::Result<(), NoticeKind> {
+        if let (Some(identity), Some(properties)) = (&self.writer.identity, writing.properties) {
+            identity.tell(properties.encoded, Some(offset), scratch);
+        }
+        match self.publish(&writing.with_encoded(scratch)) {
+            // What we add may not keep the message back.
+            Err(NoticeKind::TooLarge) => self.disown(writing),
+            written => written,
+        }
+    }
+
+    /// Writes a message without an identity: not even with one that its publisher claims.
+    fn disown(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+        let mut kept = Vec::new();
+        if let (Some(identity), Some(properties)) = (&self.writer.identity, writing.properties) {
+            identity.tell(properties.encoded, None, &mut kept);
+        }
+        self.publish(&writing.with_encoded(&kept))
     }
 
     /// Writes a message as what it is carried on as.
@@ -491,69 +541,6 @@ impl Outbox {
         } else {
             Ok(())
         }
-    }
-}
-
-/// The fields of a message that passes through.
-struct Passing<'a> {
-    topic: &'a [u8],
-    payload: &'a [u8],
-    properties: &'a [u8],
-    expiry_interval_s: Option<u32>,
-}
-
-impl<'a> Passing<'a> {
-    fn new(arrivals: &'a Arrivals, publish: &Publish) -> Passing<'a> {
-        Passing {
-            topic: arrivals.span(publish.topic),
-            payload: arrivals.span(publish.payload),
-            properties: arrivals.span(publish.properties),
-            expiry_interval_s: publish.expiry_interval_s,
-        }
-    }
-
-    #[inline]
-    fn writing(&self, version: Version, retain: bool, identifiers: &'a [u32]) -> Writing<'a> {
-        let expiry_interval_s = self.expiry_interval_s;
-        let encoded = self.properties;
-        let properties = WritingProperties { topic_alias: None, expiry_interval_s, encoded, identifiers };
-        Writing {
-            dup: false,
-            qos: 0,
-            retain,
-            packet_identifier: 0,
-            topic: self.topic,
-            payload: self.payload,
-            properties: (version == Version::V5).then_some(properties),
-        }
-    }
-}
-
-/// The ways in which one message has been written so far, each a range of the scratch buffer.
-#[derive(Default)]
-struct Variants {
-    /// Without subscription identifiers: for older versions and MQTT 5, each without and with RETAIN.
-    plain: [Option<(usize, usize)>; 4],
-}
-
-impl Variants {
-    /// The packet as bytes; empty if it cannot be written.
-    #[inline]
-    fn encoded<'a>(&mut self, scratch: &'a mut Vec<u8>, writing: &Writing<'_>) -> &'a [u8] {
-        let is_plain = writing.properties.is_none_or(|properties| properties.identifiers.is_empty());
-        let index = usize::from(writing.properties.is_some()) * 2 + usize::from(writing.retain);
-        let known = if is_plain { self.plain.get(index).copied().flatten() } else { None };
-        let (start, end) = known.unwrap_or_else(|| {
-            // Those with identifiers are written behind the plain ones, one over the other.
-            let start = self.plain.iter().flatten().map(|(_, end)| *end).max().unwrap_or_default();
-            scratch.truncate(start);
-            let end = if writing.write(scratch).is_ok() { scratch.len() } else { start };
-            if let (true, Some(slot)) = (is_plain, self.plain.get_mut(index)) {
-                *slot = Some((start, end));
-            }
-            (start, end)
-        });
-        scratch.get(start..end).unwrap_or_default()
     }
 }
 

@@ -206,6 +206,12 @@ impl<'a> Writing<'a> {
         Writing { topic, properties, ..*self }
     }
 
+    /// The same packet with these properties in place of its own.
+    pub fn with_encoded(&self, encoded: &'a [u8]) -> Writing<'a> {
+        let properties = self.properties.map(|rest| WritingProperties { encoded, ..rest });
+        Writing { properties, ..*self }
+    }
+
     /// Its Remaining Length.
     #[inline]
     fn remaining_bytes(&self) -> usize {

@@ -82,7 +82,7 @@ impl Blocks {
             None => self.free_buffer(),
         };
         self.bytes = self.bytes.saturating_sub(bytes.capacity());
-        bytes.clear();
+        // What it held is read over: only a buffer that grows is filled first.
         bytes.resize(wanted, 0);
         let count = file.read_at(u64::from(start), &mut bytes)?;
         bytes.truncate(count);

@@ -14,6 +14,7 @@ from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.parts import DeliveryParts, assemble_delivery
+from holdfast.broker.environments import Environments
 from holdfast.broker.ground import Ground
 from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
@@ -48,21 +49,20 @@ def assemble(config: Config, world: World) -> Server:
     Must be called inside the event loop that will run it. Raises what `Log.open` raises.
     """
     schedule = Schedule(asyncio.get_running_loop())
-    counts = Counts()
     kernel, records = _open(config, world)
     commits = world.commits(kernel.log, schedule.committed)
-    ground = Ground(config=config, world=world, kernel=kernel, schedule=schedule, counts=counts)
+    ground = _ground(config, world, kernel, schedule)
 
-    access = Access(config, world, records, counts)
+    access = Access(config, world, records, ground.counts)
     promises = Promises(schedule.soon)
     delivery = assemble_delivery(config, kernel, records)
-    entrance = Entrance(counts)
-    wills = Wills(entrance, counts)
+    entrance = Entrance(ground.counts)
+    wills = Wills(entrance, ground.counts)
     sessions = Sessions(config, kernel, records, wills, delivery)
     system_topics = SystemTopics()
     chores = Chores(schedule.soon, kernel.log.effort)
     connections = Connections(ground)
-    closing = Closing(connections, sessions, counts)
+    closing = Closing(connections, sessions, ground.counts)
     permissions = Permissions(ground, access, connections, closing, sessions, delivery.redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
     control_packets = ControlPackets(
@@ -102,6 +102,7 @@ def assemble(config: Config, world: World) -> Server:
         chores=chores,
         moments=Moments(kernel, records, promises, chores, sessions.all_attached, schedule.soon),
         steps=Steps(world.ticks_ns, world.now_us),
+        environments=ground.environments,
     )
     sessions.recover(world.now_us())
     delivery.recover(lambda party: _is_there(party, sessions, delivery), world.now_us())
@@ -111,7 +112,7 @@ def assemble(config: Config, world: World) -> Server:
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)
     stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
-    return Server(config, world, stages, records, schedule, counts)
+    return Server(config, world, stages, records, schedule, ground.counts)
 
 
 def _is_there(party: int, sessions: Sessions, delivery: DeliveryParts) -> bool:
@@ -132,6 +133,17 @@ def _prepare_filters(kernel_log: Log) -> Pieces[None]:
     """The first client with a wildcard need not wait until all names have been looked at."""
     while not kernel_log.prepare_filters(PIECE_EFFORT):
         yield None
+
+
+def _ground(config: Config, world: World, kernel: KernelStages, schedule: Schedule) -> Ground:
+    return Ground(
+        config=config,
+        world=world,
+        kernel=kernel,
+        schedule=schedule,
+        counts=Counts(),
+        environments=Environments(config),
+    )
 
 
 def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:

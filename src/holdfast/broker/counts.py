@@ -37,6 +37,7 @@ class Event(StrEnum):
     ADDRESSES_BANNED = "addresses_banned"
     SUBSCRIPTIONS_REFUSED = "subscriptions_refused"
     """By the reason code that is answered."""
+    GROUPS_WITHOUT_ENVIRONMENT = "groups_without_environment"
     SUBSCRIPTIONS_NO_LONGER_ALLOWED = "subscriptions_no_longer_allowed"
     PUBLISHES_REFUSED = "publishes_refused"
     """By the reason code that is answered."""

@@ -7,6 +7,7 @@ part goes on with settings that a reload has changed.
 from dataclasses import dataclass
 
 from holdfast.broker.counts import Counts
+from holdfast.broker.environments import Environments
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
@@ -15,7 +16,8 @@ from holdfast.core.config import Config
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The settings at start, the world, the kernel, the next turn, and what is counted."""
+    """The settings at start, the world, the kernel, the next turn, what is counted, and which
+    environments are known."""
 
     config: Config
     world: World
@@ -23,3 +25,4 @@ class Ground:
     schedule: Schedule
     counts: Counts
     """What is counted of what happens at the doors."""
+    environments: Environments

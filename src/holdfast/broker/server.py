@@ -174,6 +174,7 @@ class Server:
         self._config = config
         stages.access.reconfigure(config)
         stages.permissions.reconfigure(config)
+        stages.environments.reconfigure(config)
         stages.connections.reconfigure(config)
         stages.admission.reconfigure(config)
         stages.control_packets.reconfigure(config)

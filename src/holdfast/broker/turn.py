@@ -25,6 +25,7 @@ from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.environments import Environments
 from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.closing import Closing
@@ -89,6 +90,7 @@ class Stages:
     chores: Chores
     moments: Moments
     steps: Steps
+    environments: Environments
 
     def name_of(self, party: int) -> str:
         """Whose queue it is, or whose message: a client's, a group's or a bridge's; empty for one

@@ -20,6 +20,7 @@ from holdfast.cli import (
     certs_command,
     config_command,
     cursor_command,
+    environment_command,
     group_command,
     log_command,
     losses_command,
@@ -32,6 +33,7 @@ from holdfast.cli import (
     session_command,
     top_command,
     user_command,
+    verify_command,
 )
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import DamagedError, NewerFormatError, PoisonedError
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     group_command.add_to(commands)
     queue_command.add_to(commands)
     cursor_command.add_to(commands)
+    environment_command.add_to(commands)
     bridge_command.add_to(commands)
     retained_command.add_to(commands)
     losses_command.add_to(commands)
@@ -90,4 +93,5 @@ def _parser() -> argparse.ArgumentParser:
     pipeline_command.add_to(commands)
     processors_command.add_to(commands)
     user_command.add_to(commands)
+    verify_command.add_to(commands)
     return parser

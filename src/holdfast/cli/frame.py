@@ -19,6 +19,7 @@ QUEUES_SHOWN = 10
 REASONS_SHOWN = 10
 CURSORS_SHOWN = 10
 BRIDGES_SHOWN = 10
+ENVIRONMENTS_SHOWN = 10
 CURSOR_LAG = "holdfast_cursor_lag_messages"
 CURSOR_OLDEST = "holdfast_cursor_oldest_seconds"
 CURSOR_FIRST_LOSS = "holdfast_cursor_first_loss_seconds"
@@ -67,6 +68,9 @@ class Sample:
         self.numbers: dict[str, float] = broker.get("/v1/statistics")["statistics"]
         self.queues: list[dict[str, Any]] = broker.get("/v1/backlog/longest")["queues"]
         self.bridges: list[dict[str, Any]] = broker.get("/v1/bridges")["bridges"]
+        environments = broker.get("/v1/environments")
+        self.environments: list[dict[str, Any]] = environments["environments"]
+        self.thefts: list[dict[str, Any]] = environments["thefts"]
         self.at_s = system.monotonic_s()
 
 
@@ -85,7 +89,13 @@ def frame(about: dict[str, Any], before: Sample, now: Sample) -> RenderableType:
             _column("commit", _commit(before, now)), _column("longest step", _steps(before, now))
         ),
     )
-    below = [_queues(now), *_cursors(now), *_bridges(now), _reasons(before, now)]
+    below = [
+        _queues(now),
+        *_cursors(now),
+        *_bridges(now),
+        *_environments(now),
+        _reasons(before, now),
+    ]
     return Group(Text(title), Text(""), figures, Text(""), *below)
 
 
@@ -168,6 +178,24 @@ def _cursors(now: Sample) -> list[Table]:
 def _bridges(now: Sample) -> list[Table]:
     """If there are any."""
     return [bridge_frame.frame(now.bridges[:BRIDGES_SHOWN])] if now.bridges else []
+
+
+def _environments(now: Sample) -> list[RenderableType]:
+    """If any are known; below them, which of them takes the messages of another one."""
+    if not now.environments:
+        return []
+    table = Table(title="environments", box=None, title_justify="left")
+    for heading in ("environment", "clients", "groups", "waiting", "in flight"):
+        table.add_column(heading, justify="left" if heading == "environment" else "right")
+    for row in now.environments[:ENVIRONMENTS_SHOWN]:
+        numbers = (_count(row[name]) for name in ("clients", "groups", "waiting", "in_flight"))
+        table.add_row(Text(printable(row["name"])), *numbers)
+    going_on = [theft for theft in now.thefts if theft["until_us"] is None]
+    return [table, *(_theft(theft) for theft in going_on[:ENVIRONMENTS_SHOWN])]
+
+
+def _theft(theft: dict[str, Any]) -> Text:
+    return Text(printable(f"{theft['told']} ({theft['group']})"), style="bold red")
 
 
 def _reasons(before: Sample, now: Sample) -> Table:

@@ -14,7 +14,7 @@ from holdfast.cli.asking import (
 )
 from holdfast.cli.options import Subparsers
 
-COLUMNS = ("group", "strategy", "subscribers", "queued", "in_flight")
+COLUMNS = ("group", "environment", "strategy", "subscribers", "queued", "in_flight")
 SHARE_COLUMNS = ("client_identifier", "qos", "delivered", "in_flight", "key_slots")
 KEY_COLUMNS = ("key_slot", "client_identifier", "in_flight", "waiting", "first_offset", "since")
 LIMIT_DEFAULT = 1_000

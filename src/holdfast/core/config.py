@@ -22,6 +22,7 @@ from holdfast.core.sections.access import AccessSection
 from holdfast.core.sections.applications import ApplicationsSection
 from holdfast.core.sections.bridges import BridgesSection
 from holdfast.core.sections.cursors import CursorsSection
+from holdfast.core.sections.environments import EnvironmentsSection
 from holdfast.core.sections.network import NetworkSection
 from holdfast.core.sections.observation import ObservationSection
 from holdfast.core.sections.protocols import ProtocolsSection
@@ -58,6 +59,7 @@ class Config(
     SessionsSection,
     ApplicationsSection,
     SharedSection,
+    EnvironmentsSection,
     CursorsSection,
     BridgesSection,
     StorageSection,

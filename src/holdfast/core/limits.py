@@ -158,6 +158,10 @@ within minutes."""
 PRODUCER_NAME_BYTES_MAXIMUM: Final = 1_024
 """The longest name of a producer, as of a client: it is a key in the control records."""
 
+ENVIRONMENTS_MAXIMUM: Final = 64
+"""Environments that are known, from the settings and from what clients say: each is a label of
+metrics, and a few companies have ten."""
+
 CONFIGURATION_BYTES_MAXIMUM: Final = 1_048_576
 """The largest configuration file that is read; a larger one is a mistake in the path."""
 

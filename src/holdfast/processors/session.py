@@ -38,7 +38,7 @@ SHORT_LIVES: Final = 3
 looks where a broker does not say that the session was taken over."""
 KEEP_ALIVE_S: Final = 30
 FAILED: Final = 0x80
-IDENTITY_WISH: Final = ("holdfast-identity", "1")
+IDENTITY_WISH: Final = ("holdfast-identity", "on")
 """Asks for an identity with each delivery."""
 IDENTITY_PROPERTY: Final = "holdfast-id"
 

@@ -2,7 +2,9 @@
 do not."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from signal import SIGHUP
 
 import pytest
 
@@ -17,9 +19,15 @@ MakeLocal = Callable[..., BridgedBroker]
 class Remote(BrokerProcess):
     """A broker with every kind of listener."""
 
-    def __init__(self, directory: Path, authority: Authority, **settings: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        authority: Authority,
+        until: datetime | None = None,
+        **settings: object,
+    ) -> None:
         directory.mkdir()
-        self.certificate, self.key = authority.server()
+        self.certificate, self.key = authority.server(until=until)
         super().__init__(
             directory,
             mqtt_tls_port=0,
@@ -168,6 +176,18 @@ def test_certificates_are_read_at_each_attempt(
     believed.write_bytes(stranger.file.read_bytes())
     first.wait_logged("TLS: the remote's certificate was refused: ")
     believed.write_bytes(authority.file.read_bytes())
+    assert_carries(client, first, remote)
+
+
+def test_a_certificate_that_has_expired_is_refused_until_there_is_a_new_one(
+    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
+) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    remote = make_remote(until=yesterday)
+    first = local(both_ways(remote.address("mqtts"), ca=authority.file))
+    first.wait_logged("TLS: the remote's certificate was refused: certificate has expired")
+    authority.server()
+    remote.send(SIGHUP)
     assert_carries(client, first, remote)
 
 

@@ -26,6 +26,7 @@ class Looked:
             sessions=SimpleNamespace(
                 attached=lambda _client: self._note(), transient=lambda *_wanted: {}
             ),
+            environments=SimpleNamespace(of_session=lambda _session: None),
             chores=None,
             config=None,
             log=None,

@@ -19,10 +19,12 @@ from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.tables import TablesView
 from holdfast.broker.observe.bridges import BridgesSeen
 from holdfast.broker.observe.cursors import CursorsSeen
+from holdfast.broker.observe.environments import EnvironmentsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
 from holdfast.broker.observe.system_values import SystemValues
 from holdfast.broker.observe.tables import Tables
+from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.observe.watch import Watch
 from holdfast.broker.reload import Reload
 from holdfast.broker.server import Server
@@ -55,9 +57,10 @@ class Administration:
         watch, forecast = Watch(broker), Forecast(broker)
         cursors = CursorsSeen(broker, forecast)
         bridges = BridgesSeen(broker, forecast)
+        environments = EnvironmentsSeen(broker, Thefts(broker))
 
         def snapshot() -> Snapshot:
-            return take(broker, watch, forecast, cursors, bridges)
+            return take(broker, watch, forecast, cursors, bridges, environments)
 
         self._system_values = SystemValues(
             commands.show_system_values, snapshot, config.sys_interval_s
@@ -66,6 +69,7 @@ class Administration:
         server.observe("forecast", forecast.look)
         server.observe("cursors", cursors.look)
         server.observe("bridges", bridges.look)
+        server.observe("environments", environments.look)
         server.observe("system_values", self._system_values.tick)
         self._protection = Protection(
             config.host, metrics_public=config.metrics_public, credentials=server.credentials
@@ -78,6 +82,7 @@ class Administration:
             forecast,
             cursors,
             (server.bridge_commands, bridges),
+            environments,
             snapshot,
             self.places,
             lambda: self.reload.settings,

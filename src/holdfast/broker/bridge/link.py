@@ -15,9 +15,9 @@ Flow: bridges -> here -> dialer -> Connection -> here -> queue.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -61,6 +61,29 @@ class State(StrEnum):
     CONNECTED = "connected"
 
 
+class Failure(StrEnum):
+    """Why an attempt failed, or a connection was lost."""
+
+    UNREACHABLE = "unreachable"
+    """No address, nobody there, or no answer from there."""
+    HANDSHAKE = "handshake"
+    """TLS or WebSocket: such as a certificate that nobody vouches for."""
+    CREDENTIALS = "credentials"
+    """The file that the password stands in could not be read."""
+    REFUSED = "refused"
+    """CONNACK said no."""
+    SILENT = "silent"
+    """The remote did not answer in time: neither CONNECT nor a sign of life."""
+    STALLED = "stalled"
+    """It acknowledged nothing any more."""
+    PROTOCOL = "protocol"
+    """It broke the protocol."""
+    DISCONNECTED = "disconnected"
+    """It said DISCONNECT."""
+    CLOSED = "closed"
+    """The connection ended without a word."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkEvent:
     """Something that happened to a bridge."""
@@ -77,7 +100,7 @@ class LinkCounts:
     attempts: int = 0
     connections: int = 0
     refusals: int = 0
-    failures: int = 0
+    failures: Counter[Failure] = field(default_factory=Counter)
     stalls: int = 0
     sessions_forgotten: int = 0
     subscriptions_refused: int = 0
@@ -113,6 +136,8 @@ class Link:
         self.counts = LinkCounts()
         self.events: deque[LinkEvent] = deque(maxlen=EVENTS_KEPT)
         self.last_error = ""
+        self._failure: Failure | None = None
+        """What kind of error `last_error` tells of, if it ends the connection."""
         self.next_attempt_at_us: int | None = None
         self.connected_at_us: int | None = None
         self.granted: Granted | None = None
@@ -194,7 +219,7 @@ class Link:
         """Nothing moved: whoever calls ends the connection."""
         self.counts.stalls += 1
         self.state = State.STALLED
-        self.last_error = "the remote acknowledged nothing any more"
+        self._blame(Failure.STALLED, "the remote acknowledged nothing any more")
         self._note(now_us, "stalled", self.last_error)
 
     def inbound(self) -> tuple[int, int]:
@@ -221,8 +246,8 @@ class Link:
 
     def broken(self, connection: Connection, reason: str) -> None:
         """TLS or WebSocket will end it."""
-        if connection is self._connection:
-            self.last_error = self.last_error or reason
+        if connection is self._connection and not self.last_error:
+            self._blame(Failure.HANDSHAKE, reason)
 
     def opened(self, connection: Connection) -> None:
         """It can be written to: CONNECT goes out."""
@@ -234,7 +259,7 @@ class Link:
         try:
             password = self._password()
         except OSError as error:
-            self.last_error = f"password_file: {error.strerror or error}"
+            self._blame(Failure.CREDENTIALS, f"password_file: {error.strerror or error}")
             self._note(now_us, "failed", self.last_error)
             connection.transport.abort()
             return
@@ -273,14 +298,17 @@ class Link:
             case "disconnect":
                 said = fields["properties"].get("reason_string", "")
                 name = reason_name(fields["reason_code"])
-                self.last_error = f"the remote ended it: {name}{': ' if said else ''}{said}"
+                told = f"the remote ended it: {name}{': ' if said else ''}{said}"
+                self._blame(Failure.DISCONNECTED, told)
                 connection.transport.abort()
                 return None
             case "fault":
-                self.last_error = f"the remote broke the protocol: {fields['reason']}"
+                told = f"the remote broke the protocol: {fields['reason']}"
+                self._blame(Failure.PROTOCOL, told)
                 return int(fields["reason_code"])
             case _:
-                self.last_error = f"the remote sent {packet.kind}, which nobody asked for"
+                told = f"the remote sent {packet.kind}, which nobody asked for"
+                self._blame(Failure.PROTOCOL, told)
                 return ReasonCode.PROTOCOL_ERROR
         self._kernel.inbox.release(connection.handle)
         return None
@@ -291,7 +319,9 @@ class Link:
             is_early = connection.phase is not Phase.ACCEPTED
             awaited = "answer CONNECT" if self._wish is not None else "shake hands"
             late = f"the remote did not {awaited} in time"
-            self.last_error = late if is_early else reason_name(reason_code)
+            is_silent = is_early or reason_code == ReasonCode.KEEP_ALIVE_TIMEOUT
+            failure = Failure.SILENT if is_silent else Failure.PROTOCOL
+            self._blame(failure, late if is_early else reason_name(reason_code))
         return self._last_words(connection, reason_code)
 
     def ended(self, connection: Connection, reason: str, now_us: int) -> None:
@@ -306,7 +336,8 @@ class Link:
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
         if self.state is not State.STOPPED:
-            self._failed(self.last_error or reason, now_us)
+            failure = self._failure or Failure.CLOSED
+            self._failed(failure, self.last_error or reason, now_us)
 
     # --- attempts -------------------------------------------------------------------------------
 
@@ -314,7 +345,7 @@ class Link:
         self._timer = None
         self.next_attempt_at_us = None
         self.state = State.CONNECTING
-        self.last_error = ""
+        self.last_error, self._failure = "", None
         self._wish = None
         self.counts.attempts += 1
         self._attempt = asyncio.get_running_loop().create_task(
@@ -327,19 +358,20 @@ class Link:
         except (OSError, TimeoutError) as error:
             if self.state is State.CONNECTING and self._connection is None:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
-                self._failed(reason, self._world.now_us())
+                self._failed(Failure.UNREACHABLE, reason, self._world.now_us())
 
-    def _failed(
-        self, reason: str, now_us: int, *, is_refusal: bool = False, lasts: bool = False
-    ) -> None:
+    def _blame(self, failure: Failure, reason: str) -> None:
+        self._failure, self.last_error = failure, reason
+
+    def _failed(self, failure: Failure, reason: str, now_us: int, *, lasts: bool = False) -> None:
         was_connected = self.connected_at_us is not None
         self.connected_at_us = None
         self.last_error = reason
-        self.counts.failures += 1
+        self.counts.failures[failure] += 1
         share = int.from_bytes(self._world.entropy(SHARE_BYTES)) / 2 ** (8 * SHARE_BYTES)
         wait_s = self._backoff.refused(share) if lasts else self._backoff.next_wait_s(share)
         if self.state is not State.STALLED:
-            self.state = State.REFUSED if is_refusal else State.WAITING
+            self.state = State.REFUSED if failure is Failure.REFUSED else State.WAITING
         self.next_attempt_at_us = now_us + int(wait_s * SECOND_US)
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._connect_now)
         self._note(now_us, "lost" if was_connected else "failed", reason)
@@ -351,7 +383,7 @@ class Link:
             self.counts.refusals += 1
             self._connection = None
             reason = f"the remote refused: {answer.reason}"
-            self._failed(reason, now_us, is_refusal=True, lasts=answer.lasts)
+            self._failed(Failure.REFUSED, reason, now_us, lasts=answer.lasts)
             connection.transport.abort()
             return None
         self._accepted(connection, answer, now_us)
@@ -388,6 +420,9 @@ class Link:
             fields = {"packet_identifier": identifier, "subscriptions": wanted, "properties": {}}
             self._write(connection, "subscribe", fields)
         self._note(now_us, "connected", connection.peer)
+        assert self._wish is not None, "CONNECT went out before"
+        for detail in terms.otherwise(self._wish, granted):
+            self._note(now_us, "granted otherwise", detail)
         self.state = State.DRAINING
         self._give(False)
         if self.turn():
@@ -398,7 +433,7 @@ class Link:
         filters = [text for item in self.bridge.remote_subscriptions for text in item.filters]
         if len(reason_codes) != len(filters):
             counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
-            self.last_error = f"the remote broke the protocol: SUBACK with {counts}"
+            self._blame(Failure.PROTOCOL, f"the remote broke the protocol: SUBACK with {counts}")
             return False
         for topic_filter, code in zip(filters, reason_codes, strict=True):
             if code >= ReasonCode.UNSPECIFIED_ERROR:

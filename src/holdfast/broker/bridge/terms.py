@@ -12,7 +12,7 @@ from holdfast.broker.access.rules import Grant
 from holdfast.core.bridge import Bridge, BridgeSubscription, parts_of
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import Rewriting
-from holdfast.protocols.mqtt.remote import Granted
+from holdfast.protocols.mqtt.remote import Granted, Wish
 
 _Rule = tuple[list[bytes], list[int | bytes] | None, list[tuple[str, str]], bool]
 """As the kernel takes it."""
@@ -49,6 +49,22 @@ def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Sub
         )
         for item in subscriptions
     )
+
+
+def otherwise(wish: Wish, granted: Granted) -> list[str]:
+    """What of CONNACK an operator has to know, since it is not what was asked for; the rest is
+    obeyed, and no promise changes by it."""
+    said = []
+    asked_s, kept_s = wish.session_expiry_s, granted.session_expiry_s
+    if kept_s is not None and kept_s < asked_s:
+        said.append(
+            f"the remote keeps the session for {kept_s} s, {asked_s} s were asked for: after a"
+            " longer outage it may get again what it had said it had"
+        )
+    name = granted.client_identifier
+    if name is not None and name != wish.client_identifier:
+        said.append(f"the remote calls this client {name!r}, not {wish.client_identifier!r}")
+    return said
 
 
 def receive_grant(bridge: Bridge) -> Grant | None:

@@ -31,14 +31,16 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt.attached import Attached, Opened
 from holdfast.broker.mqtt.closing import Closing
+from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
-from holdfast.broker.mqtt.session import Session
+from holdfast.broker.mqtt.session import Session, environment_of
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.mqtt.system_topics import is_system_topic
 from holdfast.broker.mqtt.writing import messages_per_write
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
 from holdfast.broker.store.durability import Waiting
 from holdfast.core.config import Config
+from holdfast.core.subscription import shared_of
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import encode_packet, key_slot
 from holdfast.protocols.mqtt.handshake import (
@@ -107,11 +109,13 @@ class Admission:
         self._connections = connections
         self._closing = closing
         self._sessions = sessions
+        self._identities = Identities(ground.kernel, sessions)
         self._chores = chores
         self._now_us = ground.world.now_us
         self._inbox = ground.kernel.inbox
         self._outboxes = ground.kernel.outboxes
         self._counts = ground.counts
+        self._environments = ground.environments
         self._waiting: Waiting[_Arrival] = Waiting()
         self._decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
@@ -141,6 +145,7 @@ class Admission:
             self.refuse(connection, decision, version, now_us)
             return
         opening = decision
+        opening.environment = self._environments.said(connect.properties)
         self._connections.enter(connection, Phase.AUTHENTICATING)
         login = Login(
             client_identifier=opening.client_identifier,
@@ -308,6 +313,7 @@ class Admission:
             party=party,
         )
         self._limit_writes(attached)
+        self._identities.admit(attached)
         fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
         version = opening.protocol_version
         self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))
@@ -328,6 +334,10 @@ class Admission:
         self._inbox.unread(handle, arrival.connection.opened_at_us, now_us)
         self._inbox.release(handle)
         self._counts.add(Event.CONNECTIONS_ACCEPTED)
+        self._environments.learn(opening.environment)
+        if attached.subscriptions:
+            groups = (item.topic_filter for item in shared_of(attached.subscriptions))
+            self._environments.use(groups, environment_of(self._environments, attached.session))
         self._warn_of(attached.session)
         if CONNECTED.is_due(now_us):
             _tell(arrival)

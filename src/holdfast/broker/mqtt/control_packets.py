@@ -10,7 +10,7 @@ Flow: Inbox.decode -> here -> admission, sessions, answers.
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from holdfast.broker.counts import Event
 from holdfast.broker.delivery.groups import Groups
@@ -18,15 +18,17 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.mqtt.admission import Admission
 from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.closing import Closing
+from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.retained import Retained
+from holdfast.broker.mqtt.session import environment_of
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
 from holdfast.broker.store.durability import Answers
 from holdfast.core.config import Config
-from holdfast.core.subscription import own_of
+from holdfast.core.subscription import Subscription, own_of, shared_of
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.handshake import Offer, Refusal, plan_disconnect_expiry_s
 from holdfast.protocols.mqtt.packets import parse_connect, parse_subscribe
@@ -35,6 +37,15 @@ from holdfast.protocols.mqtt.subscribe import plan_subscribe, plan_unsubscribe
 from holdfast.protocols.mqtt.will import Ending
 
 log = logging.getLogger(__name__)
+
+MIXED: Final = (
+    "the name of a group ends with a hyphen and the name of an environment here, and this one with"
+    " none that is known: environments that share a group take one another's messages"
+)
+"""Why a subscription to a group is refused that several environments could share."""
+SUBACK_BYTES_WITH_REASON: Final = 262_144
+"""More than a SUBACK has with this reason and as many codes as a packet of the largest default has
+filters."""
 
 
 class ControlPackets:
@@ -59,11 +70,13 @@ class ControlPackets:
         self._closing = closing
         self._sessions = sessions
         self._groups = groups
+        self._identities = Identities(kernel, sessions)
         self._subscriptions = Subscriptions(kernel)
         self._retained = Retained(kernel)
         self._answers = Answers(kernel)
         self._system_topics = system_topics
         self._counts = ground.counts
+        self._environments = ground.environments
         self._inbox = kernel.inbox
         self._log = kernel.log
 
@@ -119,26 +132,49 @@ class ControlPackets:
             offset=self._log.end_offset(),
             protocol_version=version,
             is_allowed=self._permissions.may_subscribe(attached),
+            is_mixed=self._environments.is_refused,
             has_room=lambda name, others: self._groups.has_room(
                 name, attached.session.party, others
             ),
         )
+        # Before the subscriptions: SUBACK waits for those, and so for both.
+        self._identities.subscribed(attached, fields["properties"], now_us)
         position = self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
         own = own_of(outcome.granted)
         self._subscriptions.add(queue, attached.connection, attached.session.party, own)
         answer = {
             "packet_identifier": fields["packet_identifier"],
             "reason_codes": list(outcome.reason_codes),
-            "properties": {},
+            "properties": self._reasons(attached, outcome.reason_codes),
         }
         system_topics = self._system_topics.retained(
             outcome.retained,
             protocol_version=version,
             packet_bytes=attached.opening.maximum_packet_size_bytes,
         )
+        if len(own) < len(outcome.granted):
+            self._note_groups(attached, outcome.granted)
         self._note_refused(attached, fields["subscriptions"], outcome.reason_codes)
         if self._answer("suback", attached, answer, position, now_us, system_topics):
             self._retained.send(queue, outcome.retained)
+
+    def _note_groups(self, attached: Attached, granted: Iterable[Subscription]) -> None:
+        """Who uses a group first, and that a group could be shared by several environments."""
+        session = attached.session
+        for item in shared_of(tuple(granted)):
+            group = item.topic_filter
+            self._environments.use([group], environment_of(self._environments, session))
+            if self._environments.warns and self._environments.is_mixed(group):
+                self._counts.add(Event.GROUPS_WITHOUT_ENVIRONMENT)
+                told = {"group": group, "client_identifier": session.client_identifier}
+                log.warning("group without an environment in its name", extra={"fields": told})
+
+    @staticmethod
+    def _reasons(attached: Attached, reason_codes: Iterable[int]) -> dict[str, Any]:
+        """The properties of a SUBACK: what its reason codes cannot say."""
+        opening = attached.opening
+        is_mixed = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR in reason_codes
+        return {"reason_string": MIXED} if is_mixed and opening.wants_reasons else {}
 
     def _note_refused(
         self, attached: Attached, asked: Iterable[dict[str, Any]], reason_codes: Iterable[int]
@@ -181,6 +217,10 @@ class ControlPackets:
         [MQTT-3.1.2-24]: it could not go on without the answer, so its connection has ended."""
         opening = attached.opening
         data = encode_packet(kind, fields, protocol_version=opening.protocol_version)
+        if fields["properties"] and len(data) > opening.maximum_packet_size_bytes:
+            # Without its reason it says what it has to [MQTT-3.9.2-1].
+            bare = fields | {"properties": {}}
+            data = encode_packet(kind, bare, protocol_version=opening.protocol_version)
         if len(data) <= opening.maximum_packet_size_bytes:
             self._answers.answer(attached.connection, data + following, position)
             return True

@@ -10,6 +10,7 @@ Invariants:
 
 from dataclasses import dataclass, replace
 
+from holdfast.broker.environments import Environments
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.client_type import ClientType
 from holdfast.core.subscription import Subscription
@@ -42,6 +43,14 @@ class Session:
     sent_before_offset: int = 0
     """What lies below may have been sent to it at QoS 1, which is on no record: it was connected
     when the broker died."""
+    identified: bool = False
+    """Its deliveries tell which message each is: its client has asked for that."""
+    clean_start: bool = False
+    """Whether its client asked for a new session when it last connected."""
+    environment: str = ""
+    """Which environment its client said that it is of when it last connected."""
+    created_at_us: int | None = None
+    """When it was opened; former versions have not written it down."""
 
     @property
     def persistent(self) -> bool:
@@ -68,6 +77,11 @@ class Session:
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""
         return self.expires_at_us is not None and self.expires_at_us <= now_us
+
+
+def environment_of(environments: Environments, session: Session) -> str:
+    """The environment of the session's client; empty if none is known."""
+    return environments.of_client(session.client_identifier, session.environment)
 
 
 def own_queue(session: Session, reads: tuple[Subscription, ...]) -> QueueRecord:

@@ -274,6 +274,12 @@ class Sessions:
         if attached.session.persistent or expiry_s == 0:
             attached.session = replace(attached.session, expiry_s=expiry_s)
 
+    def identify(self, attached: Attached, now_us: int, *, identified: bool) -> None:
+        """Its client has asked to be told which message each delivery is, or not to be."""
+        attached.session = replace(attached.session, identified=identified)
+        if is_durable(attached.session):
+            self._put(attached.session, now_us)
+
     def drop_will(self, attached: Attached, now_us: int) -> None:
         """The Will is not published any more, however the connection ends."""
         attached.session = replace(attached.session, will=None)
@@ -436,6 +442,10 @@ class Sessions:
         """Every attached session."""
         return list(self._by_client.values())
 
+    def clients(self) -> list[str]:
+        """The client identifier of every attached session."""
+        return list(self._by_client)
+
     def _wills_on_record(self, view: View, now_us: int) -> Iterator[DueWill]:
         """Those that are due, as far as a view that may be behind tells of them."""
         for value in view.wills_due(now_us, SWEEP_WILLS_MAXIMUM):
@@ -521,6 +531,9 @@ class Sessions:
             user_name=identity.user_name,
             will=opening.will,
             client_type=identity.client_type,
+            clean_start=opening.clean_start,
+            environment=opening.environment,
+            created_at_us=now_us,
         )
 
     def _resumed(
@@ -547,6 +560,8 @@ class Sessions:
             will=opening.will,
             will_due_at_us=None,
             client_type=identity.client_type,
+            clean_start=opening.clean_start,
+            environment=opening.environment,
         )
 
     def _named(self, session: Session) -> Session:

@@ -24,6 +24,7 @@ class GroupQueue:
     """False: there was too much to count, and `queued` is at least so many."""
     stuck: Stuck | None
     ahead: Ahead
+    environment: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +87,5 @@ class GroupsSeen:
             exact=inquiry.is_exact,
             stuck=self._watch.stuck_of(seen.party),
             ahead=ahead,
+            environment=self._broker.environments.of_group(seen.group),
         )

@@ -6,14 +6,14 @@ Invariants:
 1. Every refusal and every drop is a counter with its reason as a label. What has no
    metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
 2. No label has a value that a client chooses, the names of cursors apart, of which there are at
-   most CURSORS_MAXIMUM, and those of bridges, BRIDGES_MAXIMUM: the number of time series is
-   bounded.
+   most CURSORS_MAXIMUM, those of bridges, BRIDGES_MAXIMUM, those of environments,
+   ENVIRONMENTS_MAXIMUM, and of groups GROUPS_SHOWN_MAXIMUM: the number of time series is bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal
+from typing import Final
 
 from prometheus_client import exposition
 from prometheus_client.metrics_core import (
@@ -27,32 +27,18 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
-from holdfast.broker.bridge.link import State
+from holdfast.broker.bridge.link import Failure, State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.bridges import BridgeStanding
+from holdfast.broker.observe.environment_metrics import ENVIRONMENT_METRICS
+from holdfast.broker.observe.metric import Labelled, Metric
 from holdfast.broker.observe.snapshot import Snapshot
 from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
 from holdfast.core.limits import STEP_BUDGET_MS
 from holdfast.protocols.mqtt.reason_code import reason_name
-
-Labelled = Iterable[tuple[tuple[str, ...], float]]
-Kind = Literal["counter", "gauge", "histogram"]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric; counters have the ending `_total` in the text."""
-
-    name: str
-    kind: Kind
-    help: str
-    read: Callable[[Snapshot], float | Labelled]
-    labels: tuple[str, ...] = ()
-    sums: Callable[[Snapshot], Labelled] | None = None
-    """Of a histogram, whose last label is `le`: by the labels before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +270,11 @@ METRICS: Final = (
            "Topic filters that were refused, by the reason that SUBACK gives.",
            _ByReason(Event.SUBSCRIPTIONS_REFUSED), ("reason",)),
 
+    Metric("holdfast_groups_without_environment", "counter",
+           "Subscriptions to groups whose names tell no environment, while some are known: they"
+           " can be shared by several, which then take one another's messages.",
+           _Count(Event.GROUPS_WITHOUT_ENVIRONMENT)),
+
     Metric("holdfast_packets_received", "counter", "Packets from clients, by kind.",
            _received, ("kind",)),
     Metric("holdfast_packets_sent", "counter",
@@ -434,8 +425,14 @@ METRICS: Final = (
            "Connections that the remote has accepted; all but the first are reconnects.",
            _of_bridges(lambda row: row.seen.counts.connections), ("bridge",)),
     Metric("holdfast_bridge_failures", "counter",
-           "Attempts that have failed, and connections that were lost.",
-           _of_bridges(lambda row: row.seen.counts.failures), ("bridge",)),
+           "Attempts that have failed, and connections that were lost, by reason.",
+           lambda seen: [
+               ((row.seen.bridge.name, failure.value), row.seen.counts.failures[failure])
+               for row in seen.bridges
+               for failure in Failure
+           ], ("bridge", "reason")),
+
+    *ENVIRONMENT_METRICS,
 
     Metric("holdfast_backlog_age_seconds", "gauge",
            "How old the backlogs are that are told: of attached queues, and of sessions at rest;"

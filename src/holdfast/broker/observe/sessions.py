@@ -51,6 +51,7 @@ class SessionSeen:
     transport: str | None
     connected_since_us: int | None
     warning: str | None
+    environment: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,7 @@ class SessionsSeen:
             transport=None if connection is None else connection.transport,
             connected_since_us=None if connection is None else connection.opened_at_us,
             warning=_warning(session),
+            environment=self._broker.environments.of_session(session),
         )
 
 

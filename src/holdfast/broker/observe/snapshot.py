@@ -9,6 +9,11 @@ from dataclasses import dataclass, fields
 from holdfast import system
 from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding
 from holdfast.broker.observe.cursors import CursorQueue, CursorsSeen
+from holdfast.broker.observe.environments import (
+    EnvironmentsSeen,
+    EnvironmentStanding,
+    GroupStanding,
+)
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.watch import Behind, Stuck, Watch
 from holdfast.broker.state.broker import Broker
@@ -41,6 +46,14 @@ class Snapshot(Numbers):
     """All of them, as of the last round."""
     bridges: tuple[BridgeStanding, ...]
     """The same."""
+    environments: tuple[EnvironmentStanding, ...]
+    """The same."""
+    oldest_groups: tuple[GroupStanding, ...]
+    """The same, as many as are shown one by one."""
+    thefts_found: int
+    """Groups that other environments than their own were found to take from, since the start."""
+    taken_by_others: Mapping[tuple[str, str], int]
+    """Messages of such groups: whose the group is, and who took them."""
     now_us: int
     """The time of this moment."""
 
@@ -51,6 +64,7 @@ def take(
     forecast: Forecast,
     cursors: CursorsSeen,
     bridges: BridgesSeen,
+    environments: EnvironmentsSeen,
 ) -> Snapshot:
     """The numbers of this moment."""
     counted, config, now_us = broker.numbers(), broker.config(), broker.now_us()
@@ -73,6 +87,10 @@ def take(
         busiest=watch.busiest,
         cursors=cursors.found,
         bridges=bridges.found,
+        environments=environments.all(),
+        oldest_groups=environments.groups(),
+        thefts_found=environments.thefts.found,
+        taken_by_others=dict(environments.thefts.taken),
         now_us=now_us,
     )
 

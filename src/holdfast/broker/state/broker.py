@@ -16,6 +16,7 @@ from holdfast.broker.server import Server
 from holdfast.broker.state.bridges import BridgesState
 from holdfast.broker.state.connections import ConnectionsState
 from holdfast.broker.state.cursors import CursorsState
+from holdfast.broker.state.environments import EnvironmentsState
 from holdfast.broker.state.groups import GroupsState
 from holdfast.broker.state.log import LogState
 from holdfast.broker.state.numbers import Numbers, count
@@ -33,6 +34,7 @@ class Broker:
     connections: ConnectionsState
     sessions: SessionsState
     groups: GroupsState
+    environments: EnvironmentsState
     cursors: CursorsState
     bridges: BridgesState
     queues: QueuesState
@@ -62,6 +64,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         connections=ConnectionsState(stages.connections, kernel.outboxes),
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on),
+        environments=EnvironmentsState(stages.environments, stages.sessions),
         cursors=CursorsState(stages.cursors),
         bridges=BridgesState(stages.bridges, stages.queues, stages.losses),
         queues=QueuesState(

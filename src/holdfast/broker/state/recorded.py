@@ -7,6 +7,7 @@ Invariant: what is read is not older than what was durable when it was asked for
 """
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from typing import Any, Final
 
 from holdfast.broker.mqtt.session import Session
 from holdfast.broker.mqtt.session_records import parse_session
+from holdfast.broker.state.wanted import (
+    ClientsWanted,
+    SubscriptionsWanted,
+    lies_within,
+    names_filter,
+)
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Loss, parse_loss, parse_subscriptions
 from holdfast.core.errors import BrokerBusyError
@@ -40,6 +47,12 @@ _AT_REST: Final = (
 )
 _SUBSCRIPTIONS: Final = (
     "SELECT key, value FROM subscriptions WHERE key > ? AND instr(key, ?) > 0 ORDER BY key LIMIT ?"
+)
+ENDLESS: Final = "1e19"
+"""Larger than any offset, and not than IN_FORCE, which SQLite knows only as a broken number."""
+_EACH_SUBSCRIPTION: Final = (
+    "FROM subscriptions, json_each(subscriptions.value) AS item WHERE"
+    f" coalesce(json_extract(item.value, '$.until_offset'), {ENDLESS}) >= {ENDLESS}"
 )
 _DEVICE_FILTERS: Final = (
     "SELECT DISTINCT json_extract(item.value, '$.topic_filter')"
@@ -99,6 +112,36 @@ class Recorded:
         rows = await self._rows(_SUBSCRIPTIONS, after.encode(), search.encode(), limit)
         return ((key.decode(), parse_subscriptions(value.encode())) for key, value in rows)
 
+    async def clients(self, wanted: ClientsWanted, first: int, limit: int) -> Iterator[Session]:
+        """Sessions in the order of their client identifiers, without the `first` ones."""
+        where, values = _where("FROM sessions WHERE TRUE", wanted.conditions())
+        query = f"SELECT value {where} ORDER BY key LIMIT ? OFFSET ?"
+        rows = await self._rows(query, *values, limit, first)
+        return (parse_session(value.encode()) for (value,) in rows)
+
+    async def count_clients(self, wanted: ClientsWanted) -> int:
+        """How many there are of them."""
+        where, values = _where("FROM sessions WHERE TRUE", wanted.conditions())
+        ((count,),) = await self._rows(f"SELECT count(*) {where}", *values)
+        return int(count)
+
+    async def each_subscription(
+        self, wanted: SubscriptionsWanted, first: int, limit: int
+    ) -> list[tuple[str, Subscription]]:
+        """Subscriptions in force with whose they are, in the order of the client identifiers,
+        without the `first` ones."""
+        where, values = _where(_EACH_SUBSCRIPTION, wanted.conditions())
+        query = f"SELECT subscriptions.key, item.value {where}"
+        query += " ORDER BY subscriptions.key, item.key LIMIT ? OFFSET ?"
+        rows = await self._rows(query, *values, limit, first)
+        return [(key.decode(), Subscription(**json.loads(value))) for key, value in rows]
+
+    async def count_subscriptions(self, wanted: SubscriptionsWanted) -> int:
+        """How many there are of them."""
+        where, values = _where(_EACH_SUBSCRIPTION, wanted.conditions())
+        ((count,),) = await self._rows(f"SELECT count(*) {where}", *values)
+        return int(count)
+
     async def device_filters(self, limit: int) -> list[str]:
         """Topic filters of DEVICE clients at QoS 1 and 2, each once."""
         return [topic_filter for (topic_filter,) in await self._rows(_DEVICE_FILTERS, limit)]
@@ -130,10 +173,18 @@ class Recorded:
 
     def _read(self, query: str, arguments: tuple[object, ...]) -> list[tuple[Any, ...]]:
         database = sqlite3.connect(self._address, timeout=LOCKED_FOR_S, uri=True)
+        database.create_function("names_filter", 2, names_filter, deterministic=True)
+        database.create_function("lies_within", 2, lies_within, deterministic=True)
         try:
             return database.execute(query, arguments).fetchall()
         finally:
             database.close()
+
+
+def _where(source: str, conditions: list[tuple[str, object]]) -> tuple[str, tuple[object, ...]]:
+    """Where the rows are that fit, with the values that they are compared with."""
+    words = "".join(f" AND {condition}" for condition, _ in conditions)
+    return source + words, tuple(value for _, value in conditions)
 
 
 @dataclass(frozen=True, slots=True)

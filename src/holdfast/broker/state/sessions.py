@@ -22,6 +22,12 @@ class AttachedSeen:
     queue: int | None
     """Its queue, once something can be delivered to it."""
     receive_maximum: int
+    keep_alive_s: int
+
+    @property
+    def recorded(self) -> bool:
+        """False if it ends with its connection, and is in no record."""
+        return is_durable(self.session)
 
 
 class SessionsState:
@@ -79,6 +85,10 @@ class SessionsState:
         found = {name: _seen(wanted[name]) for name in nsmallest(limit, wanted)}
         return {name: seen for name, seen in found.items() if seen is not None}
 
+    def connected(self) -> list[str]:
+        """The client identifiers of all who are connected, in the order in which they came."""
+        return self._sessions.clients()
+
     def persistent_devices(self) -> int:
         """How many DEVICE clients with a session that is kept are connected."""
         attached = (item.session for item in self._sessions.all_attached())
@@ -94,4 +104,5 @@ def _seen(attached: Attached | None) -> AttachedSeen | None:
         connection=attached.connection,
         queue=attached.queue,
         receive_maximum=attached.opening.receive_maximum,
+        keep_alive_s=attached.opening.keep_alive_s,
     )

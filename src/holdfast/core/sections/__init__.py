@@ -19,6 +19,7 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "device": "How DEVICE clients are written to.",
         "application": "APPLICATION clients, their queues and packs, and how they are written to.",
         "shared": "Shared subscriptions: how the members of a group share its messages.",
+        "environments": "Environments that share the broker, and what is held against mixing them.",
         "cursor": "Cursors: what is kept for readers that have their place here.",
         "bridges": "Bridges to other brokers: what all of them have in common.",
         "log": "The log: how durable, how large, for how long.",

@@ -3,12 +3,15 @@
 Owns: the one client or reader of a process.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, Patience, PatientLog
+from holdfast.reading.ahead import ReadAhead
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import ReadableLog
 from holdfast.reading.remote import RemoteLog
@@ -31,8 +34,18 @@ def opened(
 
 def open_log(options: Options, patience_s: float = BATCH_PATIENCE_S) -> ReadableLog:
     """The log that the options name, waited for as long as they say; without them, `patience_s`."""
-    found = open_without_waiting(options)
-    if isinstance(found, LogDirectory):
+    return _patient(open_without_waiting(options), options, patience_s)
+
+
+@contextmanager
+def open_ahead(options: Options, patience_s: float) -> Iterator[ReadableLog]:
+    """The same for a task: while Spark takes a chunk, the next one is on its way."""
+    with ReadAhead(open_without_waiting(options)) as ahead:
+        yield _patient(ahead, options, patience_s)
+
+
+def _patient(found: ReadableLog, options: Options, patience_s: float) -> ReadableLog:
+    if options.broker is None:
         return found
     return PatientLog(found, patience_of(options, patience_s))
 

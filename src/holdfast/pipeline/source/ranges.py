@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.columns import READ_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
-from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.log import open_ahead
 from holdfast.pipeline.source.offsets import DataLossError, check_epoch
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import BATCH_PATIENCE_S
@@ -75,17 +75,10 @@ class RangeReader(Parcel):
         if partition.begin >= partition.end:
             return
         wanted = self.options.criteria if partition.criteria is None else partition.criteria
-        opened = open_log(self.options, self.patience_s)
-        target = to_arrow_schema(self._schema, timezone="UTC")
-        columns = [READ_COLUMNS[name][0] for name in target.names]
         try:
-            for chunk in chunks(opened, wanted, partition.begin, partition.end, columns=columns):
-                check_epoch(partition.epoch, chunk.epoch, PLAN)
-                if chunk.batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(chunk.batch.columns, schema=target)
+            with open_ahead(self.options, self.patience_s) as opened:
+                yield from self._rows(opened, partition, wanted)
         except RecordsGoneError as gone:
-            # Of another log it means nothing that these offsets are gone.
-            check_epoch(partition.epoch, opened.extent().epoch, PLAN)
             # Taken between planning and reading. What was read before it has been delivered.
             tell_loss(self.options, gone.begin, gone.available_from)
             yield from self.read(replace(partition, begin=gone.available_from))
@@ -94,6 +87,21 @@ class RangeReader(Parcel):
                 f"holdfast data source: offsets {partition.begin} to {partition.end - 1} of"
                 f" {wanted} could not be read: {problem}"
             ) from problem
+
+    def _rows(
+        self, opened: ReadableLog, part: LogRange, wanted: Criteria
+    ) -> Iterator[pa.RecordBatch]:
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        columns = [READ_COLUMNS[name][0] for name in target.names]
+        try:
+            for chunk in chunks(opened, wanted, part.begin, part.end, columns=columns):
+                check_epoch(part.epoch, chunk.epoch, PLAN)
+                if chunk.batch.num_rows:
+                    yield pa.RecordBatch.from_arrays(chunk.batch.columns, schema=target)
+        except RecordsGoneError:
+            # Of another log it means nothing that these offsets are gone.
+            check_epoch(part.epoch, opened.extent().epoch, PLAN)
+            raise
 
 
 def plan_ranges(

@@ -13,7 +13,7 @@ what a broker sends again it sends in a row.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -114,13 +114,9 @@ class PostgresqlSink(Sink):
 
     def __init__(self, url: str) -> None:
         """Raises `ConfigurationError` for what is no address."""
-        try:
-            told = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            # What libpq says may have the password in it.
-            raise ConfigurationError("the address of a sink of PostgreSQL cannot be read") from None
-        self._parameters = {**CONNECTION, **told}
-        self._place = f"{told.get('host', 'this machine')}/{told.get('dbname', '')}"
+        self._parameters = parameters(url)
+        host, database = (self._parameters.get(each, "") for each in ("host", "dbname"))
+        self._place = f"{host or 'this machine'}/{database}"
         self._connection: Connection | None = None
         self._tables: dict[str, _Prepared] = {}
         self._repeating: set[str] = set()
@@ -236,7 +232,7 @@ class PostgresqlSink(Sink):
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = psycopg.connect(
-                **self._parameters,  # type: ignore[arg-type]
+                **self._parameters,
                 autocommit=True,
                 # What is prepared belongs to one connection, and a pool may give another.
                 prepare_threshold=None,
@@ -259,6 +255,15 @@ class PostgresqlSink(Sink):
                 found = _prepare(connection, layout)
             self._tables[table.name] = found
         return found
+
+
+def parameters(url: str) -> Mapping[str, Any]:
+    """What psycopg is told for an address. Raises `ConfigurationError` for what is none."""
+    try:
+        return {**CONNECTION, **conninfo_to_dict(url)}
+    except psycopg.ProgrammingError:
+        # What libpq says may have the password in it.
+        raise ConfigurationError("the address of a database cannot be read") from None
 
 
 class _RepeatError(RowsRefusedError):

@@ -102,6 +102,8 @@ class Opening:
     topic_alias_maximum: int
     wants_reasons: bool
     """False: no Reason String, in no packet [MQTT-3.1.2-29]."""
+    environment: str = ""
+    """Which environment the client says that it is of."""
 
 
 def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | Refusal:

@@ -58,11 +58,12 @@ def plan_subscribe(
     offset: int,
     protocol_version: int,
     is_allowed: Callable[[str], bool],
+    is_mixed: Callable[[str], bool],
     has_room: Callable[[str, int], bool],
 ) -> Subscribed:
     """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on. `is_allowed` knows which
-    filters the client may use; `has_room` says whether a group takes one more member, while so many
-    others are joined."""
+    filters the client may use, `is_mixed` which groups nobody may; `has_room` says whether a group
+    takes one more member, while so many others are joined."""
     in_force = {item.topic_filter: item for item in current if item.in_force}
     past = [item for item in current if not item.in_force]
     reason_codes: list[int] = []
@@ -86,6 +87,8 @@ def plan_subscribe(
             reason_code = ReasonCode.QUOTA_EXCEEDED
         elif not is_allowed(topic_filter):
             reason_code = ReasonCode.NOT_AUTHORIZED
+        elif shared and is_mixed(topic_filter):
+            reason_code = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         elif (shared and before is None) and (
             joined + new >= SHARED_PER_SESSION_MAXIMUM or not has_room(topic_filter, new)
         ):

@@ -64,7 +64,7 @@ class Broker:
 
     def _attached(self, number: int) -> Any:
         session: Any = SimpleNamespace(client_identifier=f"c{number}", party=number)
-        return AttachedSeen(session, (SUBSCRIPTION,), number, number, 2)
+        return AttachedSeen(session, (SUBSCRIPTION,), number, number, 2, 60)
 
     def note_count(self) -> None:
         self.counted += 1

@@ -12,6 +12,7 @@ from holdfast.protocols.mqtt.subscribe import Subscribed, plan_subscribe, plan_u
 from tests.unit.protocols.mqtt.builders import request, subscription
 
 FORBIDDEN = "forbidden/#"
+MIXED = "$share/mixed/"
 
 
 def subscribe(
@@ -27,8 +28,16 @@ def subscribe(
         offset=offset,
         protocol_version=protocol_version,
         is_allowed=lambda topic_filter: topic_filter != FORBIDDEN,
+        is_mixed=lambda name: name.startswith(MIXED),
         has_room=lambda _name, others: has_room and others < 2,
     )
+
+
+def test_a_group_that_nobody_may_share_is_refused_and_others_are_not() -> None:
+    outcome = subscribe(request(f"{MIXED}a"), request("$share/prod/a", qos=1))
+    assert outcome.reason_codes == (0x83, 1)
+    assert [item.topic_filter for item in outcome.granted] == ["$share/prod/a"]
+    assert subscribe(request(f"{MIXED}a"), protocol_version=4).reason_codes == (0x80,)
 
 
 def test_a_new_subscription_holds_from_now_on() -> None:

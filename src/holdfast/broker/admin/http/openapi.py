@@ -19,9 +19,11 @@ from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
     Audience,
+    Fault,
     Operation,
     Problem,
     Schema,
+    refusal_form,
     written,
 )
 
@@ -85,7 +87,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
 
 def _kinds(operations: list[Operation]) -> list[Any]:
     """The types of all bodies and answers, each once."""
-    found: dict[Any, None] = {Problem: None}
+    found: dict[Any, None] = {Problem: None, Fault: None}
     for each in operations:
         found |= dict.fromkeys([] if each.body is None else [each.body])
         found |= dict.fromkeys(it.kind for it in each.answers.values() if it.kind is not None)
@@ -137,7 +139,7 @@ def _in_query(each: Operation) -> list[dict[str, Any]]:
 def _responses(each: Operation, schemas: Mapping[Any, Schema]) -> dict[str, Any]:
     is_public = each.audience is Audience.EVERYBODY
     usual = ANY | ({} if is_public else PROTECTED) | (WITH_BODY if each.body is not None else {})
-    problem = Answered("", Problem)
+    problem = Answered("", refusal_form(each.path))
     answers = {status: replace(problem, description=text) for status, text in usual.items()}
     answers |= {
         status: it if status < BAD_REQUEST else replace(problem, description=it.description)

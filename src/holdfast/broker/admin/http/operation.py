@@ -35,11 +35,24 @@ TEXT_CHARACTERS_MAXIMUM: Final = 65_535
 """No text of MQTT is longer [MQTT-1.5.4]."""
 
 
+FAULTS_BELOW: Final = "/api/v5/"
+"""Where EMQX's REST interface of version 5 is, whose refusals look otherwise."""
+FAULT_CODES: Final = {"unauthorized": "bad_api_key_or_secret"}
+"""What EMQX calls what has another name here; all others have their own in capitals."""
+
+
 class Problem(Struct, kw_only=True):
     """A refusal."""
 
     error: Annotated[str, Meta(description="A word for programs.")]
     detail: Annotated[str, Meta(description="What was wrong and what to do.")]
+
+
+class Fault(Struct, kw_only=True):
+    """A refusal where EMQX's tools ask."""
+
+    code: Annotated[str, Meta(description="A word for programs, in capitals.")]
+    message: Annotated[str, Meta(description="What was wrong and what to do.")]
 
 
 class ProblemError(Exception):
@@ -48,7 +61,22 @@ class ProblemError(Exception):
     def __init__(self, status: int, error: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status = status
+        self.error = error
         self.document = to_builtins(Problem(error=error, detail=detail)) | more
+
+
+def refusal_form(path: str) -> type[Problem | Fault]:
+    """How a refusal of what is asked for at this path looks."""
+    return Fault if path.startswith(FAULTS_BELOW) else Problem
+
+
+def refusal_document(problem: ProblemError, path: str) -> dict[str, Any]:
+    """A refusal in the form that it has at this path."""
+    if refusal_form(path) is Problem:
+        return dict(problem.document)
+    word = FAULT_CODES.get(problem.error, problem.error)
+    fault = Fault(code=word.upper(), message=problem.document["detail"])
+    return dict(to_builtins(fault))
 
 
 class Nothing(Struct, forbid_unknown_fields=True):

@@ -3,7 +3,8 @@
 Owns: the application and its listeners. Never: knows what an operation does.
 
 Invariants:
-1. Every refusal is JSON, `{"error": ..., "detail": ...}`, with the status that fits.
+1. Every refusal is JSON, `{"error": ..., "detail": ...}` (at /api/v5 as EMQX has it, `{"code": ...,
+   "message": ...}`), with the status that fits.
 2. Whatever is not said to be public is asked for by administrators only (`protection`).
 """
 
@@ -16,7 +17,12 @@ from ssl import SSLContext
 from aiohttp import web
 
 from holdfast.broker.admin.http import openapi
-from holdfast.broker.admin.http.operation import BODY_BYTES_MAXIMUM, Operation, ProblemError
+from holdfast.broker.admin.http.operation import (
+    BODY_BYTES_MAXIMUM,
+    Operation,
+    ProblemError,
+    refusal_document,
+)
 from holdfast.broker.admin.http.protection import Protection
 from holdfast.broker.steps import Steps
 from holdfast.core.errors import BrokerBusyError, BrokerRefusedError
@@ -78,35 +84,37 @@ async def listen(
 async def _refusals_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except ProblemError as problem:
-        return _refusal(problem)
+    except ProblemError as told:
+        problem = told
     except web.HTTPException as refused:
         error = refused.reason.lower().replace(" ", "_")
         detail = refused.text or ""
         if refused.status in (404, 405):
             detail = f"{request.method} {request.path}: see /v1/openapi.json for what there is"
-        return _refusal(ProblemError(refused.status, error, detail))
-    except BrokerRefusedError as refused:
-        error = HTTPStatus(refused.status).phrase.lower().replace(" ", "_")
-        return _refusal(ProblemError(refused.status, error, str(refused)))
+        problem = ProblemError(refused.status, error, detail)
+    except BrokerRefusedError as broker:
+        error = HTTPStatus(broker.status).phrase.lower().replace(" ", "_")
+        problem = ProblemError(broker.status, error, str(broker))
     except BrokerBusyError as busy:
-        return _refusal(ProblemError(503, "busy", str(busy)))
+        problem = ProblemError(503, "busy", str(busy))
     except RecordsGoneError as gone:
         missing = {"from": gone.begin, "available_from": gone.available_from}
-        return _refusal(ProblemError(410, "gone", str(gone), **missing))
-    except (UnreadableLogError, DamagedError, OSError) as problem:
-        log.error("cannot read the log for %s: %s", request.path, problem)
-        return _refusal(ProblemError(500, "unreadable", str(problem)))
+        problem = ProblemError(410, "gone", str(gone), **missing)
+    except (UnreadableLogError, DamagedError, OSError) as fault:
+        log.error("cannot read the log for %s: %s", request.path, fault)
+        problem = ProblemError(500, "unreadable", str(fault))
     except Exception:
         # The boundary: one request's failure is the broker's log line, not its end.
         log.exception("request failed", extra={"fields": {"path": request.path}})
         detail = "the broker has met an error of its own; its log says which"
-        return _refusal(ProblemError(500, "internal", detail))
+        problem = ProblemError(500, "internal", detail)
+    return _refusal(problem, request.path)
 
 
-def _refusal(problem: ProblemError) -> web.Response:
+def _refusal(problem: ProblemError, path: str) -> web.Response:
     """Written with escapes: a path may have what is no text in UTF-8."""
+    document = refusal_document(problem, path)
     headers = {"WWW-Authenticate": 'Basic realm="holdfast"'} if problem.status == 401 else {}
     if "retry_after_s" in problem.document:
         headers["Retry-After"] = str(problem.document["retry_after_s"])
-    return web.json_response(problem.document, status=problem.status, headers=headers)
+    return web.json_response(document, status=problem.status, headers=headers)

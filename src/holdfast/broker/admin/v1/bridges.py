@@ -92,7 +92,10 @@ class BridgeRow(Struct, kw_only=True):
     attempts: int
     connections: int
     refusals: int
-    failures: int
+    failures: Annotated[
+        dict[str, int],
+        Meta(description="Attempts that have failed and connections that were lost, by reason."),
+    ]
     stalls: int
     sessions_forgotten: Annotated[
         int, Meta(description="Times that the remote had forgotten the session.")
@@ -410,7 +413,7 @@ def _row(found: BridgeStanding) -> BridgeRow:
         attempts=counts.attempts,
         connections=counts.connections,
         refusals=counts.refusals,
-        failures=counts.failures,
+        failures={failure.value: count for failure, count in counts.failures.items()},
         stalls=counts.stalls,
         sessions_forgotten=counts.sessions_forgotten,
         subscriptions_refused=counts.subscriptions_refused,

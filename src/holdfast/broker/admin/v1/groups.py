@@ -48,6 +48,13 @@ class GroupRow(Struct, kw_only=True):
     ends_at_us: int | None
     oldest_at_us: int | None
     first_loss_in_s: int | None
+    environment: Annotated[
+        str | None,
+        Meta(
+            description="The one whose name its share name ends with, else the one that used it"
+            " first; null where nothing tells it."
+        ),
+    ]
 
 
 class Share(Struct, kw_only=True):
@@ -163,4 +170,5 @@ def _row(queue: GroupQueue) -> GroupRow:
         ends_at_us=seen.ends_at_us,
         oldest_at_us=queue.ahead.oldest_at_us,
         first_loss_in_s=queue.ahead.first_loss_in_s,
+        environment=queue.environment,
     )

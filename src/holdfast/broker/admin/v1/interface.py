@@ -10,6 +10,7 @@ from holdfast.broker.admin.v1.backlog import Backlog
 from holdfast.broker.admin.v1.bridges import BridgesView
 from holdfast.broker.admin.v1.cursors import CursorsView
 from holdfast.broker.admin.v1.description import Description, Listeners
+from holdfast.broker.admin.v1.environments import EnvironmentsView
 from holdfast.broker.admin.v1.groups import GroupsView
 from holdfast.broker.admin.v1.health import Health
 from holdfast.broker.admin.v1.losses import LossesView
@@ -21,11 +22,15 @@ from holdfast.broker.admin.v1.staged import Staging
 from holdfast.broker.admin.v1.subscriptions import SubscriptionsView
 from holdfast.broker.admin.v1.topics import Topics
 from holdfast.broker.admin.v1.users import RulesView, Users, UsersView, WaitDurable
+from holdfast.broker.admin.v5.clients import ClientsView
+from holdfast.broker.admin.v5.subscriptions import ClientSubscriptionsView
 from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.broker.commands import Commands
 from holdfast.broker.cursor_commands import CursorCommands
 from holdfast.broker.observe.bridges import BridgesSeen
+from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.cursors import CursorsSeen
+from holdfast.broker.observe.environments import EnvironmentsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.sessions import SessionsSeen
 from holdfast.broker.observe.snapshot import Snapshot
@@ -43,6 +48,7 @@ def operations(
     forecast: Forecast,
     cursors: CursorsSeen,
     bridges: tuple[BridgeCommands, BridgesSeen],
+    environments: EnvironmentsSeen,
     snapshot: Callable[[], Snapshot],
     listeners: Listeners,
     settings: Callable[[], Effective],
@@ -62,6 +68,7 @@ def operations(
         *GroupsView(broker, watch, forecast).operations(),
         *CursorsView(broker, cursor_commands, cursors).operations(),
         *BridgesView(*bridges).operations(),
+        *EnvironmentsView(environments).operations(),
         *Topics(broker, readers, publishing).operations(),
         *Queues(broker, readers).operations(),
         *LossesView(broker, commands).operations(),
@@ -69,5 +76,7 @@ def operations(
         *RulesView(*users).operations(),
         *publishing.operations(),
         *staging.operations(),
+        *ClientsView(ClientsSeen(broker)).operations(),
+        *ClientSubscriptionsView(ClientsSeen(broker)).operations(),
         *Reading(readers, broker.retention, broker.cursors.of).operations(),
     ]

@@ -48,6 +48,7 @@ class LossRow(Struct, kw_only=True):
 
     number: int
     client_identifier: str
+    environment: str | None
     reason: LossReason
     first_offset: int
     end_offset: int
@@ -83,6 +84,7 @@ class LossesView:
 
     def __init__(self, broker: Broker, commands: Commands) -> None:
         self._recorded = broker.recorded
+        self._environments = broker.environments
         self._commands = commands
 
     def operations(self) -> list[Operation]:
@@ -132,6 +134,7 @@ class LossesView:
             LossRow(
                 number=number,
                 client_identifier=loss.client_identifier,
+                environment=self._environments.of_owner(loss.client_identifier),
                 reason=loss.reason,
                 first_offset=loss.first_offset,
                 end_offset=loss.end_offset,

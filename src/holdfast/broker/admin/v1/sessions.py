@@ -42,6 +42,13 @@ class SessionRow(Struct, kw_only=True):
     transport: str | None
     connected_since_us: int | None
     warning: str | None
+    environment: Annotated[
+        str | None,
+        Meta(
+            description="What its client has said of itself when it connected, or what its"
+            " identifier tells; null where nothing tells it."
+        ),
+    ]
 
 
 class SubscriptionRow(Struct, kw_only=True):

@@ -1,0 +1,67 @@
+"""`holdfast environment`: environments that share a running broker: list, and look at one."""
+
+import argparse
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable
+from holdfast.cli.options import Subparsers
+
+COLUMNS = ("name", "clients", "groups", "waiting", "in_flight", "thefts")
+GROUP_COLUMNS = ("group", "members", "waiting", "in_flight")
+LIMIT = 100
+"""More than there are."""
+
+
+def add_to(commands: Subparsers) -> None:
+    """Make the command and its actions known."""
+    parser = commands.add_parser(
+        "environment",
+        help="look at the environments that share a running broker",
+        description="Look at the environments that share a running broker: what each has, and"
+        " which of them takes the messages of another one.",
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    add_action(actions, "list", show_all, "print environments, and who takes messages of whom")
+    one = add_action(actions, "show", show, "print one environment with its groups")
+    one.add_argument("environment", metavar="ENVIRONMENT", help="its name")
+
+
+def show_all(options: argparse.Namespace) -> int:
+    """Print environments, and groups that several of them use."""
+    found = broker_of(options).get("/v1/environments", {"limit": LIMIT})
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    print_rows(iter(found["environments"]), COLUMNS, options)
+    _print_thefts(found["thefts"])
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one environment."""
+    path = f"/v1/environments/{quote(options.environment, safe='')}"
+    found = broker_of(options).get(path)
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    groups, thefts = found.pop("its_groups"), found.pop("its_thefts")
+    for name, value in found.items():
+        print(f"{name:<20} {cell(value)}")
+    if groups:
+        print()
+        print_rows(iter(groups), GROUP_COLUMNS, options)
+    _print_thefts(thefts)
+    return 0
+
+
+def _print_thefts(thefts: Iterable[dict[str, Any]]) -> None:
+    for theft in thefts:
+        until_us = theft["until_us"]
+        until = "now" if until_us is None else moment(until_us)
+        print()
+        print(f"{printable(theft['group'])}, {moment(theft['since_us'])} to {until}:")
+        print(f"  {printable(theft['told'])}; {theft['taken']} so far")
