@@ -205,7 +205,8 @@ def test_a_sink_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) 
     write("reads_here:Reads", Sink="oracle://scott:tiger@h/d")
     code, sentence = said(capsys, "check", "appsettings.json")
     assert code == 2
-    assert "Mqtt.Mine.Sink: a sink is sqlite:///FILE or postgresql:" in sentence
+    assert sentence.startswith("holdfast: Mqtt.Mine.Sink: ")
+    assert "sqlite:///FILE or postgresql:" in sentence
     assert "tiger" not in sentence
 
 
