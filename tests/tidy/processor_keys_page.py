@@ -21,6 +21,19 @@ holdfast processors run appsettings.json     # those that are enabled; NAME ... 
 holdfast processors new Temperatures         # writes a first one, with its configuration
 ```
 
+The same from Python:
+
+```python
+from pathlib import Path
+from holdfast.processors import run
+from holdfast.processors.deployed import read_deployed
+
+configuration = read_deployed(Path("appsettings.json"), is_development=True)
+[temperatures] = configuration.chosen(["Temperatures"])
+async with run(Temperatures(), temperatures.settings):
+    ...
+```
+
 A configuration is a section `Mqtt` with an object for each processor, in JSON as .NET reads it
 (with comments and commas behind the last item) or in TOML (a file that ends in `.toml`). Other
 sections are other programs' and are left alone. [The first start](processors-first-start.md) has an
