@@ -219,3 +219,4 @@ docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.metrics_page --write
 	$(BIN)/python -m tests.tidy.libraries_page --write
 	$(BIN)/python -m tests.tidy.kafka_page --write
+	$(BIN)/python -m tests.tidy.processor_keys_page --write

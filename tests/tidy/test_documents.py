@@ -12,6 +12,7 @@ from tests.tidy import (
     libraries_page,
     limits_page,
     metrics_page,
+    processor_keys_page,
     settings_page,
 )
 from tests.tidy.repository import ROOT, files, name
@@ -115,6 +116,10 @@ def test_the_page_of_settings_says_what_the_code_says() -> None:
 
 def test_the_page_of_metrics_says_what_the_code_says() -> None:
     assert metrics_page.PAGE.read_text() == metrics_page.page(), "run: make docs"
+
+
+def test_the_page_of_processors_keys_says_what_the_code_says() -> None:
+    assert processor_keys_page.PAGE.read_text() == processor_keys_page.page(), "run: make docs"
 
 
 def test_metrics_that_a_page_names_exist() -> None:

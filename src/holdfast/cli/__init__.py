@@ -17,6 +17,7 @@ from holdfast import __version__
 from holdfast.cli import (
     backup_command,
     bridge_command,
+    certs_command,
     config_command,
     cursor_command,
     environment_command,
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     retained_command.add_to(commands)
     losses_command.add_to(commands)
     top_command.add_to(commands)
+    certs_command.add_to(commands)
     pipeline_command.add_to(commands)
     processors_command.add_to(commands)
     user_command.add_to(commands)

@@ -7,7 +7,7 @@ shall not wait for it.
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from holdfast.core.errors import ConfigurationError, OperatingError
 
 if TYPE_CHECKING:
     from holdfast.processors.configuration import Configuration, Configured
+    from holdfast.processors.processor import Processor
 
 LINES_MAXIMUM: Final = 100
 """Log lines of one kind in a second."""
@@ -90,25 +91,21 @@ def run(options: argparse.Namespace) -> int:
 
     from holdfast.broker import log_lines
     from holdfast.processors import serve
-    from holdfast.processors.classes import make_processor
+    from holdfast.processors.configuration import WrongConfigurationError
     from holdfast.processors.review import doubts
     from holdfast.processors.session import ProcessorEndedError as EndedError
     from holdfast.processors.sink import SinkUnfitError
 
     chosen = configuration(options).chosen(options.names)
+    made, problems = _made(chosen, options.file.parent)
+    if problems:
+        raise WrongConfigurationError(problems)
     log_lines.begin("info", LINES_MAXIMUM)
-    pairs = [
-        (
-            make_processor(each.settings.name, each.class_reference, options.file.parent),
-            each.settings,
-        )
-        for each in chosen
-    ]
     for each in chosen:
         for sentence in doubts(each.settings):
             print(f"holdfast: {each.settings.name}: warning: {sentence}", file=sys.stderr)
     try:
-        asyncio.run(serve(pairs))
+        asyncio.run(serve([(made[each.settings.name], each.settings) for each in chosen]))
     except (EndedError, SinkUnfitError) as error:
         raise ProcessorEndedError(str(error)) from error
     return 0
@@ -123,7 +120,8 @@ def check(options: argparse.Namespace) -> int:
         found = configuration(options)
     except WrongConfigurationError as wrong:
         return _tell(wrong.problems)
-    if problems := [problem for each in found.processors for problem in _problems(each, options)]:
+    _, problems = _made(found.processors, options.file.parent)
+    if problems:
         return _tell(problems)
     if options.json:
         print(json.dumps(_in_json(found), indent=2))
@@ -167,25 +165,41 @@ def _add_action(actions: Subparsers, word: str, action: Action, about: str) -> A
     return parser
 
 
-def _problems(configured: "Configured", options: argparse.Namespace) -> list[str]:
-    """What is wrong with what a configuration names."""
+def _made(
+    configured: "Sequence[Configured]", folder: Path
+) -> tuple[Mapping[str, "Processor"], list[str]]:
+    """The processors by their names, and what is wrong with what their configuration names."""
     from holdfast.processors.classes import make_processor
     from holdfast.processors.sinks import open_sink
 
-    settings = configured.settings
-    found = []
-    try:
-        make_processor(settings.name, configured.class_reference, options.file.parent)
-    except ConfigurationError as error:
-        found.append(str(error))
-    try:
-        open_sink(settings.sink).close()
-    except ConfigurationError as error:
-        found.append(f"Mqtt.{settings.name}.Sink: {error}")
-    return found
+    made: dict[str, Processor] = {}
+    problems: list[str] = []
+    for each in configured:
+        settings = each.settings
+        try:
+            made[settings.name] = make_processor(settings.name, each.class_reference, folder)
+        except ConfigurationError as error:
+            problems.append(str(error))
+        try:
+            open_sink(settings.sink).close()
+        except ConfigurationError as error:
+            problems.append(f"Mqtt.{settings.name}.Sink: {error}")
+        files = (settings.tls_authority, settings.tls_certificate, settings.tls_key)
+        for key, file in zip(("TlsAuthority", "TlsCertificate", "TlsKey"), files, strict=True):
+            if settings.tls and file is not None and (reason := _unreadable(file)):
+                problems.append(f"Mqtt.{settings.name}.{key}: {file} cannot be read: {reason}")
+    return made, problems
 
 
-def _tell(problems: Any) -> int:
+def _unreadable(file: str) -> str | None:
+    try:
+        with Path(file).open("rb"):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _tell(problems: Sequence[str]) -> int:
     for problem in problems:
         print(f"holdfast: {problem}", file=sys.stderr)
     return EXIT_WRONG

@@ -28,6 +28,7 @@ from holdfast.processors.sources import (
 )
 
 DEFAULT: Final = "default"
+REASON_CHARACTERS_MAXIMUM: Final = 240
 SQLITE: Final = "sqlite:///"
 FILES: Final = ("TlsAuthority", "TlsCertificate", "TlsKey")
 """Keys that name files, beside the configuration where they are relative."""
@@ -148,12 +149,13 @@ class _Reading:
     def _parsed(self, key: Key, written: Written) -> Any:
         try:
             return key.kind.parse(written.value)
+        except RecursionError:
+            reason = "it is nested too deep"
         except ValueError as error:
             # A password that is a number in the file would otherwise be in the sentence.
-            reason = "it is not" if key.secret else str(error)
-            problem = f"{written.place}: expected {key.kind.expects}, but {reason}"
-            self.problems.append(problem)
-            return None
+            reason = "it is not" if key.secret else _shortened(str(error))
+        self.problems.append(f"{written.place}: expected {key.kind.expects}, but {reason}")
+        return None
 
     def configured(self) -> Configured | None:
         """All of it; None where something is wrong."""
@@ -235,6 +237,12 @@ class _Reading:
             Value("dead letters", settings.dead_letters, "DeadLetterTopic"),
         ]
         return (*keys, *follows)
+
+
+def _shortened(reason: str) -> str:
+    """A reason quotes what is written, which may be long; its end says what is wrong with that."""
+    most = REASON_CHARACTERS_MAXIMUM
+    return reason if len(reason) <= most else f"{reason[: most // 2]}...{reason[-most // 2 :]}"
 
 
 def _is_unset(key: Key, written: Written) -> bool:

@@ -26,6 +26,8 @@ def doubts(settings: ProcessorSettings) -> Iterator[str]:
         yield f"BrokerPort {PLAIN_PORT} is usually not encrypted, but UseTls is true"
     if not settings.tls and settings.password is not None and not _is_here(settings.broker_host):
         yield "UseTls is false: the password goes over the network in the clear"
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        yield "TlsKey is the key of no certificate: TlsCertificate is not set"
     if settings.batch_messages > settings.receive_maximum:
         yield (
             f"BatchMessages {settings.batch_messages} is more than ReceiveMaximum"

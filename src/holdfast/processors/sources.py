@@ -198,11 +198,12 @@ def filled(written: Written, variables: Mapping[str, str]) -> Written:
         return variables[found[2]]
 
     def fill_in(value: Any) -> Any:
-        if isinstance(value, str):
-            return _PLACEHOLDER.sub(fill, value)
-        return [fill_in(item) for item in value] if isinstance(value, list) else value
+        return _PLACEHOLDER.sub(fill, value) if isinstance(value, str) else value
 
-    value = fill_in(written.value)
+    if isinstance(written.value, list):
+        value: Any = [fill_in(item) for item in written.value]
+    else:
+        value = fill_in(written.value)
     names = ", ".join(dict.fromkeys(used))
     return Written(value, f"{written.place} with {names}" if names else written.place)
 

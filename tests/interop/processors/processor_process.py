@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from urllib.request import urlopen
 
 from holdfast import system
 
 WITHIN_S = 60.0
+NUMBERS = count()
 ASK_EVERY_S = 0.02
 
 
@@ -22,7 +24,7 @@ class ProcessorProcess:
         self, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None
     ) -> None:
         program = str(Path(sys.executable).with_name("holdfast"))
-        self._log_file = folder / "processors.log"
+        self._log_file = folder / f"processors-{next(NUMBERS)}.log"
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [program, "processors", "run", *arguments],
@@ -52,6 +54,10 @@ class ProcessorProcess:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ends it; returns its exit code."""
         self._process.send_signal(number)
+        return self._process.wait(WITHIN_S)
+
+    def wait_ended(self) -> int:
+        """Waits until it ends by itself; returns its exit code."""
         return self._process.wait(WITHIN_S)
 
     def end(self) -> None:

@@ -76,6 +76,7 @@ def test_the_processor_that_is_written_runs_and_stops(
     with running(folder, broker) as process:
         device.publish(TOPIC, b'{"value": 21.5}', 1)
         process.wait_until(lambda: rows(folder) == [("attic", 21.5)])
+        assert f"Subscribing to topic: {SHARED} " in process.log()
         assert "ClientId: shelf_temperatures-qa-pod-1," in process.log()
         assert process.stop(number) == 0
     # Its session is kept: what comes now is there when it comes back.

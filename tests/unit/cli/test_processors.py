@@ -205,8 +205,21 @@ def test_a_sink_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) 
     write("reads_here:Reads", Sink="oracle://scott:tiger@h/d")
     code, sentence = said(capsys, "check", "appsettings.json")
     assert code == 2
-    assert "Mqtt.Mine.Sink: the address of a sink is sqlite:///FILE or postgresql:" in sentence
+    assert sentence.startswith("holdfast: Mqtt.Mine.Sink: ")
+    assert "sqlite:///FILE or postgresql:" in sentence
     assert "tiger" not in sentence
+
+
+@pytest.mark.parametrize("action", ["check", "run"])
+def test_files_that_are_not_there_are_told(capsys: pytest.CaptureFixture[str], action: str) -> None:
+    Path("reads_here.py").write_text(SOURCE)
+    Path("a.pem").touch()
+    write("reads_here:Reads", TlsAuthority="b.pem", TlsCertificate="a.pem", TlsKey="c.pem")
+    code, sentence = said(capsys, action, "appsettings.json")
+    assert code == 2
+    assert "Mqtt.Mine.TlsAuthority: b.pem cannot be read: No such file" in sentence
+    assert ("Mqtt.Mine.TlsKey: c.pem cannot be read" in sentence) == (action == "check")
+    assert "a.pem" not in sentence
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import ConfigurationError
-from holdfast.processors.configuration import WrongConfigurationError
-from holdfast.processors.identity import Build
+from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
+from holdfast.processors.configuration import (
+    Configured,
+    WrongConfigurationError,
+    read_configuration,
+)
+from holdfast.processors.documents import Document
+from holdfast.processors.identity import Build, usable
 from holdfast.processors.keys import HIDDEN, KEYS
 from holdfast.processors.settings import ProcessorSettings
 from tests.builders.configured import (
@@ -19,6 +25,7 @@ from tests.builders.configured import (
     RECORD_OF_PRODUCTION,
     configuration,
     configured,
+    start,
 )
 
 
@@ -420,3 +427,60 @@ def test_a_password_of_a_wrong_kind_is_not_in_the_sentence() -> None:
 def test_a_filter_that_is_too_long_with_its_group_is_refused() -> None:
     keys = {"SharedSubscriptionGroup": "g" * 40_000, "SubscribeTopics": ["a" * 40_000]}
     assert "has more than 65535 bytes" in problem(keys)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+KEY_NAMES = st.sampled_from([*KEYS, "Mqtt"]) | st.text(max_size=8)
+SECTIONS = st.dictionaries(
+    KEY_NAMES, ANYTHING | st.dictionaries(KEY_NAMES, ANYTHING, max_size=4), max_size=4
+)
+VARIABLES = st.dictionaries(
+    st.lists(KEY_NAMES | st.sampled_from(["0", "1", "ZebraRfid"]), max_size=3).map(
+        lambda parts: "__".join(["Mqtt", *parts])
+    ),
+    st.text(max_size=8) | st.sampled_from(["${A}", "$${A}", "1"]),
+    max_size=4,
+)
+
+
+@given(SECTIONS, SECTIONS, VARIABLES)
+def test_whatever_is_written_is_taken_or_refused_with_sentences(
+    base: dict[str, Any], override: dict[str, Any], variables: dict[str, str]
+) -> None:
+    documents = [Document("a.json", {"Mqtt": base}), Document("b.json", {"Mqtt": override})]
+    told: tuple[str, ...] = ()
+    processors: tuple[Configured, ...] = ()
+    begun = start(variables, build=Build.DEVELOPMENT)
+    try:
+        processors = read_configuration(documents, begun).processors
+    except WrongConfigurationError as refused:
+        told = refused.problems
+    assert all(told)
+    assert len(set(told)) == len(told)
+    for each in processors:
+        assert usable(each.settings.client_identifier, "") == each.settings.client_identifier
+        assert all(is_valid_topic_filter(f.encode()) for f in each.settings.topic_filters)
+        assert is_valid_topic_name(each.settings.dead_letters.encode())
+
+
+@pytest.mark.parametrize("depth", [10, 400, 900, 5_000])
+@pytest.mark.parametrize("key", ["BrokerPort", "SubscribeTopics", "Password"])
+def test_a_value_that_is_nested_deep_is_refused(depth: int, key: str) -> None:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    document = Document("a.json", {"Mqtt": {"A": {"BrokerHost": "h", key: value}}})
+    with pytest.raises(WrongConfigurationError) as refused:
+        read_configuration([document], start({"MQTT_ENVIRONMENT_ID": "e"}))
+    [told] = refused.value.problems
+    assert told.startswith(f"a.json: Mqtt.A.{key}: expected ")
+    assert len(told) < 400
+
+
+@pytest.mark.parametrize("key", ["BrokerPort", "QualityOfService", "DeadLetterTopic"])
+def test_a_value_that_is_long_is_not_told_in_full(key: str) -> None:
+    assert len(problem({key: "x#" * 100_000})) < 400

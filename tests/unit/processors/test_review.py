@@ -18,6 +18,7 @@ TOPICS = {"SubscribeTopics": ["a"]}
         ({"SessionExpiryIntervalSeconds": 0}, "SessionExpiryIntervalSeconds is 0"),
         ({"BrokerPort": 1883}, "BrokerPort 1883 is usually not encrypted"),
         ({"UseTls": False, "Password": "x"}, "UseTls is false: the password goes"),
+        ({"TlsKey": "a.key"}, "TlsKey is the key of no certificate"),
         ({"ReceiveMaximum": 10}, "BatchMessages 1000 is more than ReceiveMaximum 10"),
     ],
 )
