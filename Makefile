@@ -175,6 +175,7 @@ bench: setup bench-setup ## Measure beside other brokers in one run; the table g
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.processors
 	$(BIN)/python -m bench.macro
 
 .PHONY: bench-pipeline
@@ -185,6 +186,10 @@ bench-pipeline: setup ## Measure what Spark reads, streams and writes here, besi
 .PHONY: bench-beside
 bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints
 	$(BIN)/python -m bench.beside
+
+.PHONY: bench-processors
+bench-processors: setup ## Measure how queued messages are taken and written into databases, beside other clients
+	$(BIN)/python -m bench.processors
 
 .PHONY: bench-micro
 bench-micro: ## Count the instructions of the kernel's hot path, beside those on record
