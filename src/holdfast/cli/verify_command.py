@@ -1,7 +1,7 @@
 """`holdfast verify`: what the decision record has people check, as commands.
 
 `batches` is its analysis of a table: which seconds brought many rows, and how far apart in time the
-events were of which they tell.
+events were of which they tell. `isolation` is beside it (`verify_isolation`).
 """
 
 import argparse
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.cli import verify_isolation
 from holdfast.cli.arrivals_page import page
 from holdfast.cli.options import Subparsers
 from holdfast.processors.arrivals import (
@@ -79,6 +80,7 @@ def add_to(commands: Subparsers) -> None:
     batches.add_argument("--html", metavar="FILE", type=Path, help="draw it into this file too")
     batches.add_argument("--json", action="store_true", help="print JSON, a line for each second")
     batches.set_defaults(run=show_batches)
+    verify_isolation.add_to(actions)
 
 
 def show_batches(options: argparse.Namespace) -> int:
