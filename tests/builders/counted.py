@@ -37,6 +37,7 @@ def snapshot(**given: Any) -> Snapshot:
         "environments": (),
         "oldest_groups": (),
         "taken_by_others": {},
+        "losses_of_environments": {},
         "commit_counts": (0,) * (len(BOUNDS_S) + 1),
         "durability": "fsync",
     }

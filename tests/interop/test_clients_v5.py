@@ -244,3 +244,12 @@ def test_what_cannot_be_asked_is_refused_in_the_words_of_emqx(broker: SecureBrok
         status, refused = broker.ask("GET", f"/api/v5/{path}?{urlencode(query)}")
         assert (status, refused["code"]) == (400, code)
     assert broker.ask("GET", f"/api/v5/{quote('nothing')}")[1]["code"] == "NOT_FOUND"
+
+
+def test_who_is_not_let_in_makes_no_environment_known(broker: SecureBroker) -> None:
+    said = [("holdfast-environment", "made-up")]
+    with Wire(broker.port) as wire:
+        wire.connect("stranger", user_name="admin", password=b"guessed", user_property=said)
+    with connect(broker, "friend", clean_start=True, user_property=[(said[0][0], "real")]):
+        found = [row["name"] for row in broker.get("/v1/environments")["environments"]]
+    assert found == ["real"]

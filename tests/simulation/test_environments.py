@@ -12,6 +12,7 @@ from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.state.broker import Broker, look_at
 from holdfast.core.config import Config
+from holdfast.core.loss_reason import LossReason
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
 
@@ -359,6 +360,24 @@ def test_how_much_waits_for_a_session_is_limited_as_it_is_set_and_shown(limit: i
         assert stand.losses() == [("reader-7", "overflow", 9 - limit)]
 
     with_broker(body, settings(queue_messages_maximum=limit))
+
+
+def test_losses_are_counted_for_each_environment() -> None:
+    async def body(stand: Stand) -> None:
+        for name, topic_filter in (("bbu-azure-dev-1", READS), ("pod", ORIGINAL), ("else", READS)):
+            peer = await stand.connect(name)
+            await stand.subscribe(peer, topic_filter)
+            peer.cut()
+        await stand.publish("zebra/fx/7/reads", *numbers(0, 9))
+        for name in ("bbu-azure-dev-1", "pod", "else"):
+            await stand.connect(name)
+        lost = stand.server.stages.losses.by_environment
+        assert lost == {
+            ("azure-dev", LossReason.OVERFLOW): 2,
+            ("azure-prod", LossReason.OVERFLOW): 2,
+        }
+
+    with_broker(body, settings(queue_messages_maximum=7, environments_names=KNOWN))
 
 
 @pytest.mark.accepts("S3.4", "S3.5")

@@ -55,7 +55,7 @@ def assemble(config: Config, world: World) -> Server:
 
     access = Access(config, world, records, ground.counts)
     promises = Promises(schedule.soon)
-    delivery = assemble_delivery(config, kernel, records)
+    delivery = assemble_delivery(config, kernel, records, ground.environments)
     entrance = Entrance(ground.counts)
     wills = Wills(entrance, ground.counts)
     sessions = Sessions(config, kernel, records, wills, delivery)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from holdfast.core.config import Config
 from holdfast.core.environment import Naming, is_environment_name
 from holdfast.core.limits import ENVIRONMENTS_MAXIMUM, SHARED_GROUPS_MAXIMUM
-from holdfast.core.share_name import parse_shared
+from holdfast.core.share_name import is_shared, parse_shared
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,13 @@ class Environments:
     def of_group(self, group: str) -> str:
         """The environment of a group by its whole name, `$share/...`; empty if none is known."""
         return self._of_share_name(group) or self._first_users.get(group, "")
+
+    def of_owner(self, owner: str) -> str:
+        """The environment of whoever has a queue, by what its name alone tells: a client's
+        identifier, or the whole name of a group; empty if that is nothing."""
+        if is_shared(owner):
+            return self.of_group(owner)
+        return self._naming.of_client(owner) if self._naming.is_in_use else ""
 
     def is_refused(self, group: str) -> bool:
         """True if nobody may subscribe to this group, since its name tells no environment."""

@@ -49,6 +49,11 @@ class Naming:
         known = dict.fromkeys((*names, *ruled))
         return cls(_longest_first(known), client_rules, group_rules)
 
+    @property
+    def is_in_use(self) -> bool:
+        """True if any environment is known."""
+        return bool(self.names)
+
     def knowing(self, name: str) -> "Naming":
         """The same, with one more name."""
         return Naming(_longest_first((*self.names, name)), self.client_rules, self.group_rules)

@@ -67,7 +67,10 @@ Notice = tuple[int, NoticeKind, int, int, int]
 class Losses:
     """Counts losses and writes them down."""
 
-    def __init__(self, records: ControlRecords) -> None:
+    def __init__(
+        self, records: ControlRecords, environment_of: Callable[[str], str] = lambda _owner: ""
+    ) -> None:
+        """`environment_of` tells that of a client or a group; empty if none is known."""
         self._records = records
         view = records.refresh()
         self._next = view.last_loss() + 1
@@ -80,6 +83,9 @@ class Losses:
         self._recorded = 0
         """Losses put on record at once since the last sweep."""
         self.by_reason: Counter[LossReason] = Counter()
+        self.by_environment: Counter[tuple[str, LossReason]] = Counter()
+        """Of whoever is known to be of one."""
+        self._environment_of = environment_of
         self.rows_removed = 0
         """Rows that left the ledger because it was full."""
         self.stand_ins: dict[int, int] = {}
@@ -117,6 +123,9 @@ class Losses:
         """Counts a loss and keeps it until the next sweep."""
         loss = self._credited(loss)
         self.by_reason[loss.reason] += loss.count
+        environment = self._environment_of(loss.client_identifier)
+        if environment:
+            self.by_environment[environment, loss.reason] += loss.count
         if loss.party in self.watched:
             self.watched[loss.party][loss.reason] += loss.count
         key = (loss.client_identifier, loss.party, loss.reason)

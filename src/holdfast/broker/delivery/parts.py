@@ -13,6 +13,7 @@ from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.environments import Environments
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.core.config import Config
@@ -40,10 +41,11 @@ class DeliveryParts:
 
 
 def assemble_delivery(
-    config: Config, kernel: KernelStages, records: ControlRecords
+    config: Config, kernel: KernelStages, records: ControlRecords, environments: Environments
 ) -> DeliveryParts:
     """Its parts, each handed what it calls."""
-    losses, parties, names = Losses(records), Parties(records), QueueNames(config)
+    losses = Losses(records, environments.of_owner)
+    parties, names = Parties(records), QueueNames(config)
     queues = Queues(config, kernel, records, losses)
     redrives = Redrives(kernel, losses, parties, queues)
     return DeliveryParts(

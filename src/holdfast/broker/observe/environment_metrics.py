@@ -45,6 +45,10 @@ ENVIRONMENT_METRICS: Final = (
     Metric("holdfast_environment_in_flight_messages", "gauge",
            "Messages that members have and have not acknowledged, of all of them.",
            _of_environments(lambda row: row.in_flight), ("environment",)),
+    Metric("holdfast_environment_lost_messages", "counter",
+           "Messages that will not be delivered to an environment's clients and groups, as far as"
+           " their names tell it, by reason.",
+           lambda seen: seen.losses_of_environments.items(), ("environment", "reason")),
     Metric("holdfast_environment_thefts", "gauge",
            "Groups that an environment shares with others now: its own that others take from, and"
            " those of others that it takes from.",

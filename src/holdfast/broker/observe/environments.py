@@ -82,21 +82,25 @@ class EnvironmentsSeen:
     def page(self, after: str, limit: int) -> list[EnvironmentStanding]:
         """The first environments after one by name."""
         names = [name for name in self._broker.environments.names() if name > after]
-        return [self._standing(name) for name in names[:limit]]
+        thefts = self.thefts.going_on()
+        return [self._standing(name, thefts) for name in names[:limit]]
 
     def show(self, name: str) -> EnvironmentStanding | None:
         """One environment, if it is known."""
-        return self._standing(name) if name in self._broker.environments.names() else None
+        if name not in self._broker.environments.names():
+            return None
+        return self._standing(name, self.thefts.going_on())
 
     def all(self) -> tuple[EnvironmentStanding, ...]:
         """All of them."""
-        return tuple(map(self._standing, self._broker.environments.names()))
+        thefts = self.thefts.going_on()
+        return tuple(self._standing(name, thefts) for name in self._broker.environments.names())
 
     def groups(self) -> tuple[GroupStanding, ...]:
         """The oldest groups, as many as metrics show."""
         return self._oldest
 
-    def _standing(self, name: str) -> EnvironmentStanding:
+    def _standing(self, name: str, thefts: list[Theft]) -> EnvironmentStanding:
         groups = self._groups.get(name, [])
         return EnvironmentStanding(
             name=name,
@@ -104,7 +108,7 @@ class EnvironmentsSeen:
             groups=tuple(groups),
             waiting=sum(group.waiting for group in groups),
             in_flight=sum(group.in_flight for group in groups),
-            thefts=tuple(theft for theft in self.thefts.going_on() if theft.involves(name)),
+            thefts=tuple(theft for theft in thefts if theft.involves(name)),
         )
 
     def _look(self) -> Pieces[None]:

@@ -87,7 +87,6 @@ class _Use:
     began_us: int = 0
     first_us: int | None = None
     """When another environment was first seen to have taken something."""
-    theft: Theft | None = None
 
 
 class Thefts:
@@ -98,6 +97,8 @@ class Thefts:
         self._groups = broker.groups
         self._environments = broker.environments
         self._uses: dict[str, _Use] = {}
+        self._stolen: dict[str, Theft] = {}
+        """What goes on, by group."""
         self._unseen: list[int] = []
         self._is_looking = False
         self._over: deque[Theft] = deque(maxlen=THEFTS_REMEMBERED_MAXIMUM)
@@ -114,8 +115,7 @@ class Thefts:
 
     def going_on(self) -> list[Theft]:
         """Those that go on, the longest first."""
-        found = (use.theft for use in self._uses.values() if use.theft is not None)
-        return sorted(found, key=lambda theft: (theft.since_us, theft.group))
+        return sorted(self._stolen.values(), key=lambda theft: (theft.since_us, theft.group))
 
     def over(self) -> list[Theft]:
         """Those that are over, the last one first."""
@@ -150,9 +150,8 @@ class Thefts:
 
     def _forget_ended(self) -> None:
         for name in [name for name in self._uses if name not in self._groups]:
-            theft = self._uses.pop(name).theft
-            if theft is not None:
-                self._over.append(replace(theft, until_us=self._broker.now_us()))
+            del self._uses[name]
+            self._end(name, self._broker.now_us())
 
     def _see(self, group: OpenGroup, now_us: int) -> None:
         use = self._uses.setdefault(group.name, _Use(began_us=now_us))
@@ -169,8 +168,9 @@ class Thefts:
             use.lately[environment] += taken
             if owner and environment not in ("", owner):
                 self.taken[owner, environment] += taken
-                if use.theft is not None:
-                    use.theft = replace(use.theft, taken=use.theft.taken + taken)
+                theft = self._stolen.get(group.name)
+                if theft is not None:
+                    self._stolen[group.name] = replace(theft, taken=theft.taken + taken)
         use.given = given
 
     def _judge(self, group: str, use: _Use, now_us: int) -> None:
@@ -180,16 +180,16 @@ class Thefts:
         strangers = [each for each in takers if owner and each.environment not in ("", owner)]
         if not strangers:
             use.first_us = None
-            if use.theft is not None:
-                self._end(use, use.theft, now_us)
+            self._end(group, now_us)
             return
         if use.first_us is None:
             use.first_us = now_us
-        if use.theft is not None:
-            use.theft = replace(use.theft, takers=takers)
+        theft = self._stolen.get(group)
+        if theft is not None:
+            self._stolen[group] = replace(theft, takers=takers)
         elif now_us - use.first_us >= SURE_AFTER_S * SECOND_US:
             assert owner is not None, "whose group it is makes others strangers"
-            use.theft = Theft(
+            theft = self._stolen[group] = Theft(
                 group=group,
                 environment=owner,
                 since_us=use.first_us,
@@ -198,12 +198,14 @@ class Thefts:
                 takers=takers,
             )
             self.found += 1
-            fields = {"group": group, "environment": owner, "told": use.theft.told()}
+            fields = {"group": group, "environment": owner, "told": theft.told()}
             log.warning("group is used by several environments", extra={"fields": fields})
 
-    def _end(self, use: _Use, theft: Theft, now_us: int) -> None:
+    def _end(self, group: str, now_us: int) -> None:
+        theft = self._stolen.pop(group, None)
+        if theft is None:
+            return
         self._over.append(replace(theft, until_us=now_us))
-        use.theft = None
         fields = {"group": theft.group, "environment": theft.environment, "taken": theft.taken}
         log.info("group is used by its own environment alone again", extra={"fields": fields})
 

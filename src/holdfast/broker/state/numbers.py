@@ -23,6 +23,8 @@ class Numbers:
     counts: Mapping[Counted, int]
     losses: Mapping[LossReason, int]
     """Messages lost, by reason."""
+    losses_of_environments: Mapping[tuple[str, LossReason], int]
+    """The same of whoever is known to be of an environment."""
     deliveries: Mapping[str, int]
     egress: Mapping[str, int]
     routes: Mapping[str, int]
@@ -90,6 +92,7 @@ def count(server: Server) -> Numbers:
     return Numbers(
         counts=server.counts.all(),
         losses=dict(stages.losses.by_reason),
+        losses_of_environments=dict(stages.losses.by_environment),
         loss_rows_removed=stages.losses.rows_removed,
         deliveries=kernel.deliveries.counters(),
         egress=kernel.outboxes.counters(),
