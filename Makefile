@@ -155,6 +155,10 @@ crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times eac
 pipeline-crash: setup ## Kill devices, broker, driver, executors and workers, JOURNEYS rounds, and count the table
 	$(BIN)/python -m tests.journey --rounds $(JOURNEYS)
 
+.PHONY: processors-crash
+processors-crash: setup ## Kill processors, their broker and database, ROUNDS times, and count the tables
+	$(BIN)/python -m tests.crash.processors --rounds $(ROUNDS)
+
 .PHONY: soak
 soak: setup ## Mixed load with churn for MINUTES: memory, descriptors and disk stay flat
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
@@ -171,6 +175,7 @@ bench: setup bench-setup ## Measure beside other brokers in one run; the table g
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.processors
 	$(BIN)/python -m bench.macro
 
 .PHONY: bench-pipeline
@@ -181,6 +186,10 @@ bench-pipeline: setup ## Measure what Spark reads, streams and writes here, besi
 .PHONY: bench-beside
 bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints
 	$(BIN)/python -m bench.beside
+
+.PHONY: bench-processors
+bench-processors: setup ## Measure how queued messages are taken and written into databases, beside other clients
+	$(BIN)/python -m bench.processors
 
 .PHONY: bench-micro
 bench-micro: ## Count the instructions of the kernel's hot path, beside those on record

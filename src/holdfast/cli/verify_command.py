@@ -1,26 +1,27 @@
 """`holdfast verify`: what the decision record has people check, as commands.
 
 `batches` is its analysis of a table: which seconds brought many rows, and how far apart in time the
-events were of which they tell.
+events were of which they tell. Nothing of processors is imported before it runs: the other commands
+do not wait for it.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.arrivals_page import page
 from holdfast.cli.options import Subparsers
-from holdfast.processors.arrivals import (
-    EVENT_COLUMN_DEFAULT,
-    NEWEST,
-    ROWS_MORE_THAN,
-    TABLE_DEFAULT,
-    Arrivals,
-    arrivals,
-)
 
+if TYPE_CHECKING:
+    from holdfast.processors.arrivals import Arrivals
+
+TABLE: Final = "bbu.tag_read_processings"
+EVENT_COLUMN: Final = "event_timestamp_utc"
+ROWS_MORE_THAN: Final = 10
+NEWEST: Final = 20
+"""What the record asks for: seconds of more than ten rows, and the newest twenty of them."""
 LONG_SPAN_S: Final = 60
 """Rows of more than a minute that were committed within a second have waited."""
 BAR_CHARACTERS: Final = 30
@@ -53,14 +54,12 @@ def add_to(commands: Subparsers) -> None:
         allow_abbrev=False,
     )
     batches.add_argument("url", metavar="SINK", help="sqlite:///FILE or postgresql://USER@HOST/DB")
-    batches.add_argument(
-        "--table", default=TABLE_DEFAULT, help=f"the table (default: {TABLE_DEFAULT})"
-    )
+    batches.add_argument("--table", default=TABLE, help=f"the table (default: {TABLE})")
     batches.add_argument(
         "--event-column",
         metavar="COLUMN",
-        default=EVENT_COLUMN_DEFAULT,
-        help=f"its column with the times of events (default: {EVENT_COLUMN_DEFAULT})",
+        default=EVENT_COLUMN,
+        help=f"its column with the times of events (default: {EVENT_COLUMN})",
     )
     batches.add_argument(
         "--more-than",
@@ -83,6 +82,8 @@ def add_to(commands: Subparsers) -> None:
 
 def show_batches(options: argparse.Namespace) -> int:
     """Print the analysis, and draw it."""
+    from holdfast.processors.arrivals import arrivals
+
     found = arrivals(
         options.url,
         table=options.table,
@@ -105,7 +106,7 @@ def show_batches(options: argparse.Namespace) -> int:
     return 0
 
 
-def _row(each: Arrivals) -> dict[str, Any]:
+def _row(each: "Arrivals") -> dict[str, Any]:
     return {
         "batch_time": each.batch_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "batch_size": each.batch_size,
@@ -119,7 +120,7 @@ def _moment(at: Any) -> str | None:
     return None if at is None else at.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-def _verdict(found: Sequence[Arrivals], more_than: int) -> str:
+def _verdict(found: Sequence["Arrivals"], more_than: int) -> str:
     if not found:
         return f"No second brought more than {more_than} rows."
     long = [each for each in found if each.event_span_seconds > LONG_SPAN_S]
@@ -132,7 +133,7 @@ def _verdict(found: Sequence[Arrivals], more_than: int) -> str:
     )
 
 
-def _print_table(found: Sequence[Arrivals], rows: Sequence[dict[str, Any]]) -> None:
+def _print_table(found: Sequence["Arrivals"], rows: Sequence[dict[str, Any]]) -> None:
     table = [["-" if row[name] is None else str(row[name]) for name in COLUMNS] for row in rows]
     widths = [max(map(len, column)) for column in zip(COLUMNS, *table, strict=True)]
     longest = max(each.event_span_seconds for each in found)

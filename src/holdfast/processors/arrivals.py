@@ -17,11 +17,6 @@ from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.processors.sinks import SQLITE, needs_psycopg, sqlite_file
 from holdfast.processors.sinks.layout import CREATED_AT_UTC, NAME
 
-TABLE_DEFAULT: Final = "bbu.tag_read_processings"
-EVENT_COLUMN_DEFAULT: Final = "event_timestamp_utc"
-ROWS_MORE_THAN: Final = 10
-NEWEST: Final = 20
-"""What the record asks for: seconds of more than ten rows, and the newest twenty of them."""
 STATEMENT_TIMEOUT_MS: Final = 60_000
 
 QUERY: Final = """
@@ -66,10 +61,10 @@ class Arrivals:
 def arrivals(
     url: str,
     *,
-    table: str = TABLE_DEFAULT,
-    event_column: str = EVENT_COLUMN_DEFAULT,
-    more_than: int = ROWS_MORE_THAN,
-    newest: int = NEWEST,
+    table: str,
+    event_column: str,
+    more_than: int,
+    newest: int,
 ) -> Sequence[Arrivals]:
     """Seconds with more than so many rows, the newest first. Raises `ConfigurationError` or
     `ArrivalsUnreadError`."""
