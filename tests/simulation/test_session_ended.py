@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.chores import at_once
+from holdfast.broker.state.broker import look_at
 from holdfast.core.loss_reason import LossReason
 from holdfast.protocols.mqtt.identity import REDELIVERED
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
@@ -72,6 +74,37 @@ def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends() -
         assert payloads(stays) == marked(stays) == held[1:]
         assert not any(fields["dup"] for fields in stays.of_kind("publish"))
         assert stand.losses() == []
+
+    with_broker(body, REDELIVER)
+
+
+@pytest.mark.accepts("S3.4")
+def test_it_is_seen_how_many_messages_wait_for_whom_and_since_when() -> None:
+    async def body(stand: Stand) -> None:
+        gone, stays = await pod(stand, "pod-7f3a"), await pod(stand, "pod-c01d")
+        await stand.publish("reads/1", *numbers(8), qos=2)
+        groups = look_at(stand.server, "view").groups
+        assert at_once(groups.awaited(GROUP)) == [], "both are there"
+        gone.acknowledge("pubrec", gone.of_kind("publish")[0]["packet_identifier"])
+        await sleep(1)
+        cut_at_us = stand.server.now_us()
+        gone.cut()
+        await sleep(5)
+        (awaited,) = at_once(groups.awaited(GROUP))
+        assert (awaited.client_identifier, awaited.messages) == ("pod-7f3a", 3)
+        assert awaited.first_offset == 2, "the first one was received"
+        assert awaited.since_us is not None
+        assert 0 <= awaited.since_us - cut_at_us < 1_000_000
+        assert awaited.ends_at_us == awaited.since_us + EXPIRY_S * 1_000_000
+        answer(stays)
+        await sleep(EXPIRY_S)
+        assert at_once(groups.awaited(GROUP)) == []
+        # What came back is the group's again, though a queue beside its own has handed it on.
+        assert len(payloads(stays)) == 3
+        stays.cut()
+        await sleep(1)
+        (awaited,) = at_once(groups.awaited(GROUP))
+        assert (awaited.client_identifier, awaited.messages) == ("pod-c01d", 3)
 
     with_broker(body, REDELIVER)
 

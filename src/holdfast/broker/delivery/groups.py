@@ -322,6 +322,21 @@ class Groups:
             if connection in takers
         ]
 
+    def subscribers(self, name: str) -> list[int]:
+        """The sessions that subscribe to a group, attached or at rest, by party."""
+        group = self._groups.get(name)
+        return [] if group is None else sorted(group.subscribers)
+
+    def handed(self, name: str, party: int) -> list[int]:
+        """Offsets of what a session was sent of a group at QoS 2 and has not received."""
+        group = self._groups.get(name)
+        stand_ins = self._losses.stand_ins
+        return [
+            handed.offset
+            for handed in handed_to(self._log, party)
+            if group is not None and stand_ins.get(handed.group, handed.group) == group.record.party
+        ]
+
     def keys(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
         """Where the strategy is by key: how many messages wait because of their key, and the keys
         that members hold, those held longest first."""
