@@ -1,6 +1,7 @@
 """What a group has sent to a member whose session ends, in virtual time: nothing waits for a pod
 that never comes back, and nothing is lost with it."""
 
+import logging
 import random
 from dataclasses import replace
 from typing import Any
@@ -80,7 +81,11 @@ def answer(peer: Peer) -> None:
 
 
 @pytest.mark.accepts("S3.4", "S3.36")
-def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends() -> None:
+def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
     async def body(stand: Stand) -> None:
         gone, stays = await pod(stand, "pod-7f3a"), await pod(stand, "pod-c01d")
         await stand.publish("reads/1", *numbers(8), qos=2)
@@ -97,6 +102,9 @@ def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends() -
         assert payloads(stays) == marked(stays) == held[1:]
         assert not any(fields["dup"] for fields in stays.of_kind("publish"))
         assert stand.losses() == []
+        (told,) = [line for line in caplog.records if "go back to their group" in line.message]
+        fields = {"group": GROUP, "client_identifier": "pod-7f3a", "messages": 3}
+        assert fields.items() <= vars(told)["fields"].items()
 
     with_broker(body, REDELIVER)
 
