@@ -93,6 +93,29 @@ def test_a_group_is_shown_with_what_each_member_got_and_which_keys_it_holds(brok
     assert broker.ask("GET", f"/v1/groups/{quote('$share/none/x', safe='')}")[0] == 404
 
 
+def test_for_whom_a_group_waits_is_shown_with_since_when(broker: Seen) -> None:
+    group = "$share/pods/pod/#"
+    with Wire(broker.port) as gone:
+        gone.connect("pod-1", clean_start=True, session_expiry_interval=600)
+        assert gone.subscribe(group, 2) == [2]
+        assert broker.get(f"/v1/groups/{quote(group, safe='')}")["awaited"] == []
+        with Wire(broker.port) as shop:
+            shop.connect("shop", clean_start=True, session_expiry_interval=0)
+            shop.publish("pod/1", b"x", qos=2, identifier=1)
+            shop.receive("pubrec")
+        gone.receive("publish")
+        gone.send("disconnect", reason_code=0)
+        assert gone.next_packet() is None
+    found = broker.get(f"/v1/groups/{quote(group, safe='')}")
+    (awaited,) = found["awaited"]
+    assert (awaited["client_identifier"], awaited["messages"]) == ("pod-1", 1)
+    assert awaited["ends_at_us"] - awaited["since_us"] == 600_000_000
+    shown = group_command(broker, "show", group)
+    heading, row = shown.splitlines()[-2:]
+    assert heading.split() == ["client_identifier", "messages", "first_offset", "since", "ends_at"]
+    assert row.split()[:2] == ["pod-1", "1"]
+
+
 def test_what_waits_for_a_key_is_shown(broker: Seen) -> None:
     with Wire(broker.port) as full:
         full.connect("device-3", clean_start=True, receive_maximum=2)

@@ -146,3 +146,43 @@ def test_a_pubrel_of_an_unknown_identifier_is_answered(
         fields = wire.receive("pubcomp")
         assert fields["packet_identifier"] == 77
         assert fields["reason_code"] in (0x00, 0x92)
+
+
+@pytest.mark.accepts("S3.66")
+def test_an_identity_stands_beside_all_other_properties(
+    shared_broker: BrokerProcess, prefix: str
+) -> None:
+    sent = {
+        "content_type": "text/plain",
+        "message_expiry_interval": 600,
+        "user_property": [("site", "north"), ("holdfast-id", "claimed")],
+    }
+    with Wire(shared_broker.port) as wire, Wire(shared_broker.port) as publisher:
+        wire.connect(prefix, topic_alias_maximum=5)
+        asked = {"subscription_identifier": 7, "user_property": [("holdfast-identity", "on")]}
+        wanted = {
+            "topic_filter": f"{prefix}/a",
+            "qos": 2,
+            "no_local": False,
+            "retain_as_published": False,
+            "retain_handling": 0,
+        }
+        wire.send("subscribe", packet_identifier=1, subscriptions=[wanted], properties=asked)
+        assert wire.receive("suback")["reason_codes"] == [2]
+        publisher.connect(f"{prefix}p", session_expiry_interval=0)
+        for identifier in (1, 2):
+            fields = publisher.publish_fields(f"{prefix}/a", b"x", 1, identifier, dup=False)
+            publisher.send("publish", **fields, properties=sent)
+            publisher.receive("puback")
+        first, second = (each["properties"] for each in _publishes(wire, 2))
+    for properties in (first, second):
+        assert properties["content_type"] == "text/plain"
+        assert 0 < properties["message_expiry_interval"] <= 600
+        assert properties["topic_alias"] == 1
+        assert properties["user_property"][0] == ("site", "north")
+    (_, (name, one)), (_, (_, two)) = first["user_property"], second["user_property"]
+    assert name == "holdfast-id"
+    (epoch, offset), (same_epoch, next_offset) = one.rsplit("-", 1), two.rsplit("-", 1)
+    assert epoch == same_epoch
+    assert int(offset) < int(next_offset)
+    assert len(bytes.fromhex(epoch.replace("-", ""))) == 16

@@ -1,14 +1,17 @@
 """What a group has sent to a member whose session ends, in virtual time: nothing waits for a pod
 that never comes back, and nothing is lost with it."""
 
+import logging
 import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from holdfast.broker.chores import at_once
+from holdfast.broker.state.broker import look_at
 from holdfast.core.loss_reason import LossReason
-from holdfast.protocols.mqtt.identity import REDELIVERED
+from holdfast.protocols.mqtt.identity import IDENTITY, IDENTITY_REQUEST, REDELIVERED
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG
 
@@ -32,6 +35,29 @@ def marked(peer: Peer) -> list[bytes]:
     ]
 
 
+def rows(peer: Peer) -> dict[str, bytes]:
+    """What a table that keeps a row for each identity makes of what has come."""
+    return {
+        value: fields["payload"]
+        for fields in peer.of_kind("publish")
+        for name, value in fields["properties"]["user_property"]
+        if name == IDENTITY
+    }
+
+
+async def let_die(stand: Stand, pods: list[Peer], draw: random.Random) -> None:
+    """Some of the pods, or the broker with all of them."""
+    while len(pods) > draw.randrange(0, 4):
+        pods.pop(draw.randrange(len(pods))).cut()
+    if draw.random() < 0.15:
+        stand.cut_power()
+        pods.clear()
+        await sleep(2)
+    elif draw.random() < 0.1:
+        await stand.restart()
+        pods.clear()
+
+
 def numbers(count: int, since: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(since, since + count)]
 
@@ -40,7 +66,7 @@ async def pod(stand: Stand, name: str, qos: int = 2, *, is_kept: bool = True) ->
     """A member whose session outlives its connection by a minute, or ends with it."""
     lasts: dict[str, Any] = {"session_expiry_interval": EXPIRY_S} if is_kept else {"clean": True}
     peer = await stand.connect(name, **lasts)
-    await stand.subscribe(peer, GROUP, qos)
+    await stand.subscribe(peer, GROUP, qos, user_property=[(IDENTITY_REQUEST, "on")])
     return peer
 
 
@@ -55,7 +81,11 @@ def answer(peer: Peer) -> None:
 
 
 @pytest.mark.accepts("S3.4", "S3.36")
-def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends() -> None:
+def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
     async def body(stand: Stand) -> None:
         gone, stays = await pod(stand, "pod-7f3a"), await pod(stand, "pod-c01d")
         await stand.publish("reads/1", *numbers(8), qos=2)
@@ -72,6 +102,40 @@ def test_what_a_session_has_not_received_goes_back_to_its_group_when_it_ends() -
         assert payloads(stays) == marked(stays) == held[1:]
         assert not any(fields["dup"] for fields in stays.of_kind("publish"))
         assert stand.losses() == []
+        (told,) = [line for line in caplog.records if "go back to their group" in line.message]
+        fields = {"group": GROUP, "client_identifier": "pod-7f3a", "messages": 3}
+        assert fields.items() <= vars(told)["fields"].items()
+
+    with_broker(body, REDELIVER)
+
+
+@pytest.mark.accepts("S3.4")
+def test_it_is_seen_how_many_messages_wait_for_whom_and_since_when() -> None:
+    async def body(stand: Stand) -> None:
+        gone, stays = await pod(stand, "pod-7f3a"), await pod(stand, "pod-c01d")
+        await stand.publish("reads/1", *numbers(8), qos=2)
+        groups = look_at(stand.server, "view").groups
+        assert at_once(groups.awaited(GROUP)) == [], "both are there"
+        gone.acknowledge("pubrec", gone.of_kind("publish")[0]["packet_identifier"])
+        await sleep(1)
+        cut_at_us = stand.server.now_us()
+        gone.cut()
+        await sleep(5)
+        (awaited,) = at_once(groups.awaited(GROUP))
+        assert (awaited.client_identifier, awaited.messages) == ("pod-7f3a", 3)
+        assert awaited.first_offset == 2, "the first one was received"
+        assert awaited.since_us is not None
+        assert 0 <= awaited.since_us - cut_at_us < 1_000_000
+        assert awaited.ends_at_us == awaited.since_us + EXPIRY_S * 1_000_000
+        answer(stays)
+        await sleep(EXPIRY_S)
+        assert at_once(groups.awaited(GROUP)) == []
+        # What came back is the group's again, though a queue beside its own has handed it on.
+        assert len(payloads(stays)) == 3
+        stays.cut()
+        await sleep(1)
+        (awaited,) = at_once(groups.awaited(GROUP))
+        assert (awaited.client_identifier, awaited.messages) == ("pod-c01d", 3)
 
     with_broker(body, REDELIVER)
 
@@ -197,21 +261,24 @@ def test_nothing_is_told_of_what_comes_for_the_first_time_or_by_the_standard() -
     with_broker(body, STANDARD)
 
 
-@pytest.mark.accepts("S3.4", "S3.36")
+@pytest.mark.accepts("S3.4", "S3.36", "S3.66")
 @BOTH
-@pytest.mark.parametrize("seed", range(4))
-def test_pods_of_random_names_lose_nothing_and_leave_nothing_waiting(qos: int, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("strategy", ["round_robin", "key:client"])
+def test_pods_of_random_names_lose_nothing_and_leave_nothing_waiting(
+    qos: int, seed: int, strategy: str
+) -> None:
     """They come under a new name each time, work for a while and die, and so does the broker."""
     draw = random.Random(seed)
 
     async def body(stand: Stand) -> None:
-        sent, done, unmarked = list[bytes](), set[bytes](), list[bytes]()
+        sent, table, unmarked = list[bytes](), dict[str, bytes](), list[bytes]()
         pods, keeps_all = list[Peer](), seed % 2 == 0
 
         def work(peer: Peer) -> None:
             """Commits, answers for what it has committed, and forgets."""
             again = marked(peer)
-            done.update(payloads(peer))
+            table.update(rows(peer))
             unmarked.extend(each for each in payloads(peer) if each not in again)
             answer(peer)
 
@@ -225,12 +292,7 @@ def test_pods_of_random_names_lose_nothing_and_leave_nothing_waiting(qos: int, s
                 if draw.random() < 0.6:
                     work(peer)
             await sleep(1)
-            while len(pods) > draw.randrange(0, 4):
-                pods.pop(draw.randrange(len(pods))).cut()
-            if draw.random() < 0.15:
-                stand.cut_power()
-                pods.clear()
-                await sleep(2)
+            await let_die(stand, pods, draw)
             if number % 8 == 7:
                 await sleep(EXPIRY_S)
         for peer in pods:
@@ -240,7 +302,7 @@ def test_pods_of_random_names_lose_nothing_and_leave_nothing_waiting(qos: int, s
         for _ in range(6):
             await sleep(1)
             work(last)
-        assert done == set(sent)
+        assert sorted(table.values(), key=int) == sent, "each row once, whatever came twice"
         assert stand.losses() == []
         groups = stand.server.stages.groups
         party = groups.party_of(GROUP)
@@ -251,4 +313,22 @@ def test_pods_of_random_names_lose_nothing_and_leave_nothing_waiting(qos: int, s
         if qos == 2 and keeps_all:
             assert len(unmarked) == len(set(unmarked)), "what comes again says so"
 
-    with_broker(body, REDELIVER)
+    with_broker(body, replace(REDELIVER, shared_strategy=strategy))
+
+
+def test_the_setting_holds_from_a_reload_on() -> None:
+    async def body(stand: Stand) -> None:
+        first, second = await pod(stand, "pod-1"), await pod(stand, "pod-2")
+        await stand.publish("reads/1", *numbers(4), qos=2)
+        stand.server.reconfigure(REDELIVER)
+        first.cut()
+        await sleep(EXPIRY_S + 10)
+        assert marked(second) == [b"0", b"2"]
+        stand.server.reconfigure(STANDARD)
+        second.cut()
+        await sleep(EXPIRY_S + 10)
+        assert [(reason, count) for _, reason, count in stand.losses()] == [
+            (LossReason.SESSION_ENDED, 4)
+        ]
+
+    with_broker(body, STANDARD)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from typing import Any
 
 from holdfast.cli.asking import (
     add_action,
@@ -16,6 +17,7 @@ from holdfast.cli.options import Subparsers
 
 COLUMNS = ("group", "environment", "strategy", "subscribers", "queued", "in_flight")
 SHARE_COLUMNS = ("client_identifier", "qos", "delivered", "in_flight", "key_slots")
+AWAITED_COLUMNS = ("client_identifier", "messages", "first_offset", "since", "ends_at")
 KEY_COLUMNS = ("key_slot", "client_identifier", "in_flight", "waiting", "first_offset", "since")
 LIMIT_DEFAULT = 1_000
 
@@ -50,6 +52,7 @@ def show(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
         return 0
     shares, keys = found.pop("shares"), found.pop("keys_held")
+    awaited = found.pop("awaited")
     del found["members"]
     for name, value in found.items():
         is_time = name.endswith("_us") and value is not None
@@ -57,8 +60,18 @@ def show(options: argparse.Namespace) -> int:
     if shares:
         print()
         print_rows(iter(shares), SHARE_COLUMNS, options)
+    if awaited:
+        print()
+        away = ({**each, **_times(each, "since_us", "ends_at_us")} for each in awaited)
+        print_rows(away, AWAITED_COLUMNS, options)
     if keys:
         print()
         held = ({**key, "since": moment(key["since_us"])} for key in keys)
         print_rows(held, KEY_COLUMNS, options)
     return 0
+
+
+def _times(row: dict[str, Any], *names: str) -> dict[str, str | None]:
+    """The times of a row as a person reads them."""
+    found = {name.removesuffix("_us"): row[name] for name in names}
+    return {name: None if at_us is None else moment(at_us) for name, at_us in found.items()}

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.handed import handed_to
@@ -31,6 +31,7 @@ from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.delivery.selection import PART_SLOTS, Strategy, plan_owners, strategy_for
 from holdfast.broker.delivery.shared_queue import SharedQueue
+from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
@@ -44,6 +45,7 @@ from holdfast.core.units import SECOND_US
 from holdfast.kernel import GROUP_CONNECTION
 
 log = logging.getLogger(__name__)
+GIVEN_BACK: Final = FrequentEvent(log, "messages of an ended session go back to their group")
 
 HELD_KEYS_SHOWN_MAXIMUM = 100
 """Keys that are shown of one group: those held longest are the ones that somebody looks for."""
@@ -338,6 +340,21 @@ class Groups:
             if connection in takers
         ]
 
+    def subscribers(self, name: str) -> list[int]:
+        """The sessions that subscribe to a group, attached or at rest, by party."""
+        group = self._groups.get(name)
+        return [] if group is None else sorted(group.subscribers)
+
+    def handed(self, name: str, party: int) -> list[int]:
+        """Offsets of what a session was sent of a group at QoS 2 and has not received."""
+        group = self._groups.get(name)
+        stand_ins = self._losses.stand_ins
+        return [
+            handed.offset
+            for handed in handed_to(self._log, party)
+            if group is not None and stand_ins.get(handed.group, handed.group) == group.record.party
+        ]
+
     def keys(self, name: str, client_of: Callable[[int], str]) -> dict[str, Any]:
         """Where the strategy is by key: how many messages wait because of their key, and the keys
         that members hold, those held longest first."""
@@ -376,6 +393,9 @@ class Groups:
             whom = Target(party, group.record.reads, {**group.queue.takers})
             if not self._redrives.give_back(whom, offsets, now_us):
                 lost += [_lost(party, offset) for offset in offsets]
+            elif GIVEN_BACK.is_due(now_us):
+                told = {"client_identifier": member.client_identifier, "messages": len(offsets)}
+                GIVEN_BACK.write({"group": group.name, **told})
 
         def name_of(party: int) -> str:
             # A re-drive hands over in its own name: there the loss is the client's.

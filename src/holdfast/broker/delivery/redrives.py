@@ -19,7 +19,6 @@ Flow: admin -> here; sessions and groups tell who takes.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final
 
 from holdfast.broker.chores import Pieces
@@ -39,7 +38,7 @@ REDRIVES_MAXIMUM: Final = 1_000
 start reads."""
 QOS_MAXIMUM: Final = 2
 LOOKS_MAXIMUM: Final = 100
-"""Sessions that one sweep asks what they have of what was given back: some 20 us each."""
+"""Sessions that one sweep asks what they have of what was given back, in all: some 20 us each."""
 
 Receive = Sequence[tuple[bytes, bool]] | None
 
@@ -53,6 +52,16 @@ class Target:
     """What it subscribes to now."""
     takers: dict[int, Subscription | None]
     """By connection, who takes from it now; on the terms of what it reads where that is `None`."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """What was given back to a group, and is given out again."""
+
+    redrive: SharedQueue
+    holders: list[int] | None = None
+    """Sessions that may have some of it which they have not received; `None` while nobody has asked
+    who that can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +97,9 @@ class Redrives:
         self._parties = parties
         self._queues = queues
         self._by_target: dict[int, list[SharedQueue]] = {}
-        self._given: dict[int, set[int] | None] = {}
-        """What was given back to a group and is given out again, by party: the sessions that may
-        have some of it; `None` while nobody has asked who that can be."""
+        self._given: dict[int, _Given] = {}
+        """What was given back to a group and is given out again, by party; those first that no
+        sweep has looked at for longest."""
 
     def __len__(self) -> int:
         return sum(map(len, self._by_target.values()))
@@ -171,7 +180,7 @@ class Redrives:
             if record.kind == "redrive":
                 redrive = self._add(record)
                 if record.is_returned and _is_over(redrive):
-                    self._given[record.party] = None
+                    self._given[record.party] = _Given(redrive)
                 if not is_known(record.target):
                     self.end(record.target, now_us)
 
@@ -179,32 +188,35 @@ class Redrives:
         """Ends those of which everything is acknowledged; `subscribers_of` tells the sessions of a
         group."""
         for redrive in list(self._all()):
-            if redrive.party in self._given:
-                if not self._is_held(redrive, subscribers_of):
-                    self._finish(redrive, now_us)
             # One at rest has been looked at when it went there.
-            elif redrive.queue is not None and _is_over(redrive):
+            if redrive.queue is not None and _is_over(redrive):
                 self._over(redrive, now_us)
             else:
                 self._rest(redrive, now_us)
+        self._end_given(subscribers_of, now_us)
 
     def _all(self) -> Iterator[SharedQueue]:
         for redrives in self._by_target.values():
             yield from redrives
 
-    def _is_held(
-        self, redrive: SharedQueue, subscribers_of: Callable[[int], Iterable[int]]
-    ) -> bool:
-        """True if a session has some of it that it has not received, as far as is known."""
-        holders = self._given[redrive.party]
-        if holders is None:
-            holders = set(subscribers_of(redrive.record.target))
-            self._given[redrive.party] = holders
-        for party in list(islice(holders, LOOKS_MAXIMUM)):
-            if any(handed.group == redrive.party for handed in handed_to(self._log, party)):
-                return True
-            holders.discard(party)
-        return bool(holders)
+    def _end_given(self, subscribers_of: Callable[[int], Iterable[int]], now_us: int) -> None:
+        """Ends those of which no session has anything any more that it has not received."""
+        looks = LOOKS_MAXIMUM
+        for party in list(self._given):
+            given = self._given[party] = self._given.pop(party)
+            if given.holders is None:
+                given.holders = list(subscribers_of(given.redrive.record.target))
+            while looks and given.holders and not self._has(given.holders[-1], party):
+                given.holders.pop()
+                looks -= 1
+            if not given.holders:
+                self._finish(given.redrive, now_us)
+            looks = max(looks - 1, 0)
+            if not looks:
+                break
+
+    def _has(self, session: int, party: int) -> bool:
+        return any(handed.group == party for handed in handed_to(self._log, session))
 
     def _begin_one(self, owner: str, one: FoundPart, target: Target, now_us: int) -> int:
         ranges = [(first, end) for first, end, _ in one.counted]
@@ -251,7 +263,7 @@ class Redrives:
         if not redrive.record.is_returned:
             self._finish(redrive, now_us)
             return
-        self._given[redrive.party] = None
+        self._given[redrive.party] = _Given(redrive)
         if redrive.queue is not None:
             # It would have its part of its takers' windows.
             redrive.takers.clear()

@@ -74,6 +74,14 @@ class Session:
         identifier can be no name: it is queued for as for a DEVICE client (S0.13)."""
         return self.application and self.queue_name is None
 
+    @property
+    def rests_since_us(self) -> int | None:
+        """When its connection ended; `None` for one that is attached, and one that is kept for ever
+        does not tell."""
+        if self.expires_at_us is None or self.expiry_s is None:
+            return None
+        return self.expires_at_us - self.expiry_s * SECOND_US
+
     def expired(self, now_us: int) -> bool:
         """True if it is no longer there for its client, whether or not it has been cleared away."""
         return self.expires_at_us is not None and self.expires_at_us <= now_us

@@ -9,7 +9,7 @@ from holdfast.broker.chores import Pieces
 from holdfast.broker.observe.forecast import Ahead, Forecast
 from holdfast.broker.observe.watch import Stuck, Watch
 from holdfast.broker.state.broker import Broker
-from holdfast.broker.state.groups import GroupSeen, KeysSeen, ShareSeen
+from holdfast.broker.state.groups import AwaitedSeen, GroupSeen, KeysSeen, ShareSeen
 from holdfast.broker.store.questions import EXACT, LIST_EFFORT_MAXIMUM, Inquiry
 from holdfast.core.quota import UNLIMITED
 
@@ -29,10 +29,11 @@ class GroupQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDetail:
-    """A group with its members' shares and keys."""
+    """A group with its members' shares and keys, and whom it waits for."""
 
     queue: GroupQueue
     shares: list[ShareSeen]
+    awaited: list[AwaitedSeen]
     keys: KeysSeen
 
 
@@ -57,7 +58,9 @@ class GroupsSeen:
         if not rows:
             return None
         groups = self._broker.groups
-        return GroupDetail(queue=rows[0], shares=groups.shares(name), keys=groups.keys(name))
+        awaited = await self._broker.chores.outcome(groups.awaited(name))
+        shares, keys = groups.shares(name), groups.keys(name)
+        return GroupDetail(queue=rows[0], shares=shares, awaited=awaited, keys=keys)
 
     def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[GroupQueue]]:
         """Those that are still there."""

@@ -63,7 +63,7 @@ def look_at(server: Server, view_path: str) -> Broker:
     return Broker(
         connections=ConnectionsState(stages.connections, kernel.outboxes),
         sessions=sessions,
-        groups=GroupsState(stages.groups, sessions.client_on),
+        groups=GroupsState(stages.groups, sessions.client_on, sessions.at_rest),
         environments=EnvironmentsState(stages.environments, stages.sessions),
         cursors=CursorsState(stages.cursors),
         bridges=BridgesState(stages.bridges, stages.queues, stages.losses),

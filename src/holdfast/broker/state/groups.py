@@ -5,9 +5,13 @@ from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.groups import Groups
+from holdfast.broker.mqtt.session import Session
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.subscription import Subscription
+
+PIECE_SESSIONS = 20
+"""Sessions that are looked at in one piece: each takes some 50 us if it is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,18 @@ class KeysSeen:
     held: tuple[HeldKeySeen, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedSeen:
+    """A session at rest that a group waits for, since it was sent what it has not received."""
+
+    client_identifier: str
+    messages: int
+    first_offset: int
+    since_us: int | None
+    """When its connection ended; `None` if it is kept for ever."""
+    ends_at_us: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
     """A group from whose queue members take."""
@@ -92,10 +108,17 @@ class OpenGroup:
 class GroupsState:
     """Looks at one group at a time."""
 
-    def __init__(self, groups: Groups, client_on: Callable[[int], str]) -> None:
-        """`client_on` names the session on a connection."""
+    def __init__(
+        self,
+        groups: Groups,
+        client_on: Callable[[int], str],
+        at_rest: Callable[[int], Session | None],
+    ) -> None:
+        """`client_on` names the session on a connection; `at_rest` gives that of a party, if it is
+        on none."""
         self._groups = groups
         self._client_on = client_on
+        self._at_rest = at_rest
 
     def __contains__(self, name: str) -> bool:
         return name in self._groups
@@ -127,6 +150,25 @@ class GroupsState:
         keys = self._groups.keys(name, self._client_on)
         held = tuple(HeldKeySeen(**held) for held in keys["held"])
         return KeysSeen(waiting=keys["waiting"], held=held)
+
+    def awaited(self, name: str) -> Pieces[list[AwaitedSeen]]:
+        """Sessions at rest that it waits for."""
+        found = []
+        for number, party in enumerate(self._groups.subscribers(name), 1):
+            offsets = self._groups.handed(name, party)
+            session = self._at_rest(party) if offsets else None
+            if session is not None:
+                awaited = AwaitedSeen(
+                    client_identifier=session.client_identifier,
+                    messages=len(offsets),
+                    first_offset=min(offsets),
+                    since_us=session.rests_since_us,
+                    ends_at_us=session.expires_at_us,
+                )
+                found.append(awaited)
+            if number % PIECE_SESSIONS == 0:
+                yield None
+        return found
 
     def queued(self, name: str, inquiry: Inquiry) -> Pieces[int]:
         """Messages of a group that nobody has and nobody has had, and those that came back."""

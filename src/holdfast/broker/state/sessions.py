@@ -59,6 +59,11 @@ class SessionsState:
         """The session of a client as it is on record; none if it ends with its connection."""
         return self._sessions.on_record(client_identifier)
 
+    def at_rest(self, party: int) -> Session | None:
+        """The session of a party, if it is on no connection."""
+        name = self._sessions.name_of(party)
+        return None if self._sessions.attached(name) else self._sessions.on_record(name)
+
     def subscriptions(self, session: Session) -> tuple[Subscription, ...]:
         """What a session on record subscribes to."""
         return self._sessions.subscriptions(session)

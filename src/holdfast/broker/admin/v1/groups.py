@@ -71,6 +71,20 @@ class Share(Struct, kw_only=True):
     key_slots: int
 
 
+class Awaited(Struct, kw_only=True):
+    """A session at rest that was sent what it has not received."""
+
+    client_identifier: str
+    messages: int
+    first_offset: int
+    since_us: Annotated[
+        int | None, Meta(description="When its connection ended; null if it is kept for ever.")
+    ]
+    ends_at_us: Annotated[
+        int | None, Meta(description="When the session ends, and with it the waiting.")
+    ]
+
+
 class HeldKey(Struct, kw_only=True):
     """A key with messages in flight."""
 
@@ -87,6 +101,13 @@ class Group(GroupRow, kw_only=True):
 
     shares: Annotated[
         list[Share], Meta(description="Attached members: delivered since they came, and in flight.")
+    ]
+    awaited: Annotated[
+        list[Awaited],
+        Meta(
+            description="Sessions at rest that are waited for: what they were sent at QoS 2 and"
+            " have not received is nobody else's before they end."
+        ),
     ]
     waiting_for_keys: Annotated[
         int,
@@ -150,7 +171,7 @@ class GroupsView:
                 path="/v1/groups/{group}",
                 name="showGroup",
                 summary="One group, by its whole $share/... name: what each member got and has,"
-                " and which keys are held by whom.",
+                " for whom it waits, and which keys are held by whom.",
                 run=self.show,
                 answers={
                     200: Answered("The group.", Group),
@@ -198,6 +219,7 @@ class GroupsView:
         return Group(
             **asdict(_row(found.queue)),
             shares=convert(found.shares, list[Share], from_attributes=True),
+            awaited=convert(found.awaited, list[Awaited], from_attributes=True),
             waiting_for_keys=found.keys.waiting,
             keys_held=convert(found.keys.held, list[HeldKey], from_attributes=True),
         )
