@@ -16,6 +16,7 @@ from typing import Any
 import aiomqtt
 import gmqtt
 
+from holdfast import system
 from holdfast.client.consumer import Arrival, Consumer
 from holdfast.client.mqtt import ClientOptions
 from holdfast.processors.message import Message
@@ -226,6 +227,9 @@ async def rows_by_processor(told: Told) -> None:
         batch_messages=BATCH,
         sink=told.sink,
     )
+    # As `serve` does.
+    system.share_interpreter()
+    system.calm_garbage_collector()
     loop = asyncio.get_running_loop()
     async with run(ZebraRfid(), settings, sink=counting(told, loop)):
         while not told.done.is_set():

@@ -1,11 +1,10 @@
 """What a processor is handed: one message, as it came."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A PUBLISH that has not been acknowledged yet."""
+class Message(NamedTuple):
+    """A PUBLISH that has not been acknowledged yet. A tuple, since each message is made one."""
 
     topic: str
     payload: bytes

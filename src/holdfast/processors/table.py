@@ -6,7 +6,7 @@ Owns: what a sink has to make of a processor's rows. Never: speaks a database's 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class ColumnType(Enum):
@@ -54,9 +54,8 @@ Row = Mapping[str, Any]
 """One row, by the names of its columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdentifiedRow:
-    """A row with what it came from."""
+class IdentifiedRow(NamedTuple):
+    """A row with what it came from. A tuple, since each row is made one."""
 
     message_identity: str
     row_number: int

@@ -10,9 +10,9 @@ reports sends them again with their numbers and times; one that starts anew coun
 beginning, with other times.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, ClassVar, Final, TypeVar
 
 from msgspec import DecodeError, Meta, Struct, ValidationError
@@ -24,9 +24,11 @@ from holdfast.processors.table import Column, ColumnType, Row, Table
 
 PAYLOAD_BYTES_MAXIMUM: Final = 64 * 1024
 """A report has some three hundred bytes."""
-FUTURE_MAXIMUM_S: Final = 24 * 3600
+FUTURE_MAXIMUM: Final = timedelta(days=1)
 """How far a reader's clock may be before ours. A zone that was set wrong makes half a day; beyond
 that it is no clock, and the row would be the newest of its table for as long."""
+
+MINUTE_US: Final = 60_000_000
 
 Report = TypeVar("Report")
 
@@ -37,12 +39,24 @@ Counted = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Text = Annotated[str, Meta(max_length=4096)]
 
-EPC: Final = re.compile(r"(?:[0-9A-Fa-f]{4}){1,128}")
-"""A bank of a tag, read in words of 16 bits."""
+EPC_WORD_DIGITS: Final = 4
+EPC_DIGITS_MAXIMUM: Final = 512
+HEX_DIGITS: Final = "0123456789ABCDEFabcdef"
+"""A bank of a tag is read in words of 16 bits."""
+
+
+class _NamedData(Struct):
+    hostName: Name  # noqa: N815 The reader's own spelling.
+    eventNum: Counted  # noqa: N815
+
+
+class _Named(Struct):
+    timestamp: Annotated[str, Meta(max_length=64)]
+    data: _NamedData
 
 
 class _ReadData(Struct):
-    hostName: Name  # noqa: N815 The reader's own spelling.
+    hostName: Name  # noqa: N815
     eventNum: Counted  # noqa: N815
     idHex: str  # noqa: N815
     antenna: Counted | None = None
@@ -69,6 +83,7 @@ class _Event(Struct):
     data: _EventData
 
 
+_decode_named = Decoder(_Named).decode
 _decode_read = Decoder(_Read).decode
 _decode_event = Decoder(_Event).decode
 
@@ -106,26 +121,29 @@ class ZebraRfid(Processor):
         raise RejectedError("its topic ends in neither reads nor events")
 
     def identity(self, message: Message) -> str | None:
-        """Kind, reader, event number and time; None for what will be rejected."""
+        """Topic, reader, event number and time as the reader wrote it; None for what says no such
+        thing. Where no broker names messages it is asked for each, and so reads only these."""
         try:
-            (row,) = self.parse(message)
+            report = _decoded(_decode_named, message.payload)
         except RejectedError:
             return None
-        at = row["event_timestamp_utc"].isoformat()
-        return f"{row['kind']}-{row['reader']}-{row['event_number']}-{at}"
+        data = report.data
+        return f"{message.topic} {data.hostName} {data.eventNum} {report.timestamp}"
 
 
 def _row_of_read(message: Message) -> Row:
     read = _decoded(_decode_read, message.payload)
     data = read.data
-    if EPC.fullmatch(data.idHex) is None:
+    tag = data.idHex
+    is_whole = 0 < len(tag) <= EPC_DIGITS_MAXIMUM and len(tag) % EPC_WORD_DIGITS == 0
+    if not is_whole or tag.strip(HEX_DIGITS):
         raise RejectedError("data.idHex is not some words of 16 bits in hex")
     return {
         "event_timestamp_utc": _moment(read.timestamp, message.received_at_us),
         "kind": READ,
         "reader": _storable(data.hostName, "data.hostName"),
         "event_number": data.eventNum,
-        "epc": data.idHex.upper(),
+        "epc": tag.upper(),
         "antenna": data.antenna,
         "peak_rssi": data.peakRssi,
         "read_count": data.reads,
@@ -177,9 +195,16 @@ def _moment(text: str, received_at_us: int) -> datetime:
         found = found.astimezone(UTC)
     except (ValueError, OverflowError):
         raise RejectedError("timestamp is no time") from None
-    if found.timestamp() > received_at_us / 1e6 + FUTURE_MAXIMUM_S:
+    if found > _latest(received_at_us // MINUTE_US):
         raise RejectedError("timestamp is more than a day in the future")
     return found
+
+
+@lru_cache(maxsize=4)
+def _latest(received_minute: int) -> datetime:
+    """What a reader's clock may say in a minute of ours; asked for each message, so for a minute
+    rather than a moment."""
+    return datetime.fromtimestamp((received_minute + 1) * 60, UTC) + FUTURE_MAXIMUM
 
 
 def _storable(text: str, place: str) -> str:

@@ -79,7 +79,7 @@ REFUSED: Final = frozenset(
 
 def sqlite_time(moment: datetime) -> str:
     """A moment in UTC as SQLite has it: its functions read it, and texts sort as the moments do."""
-    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+    return moment.isoformat("T", "microseconds")[:-6] + "Z"
 
 
 CONVERSIONS: Final[Mapping[ColumnType, Conversion]] = {

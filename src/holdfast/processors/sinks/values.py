@@ -37,27 +37,33 @@ ACCEPTED: Final[Mapping[ColumnType, frozenset[type]]] = {
 NOTHING: Final = type(None)
 
 
-def in_range(value: int) -> int:
-    """A whole number, if a database has room for it."""
-    if not INTEGER_MINIMUM <= value <= INTEGER_MAXIMUM:
-        raise ValueError("is beyond 64 bits")
-    return value
-
-
-def real(value: float) -> float:
-    """A number that is one: not every database has the others."""
-    if not isfinite(value):
-        raise ValueError("is not a finite number")
-    return float(value)
-
-
-def text(value: str) -> str:
-    """Text that can be encoded, without the character zero, which PostgreSQL has no room for."""
-    if not value.isascii():
-        value.encode()
-    if "\0" in value:
+def check_texts(values: Values) -> None:
+    """They can be encoded, and have no character zero, which PostgreSQL has no room for."""
+    joined = "".join(values)
+    if not joined.isascii():
+        joined.encode()
+    if "\0" in joined:
         raise ValueError("has a character that is zero")
-    return value
+
+
+def check_integers(values: Values) -> None:
+    """A database has room for them."""
+    if min(values) < INTEGER_MINIMUM or max(values) > INTEGER_MAXIMUM:
+        raise ValueError("is beyond 64 bits")
+
+
+def check_reals(values: Values) -> None:
+    """They are numbers: not every database has the others."""
+    if not all(map(isfinite, values)):
+        raise ValueError("is not a finite number")
+
+
+CHECKS: Final[Mapping[ColumnType, Callable[[Values], None]]] = {
+    ColumnType.TEXT: check_texts,
+    ColumnType.INTEGER: check_integers,
+    ColumnType.REAL: check_reals,
+}
+"""What every sink asks of all values of a column together, without those that are nothing."""
 
 
 def in_utc(value: datetime) -> datetime:
@@ -71,17 +77,17 @@ def in_utc(value: datetime) -> datetime:
 
 def json_text(value: object) -> str:
     """A value as JSON."""
-    return text(json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")))
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    check_texts((text,))
+    return text
 
 
-CHECKED: Final[Mapping[ColumnType, Conversion]] = {
-    ColumnType.TEXT: text,
-    ColumnType.INTEGER: in_range,
-    ColumnType.REAL: real,
+CHANGES: Final[Mapping[ColumnType, Conversion]] = {
+    ColumnType.REAL: float,
     ColumnType.TIMESTAMP: in_utc,
     ColumnType.JSON: json_text,
 }
-"""What every sink asks of the values of a type."""
+"""What every sink makes of a value, before it makes of it what its database takes."""
 
 
 class Columns:
@@ -98,18 +104,20 @@ class Columns:
 
     def of(self, rows: Sequence[IdentifiedRow]) -> list[Values]:
         """The user's columns of these rows, in their order. Raises `RowsRefusedError`."""
-        by_row = [self._cells(each.row) for each in rows]
+        own = [each.row for each in rows]
+        try:
+            if set(map(len, own)) != {len(self._names)}:
+                raise KeyError
+            by_row = list(map(self._of, own))
+        except KeyError:
+            by_row = list(map(self._cells, own))
         return [
             self._converted(number, values)
             for number, values in enumerate(zip(*by_row, strict=True))
         ]
 
     def _cells(self, row: Row) -> tuple[Any, ...]:
-        if len(row) == len(self._names):
-            try:
-                return self._of(row)
-            except KeyError:
-                pass
+        """Of a row that may lack columns, or have others."""
         if unknown := sorted(name for name in row if name not in self._known):
             raise RowsRefusedError(f"{self._table} has no column {unknown[0]!r}"[:200])
         return tuple(row.get(name) for name in self._names)
@@ -126,23 +134,30 @@ class Columns:
                 f"column {column.name} of {self._table} takes {column.type.value},"
                 f" and a row has {foreign[0]}"
             )
-        for conversion in (CHECKED.get(column.type), self._conversions.get(column.type)):
-            if conversion is not None:
-                values = self._each(column.name, conversion, values, NOTHING in kinds)
-        return values
-
-    def _each(self, name: str, conversion: Conversion, values: Values, gaps: bool) -> Values:
         try:
-            if gaps:
-                return [None if each is None else conversion(each) for each in values]
-            return list(map(conversion, values))
+            return self._changed(column.type, values, kinds)
         except UnicodeEncodeError:
             reason = "has a half of a surrogate pair"
         except RecursionError:
             reason = "is nested too deep"
         except (TypeError, ValueError, OverflowError) as error:
             reason = str(error)[:200]
-        raise RowsRefusedError(f"column {name} of {self._table}: a value {reason}")
+        raise RowsRefusedError(f"column {column.name} of {self._table}: a value {reason}")
+
+    def _changed(self, type_: ColumnType, values: Values, kinds: set[type]) -> Values:
+        if kinds == {NOTHING}:
+            return values
+        check = CHECKS.get(type_)
+        if check is not None:
+            check([each for each in values if each is not None] if NOTHING in kinds else values)
+        for conversion in (CHANGES.get(type_), self._conversions.get(type_)):
+            if conversion is None:
+                continue
+            if NOTHING in kinds:
+                values = [None if each is None else conversion(each) for each in values]
+            else:
+                values = list(map(conversion, values))
+        return values
 
 
 def _getter(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
