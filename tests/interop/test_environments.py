@@ -24,7 +24,11 @@ PROD = f"$share/bbu-processors-azure-prod/{READS}"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    running = Seen(tmp_path_factory.mktemp("environments"), environments_names="azure-prod")
+    running = Seen(
+        tmp_path_factory.mktemp("environments"),
+        environments_names="azure-prod",
+        application_client_identifiers="app7",
+    )
     running.start()
     yield running
     assert running.stop() == 0, running.log()
@@ -104,6 +108,16 @@ def test_who_takes_the_messages_of_another_environment_is_shown_everywhere(broke
         sessions = {row["client_identifier"]: row for row in broker.get("/v1/sessions")["sessions"]}
         assert sessions["laptop"]["environment"] == "local-daves-macbook"
         assert sessions["bbu-azure-prod-1"]["environment"] == "azure-prod"
+        longest = broker.get("/v1/backlog/longest")["queues"]
+        assert {row["client_identifier"]: row["environment"] for row in longest} == {
+            MIXED: "azure-prod",
+            PROD: "azure-prod",
+        }
+        assert "local-daves-macbook" in command(broker, "session", "list")
+        own = wires.enter_context(Wire(broker.port))
+        own.connect("app7", user_property=[("holdfast-environment", "azure-qa")])
+        own.subscribe("other/#", 1)
+        assert broker.get("/v1/queues/tbmq.msg.app.app7")["environment"] == "azure-qa"
         client = broker.get("/api/v5/clients/laptop")
         assert client["environment"] == "local-daves-macbook"
 

@@ -401,3 +401,27 @@ def test_pods_that_come_share_from_then_on_and_what_one_leaves_the_others_get() 
         assert sorted(everything, key=int) == numbers(0, 30)
 
     with_broker(body)
+
+
+def test_a_reload_takes_other_names_rules_and_demands_over() -> None:
+    async def body(stand: Stand) -> None:
+        peer = await stand.connect("probe-1", **said("azure-qa"))
+        group = f"$share/bbu-processors/{READS}"
+        environments = seen(stand).environments
+        assert environments.of_owner("probe-2") is None
+        stand.server.reconfigure(
+            settings(
+                environments_names=("azure-dev",),
+                environments_clients=("probe-*=azure-prod",),
+                environments_user_property="stage",
+                environments_groups_without_environment="refuse",
+            )
+        )
+        assert environments.names() == ("azure-dev", "azure-prod", "azure-qa")
+        assert environments.of_owner("probe-2") == "azure-prod"
+        assert environments.of_group(f"$share/bbu-azure-dev/{READS}") == "azure-dev"
+        assert (await suback(stand, peer, group))["reason_codes"] == [0x83]
+        await stand.connect("other", user_property=[("stage", "azure-dev"), (PROPERTY, "no")])
+        assert environments.of_owner("other") == "azure-dev"
+
+    with_broker(body)

@@ -20,6 +20,7 @@ from holdfast.cli.options import Subparsers
 
 COLUMNS = (
     "client_identifier",
+    "environment",
     "user_name",
     "client_type",
     "state",

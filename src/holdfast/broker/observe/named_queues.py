@@ -33,6 +33,8 @@ class ShownQueue:
     contents: QueueContents
     exact: bool
     """False: there was too much to count, and what is counted is at least so much."""
+    environment: str | None
+    """Of the client whose queue it is."""
 
 
 class NamedQueues:
@@ -41,6 +43,7 @@ class NamedQueues:
     def __init__(self, broker: Broker) -> None:
         self._log = broker.log
         self._chores = broker.chores
+        self._environments = broker.environments
         self._views = QueueViews(broker)
         self._devices = DeviceFilters(broker)
 
@@ -81,4 +84,6 @@ class NamedQueues:
 
     def _counted(self, view: QueueView, inquiry: Inquiry) -> Pieces[ShownQueue]:
         contents = yield from self._views.contents(view, inquiry)
-        return ShownQueue(view, contents, inquiry.is_exact)
+        client = view.client_identifier
+        environment = None if client is None else self._environments.of_owner(client)
+        return ShownQueue(view, contents, inquiry.is_exact, environment)

@@ -34,11 +34,11 @@ class Broker:
     connections: ConnectionsState
     sessions: SessionsState
     groups: GroupsState
-    environments: EnvironmentsState
     cursors: CursorsState
     bridges: BridgesState
     queues: QueuesState
     log: LogState
+    environments: EnvironmentsState
     recorded: Recorded
     moments: Moments
     chores: Chores
@@ -64,7 +64,6 @@ def look_at(server: Server, view_path: str) -> Broker:
         connections=ConnectionsState(stages.connections, kernel.outboxes),
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on, sessions.at_rest),
-        environments=EnvironmentsState(stages.environments, stages.sessions),
         cursors=CursorsState(stages.cursors),
         bridges=BridgesState(stages.bridges, stages.queues, stages.losses),
         queues=QueuesState(
@@ -76,6 +75,7 @@ def look_at(server: Server, view_path: str) -> Broker:
             server.now_us,
         ),
         log=LogState(kernel.log),
+        environments=EnvironmentsState(stages.environments, stages.sessions),
         recorded=Recorded(Path(view_path), server.records),
         moments=stages.moments,
         chores=stages.chores,

@@ -79,6 +79,9 @@ class Queue(Struct, kw_only=True):
         ),
     ]
     client_identifier: str | None
+    environment: Annotated[
+        str | None, Meta(description="Of that client; groups have theirs each by itself.")
+    ]
     topic_filter: Annotated[str | None, Meta(description="Of a shared queue.")]
     partitions: Annotated[int, Meta(description="1: a queue has one order.")]
     created_at_offset: int
@@ -276,6 +279,7 @@ def _row(shown: ShownQueue) -> Queue:
         queue_name=view.queue_name,
         kind=view.kind,
         client_identifier=view.client_identifier,
+        environment=shown.environment,
         topic_filter=view.topic_filter,
         partitions=1,
         created_at_offset=view.created_at_offset,
