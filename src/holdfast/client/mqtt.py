@@ -63,6 +63,8 @@ class ClientOptions:
     password: bytes | None = field(default=None, repr=False)
     tls: SSLContext | None = None
     """None: its connections are plain TCP."""
+    user_properties: tuple[tuple[str, str], ...] = ()
+    """Of CONNECT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,6 +527,7 @@ class Client(asyncio.Protocol):
             topic_alias_maximum=options.topic_alias_maximum,
             user_name=options.user_name,
             password=options.password,
+            user_properties=options.user_properties,
         )
 
     def _will_fields(self) -> dict[str, Any] | None:

@@ -265,9 +265,9 @@ class Running:
 
     def _try_later(self, came: Came, end: End) -> None:
         self._counts.failed_attempts.inc()
-        # What an exception says may quote the payload; its kind does not.
-        kind = end.reason.partition(":")[0]
-        fields = self._fields(topic=came.arrival.topic_name, attempts=end.attempts, kind=kind)
+        fields = self._fields(
+            topic=came.arrival.topic_name, attempts=end.attempts, reason=end.logged
+        )
         log.warning("an attempt has failed", extra=fields)
         self._pausing[id(came.arrival)] = came
         pause_s = min(PAUSE_S * 2**end.attempts, PAUSE_MAXIMUM_S)
@@ -282,7 +282,10 @@ class Running:
     def _reject(self, came: Came, identity: str, end: End) -> None:
         self._counts.rejected.inc()
         fields = self._fields(
-            topic=came.arrival.topic_name, identity=identity, attempts=end.attempts
+            topic=came.arrival.topic_name,
+            identity=identity,
+            attempts=end.attempts,
+            reason=end.logged,
         )
         log.warning("a message is rejected", extra=fields)
         self._pausing[id(came.arrival)] = came

@@ -41,6 +41,8 @@ FAILED: Final = 0x80
 IDENTITY_WISH: Final = ("holdfast-identity", "on")
 """Asks for an identity with each delivery."""
 IDENTITY_PROPERTY: Final = "holdfast-id"
+ENVIRONMENT_PROPERTY: Final = "holdfast-environment"
+"""Of CONNECT: says to a broker that knows environments which one this is of."""
 
 
 class ProcessorEndedError(Exception):
@@ -284,6 +286,7 @@ def options_of(settings: ProcessorSettings) -> ClientOptions:
         user_name=settings.user_name,
         password=None if settings.password is None else settings.password.encode(),
         tls=tls_of(settings),
+        user_properties=((ENVIRONMENT_PROPERTY, settings.environment),),
     )
 
 

@@ -48,6 +48,14 @@ class End:
     ending: Ending
     reason: str = ""
     attempts: int = 1
+    is_said: bool = False
+    """The reason is in the processor's own words, or in ours."""
+
+    @property
+    def logged(self) -> str:
+        """The reason as a log may have it: what an exception says may quote the payload, its kind
+        does not."""
+        return self.reason if self.is_said else self.reason.partition(":")[0]
 
 
 COMMITTED: Final = End(Ending.COMMITTED)
@@ -128,7 +136,7 @@ class Work:
         for place in tried:
             made = batch.attempts[place] - 1
             reason = "the process ended while it was worked on"
-            batch.ends[place] = End(Ending.REJECTED, reason, made)
+            batch.ends[place] = End(Ending.REJECTED, reason, made, is_said=True)
         suspects = [place for place in suspects if batch.ends[place] is None]
         # Whoever stands behind one that ends the process is counted with it each time. So the
         # others begin anew, and are counted when it is their turn.
@@ -184,7 +192,8 @@ class Work:
             return [IdentifiedRow(identity, number, row) for number, row in enumerate(rows)]
         except RejectedError as error:
             attempts = batch.attempts.get(place, 1)
-            batch.ends[place] = End(Ending.REJECTED, _shortened(str(error)), attempts)
+            reason = _shortened(str(error))
+            batch.ends[place] = End(Ending.REJECTED, reason, attempts, is_said=True)
         except Exception as error:  # noqa: BLE001 - one message's failure is not another's.
             self._fail(batch, place, _sentence(error))
         return None

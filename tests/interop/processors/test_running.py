@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from holdfast.client.http import HttpClient
 from holdfast.client.mqtt import Client, ClientOptions, Publication
 from holdfast.processors import run, run_all
 from holdfast.processors.session import BrokerLostError, SessionTakenOverError
@@ -269,3 +270,46 @@ def test_health_and_metrics_say_how_it_is(
             assert (await ask("/health/live"))[0] == 200
 
     played(story())
+
+
+def test_a_broker_that_knows_environments_is_told_which_one_it_is(
+    tmp_path: Path, database: SqliteDatabase
+) -> None:
+    (tmp_path / "broker").mkdir()
+    broker = BrokerProcess(tmp_path / "broker", http_port=0)
+    broker.start()
+
+    async def story() -> None:
+        settings = told(broker.port, database, environment="Somewhere", client_identifier="any")
+        async with run(Readings(), settings) as running:
+            await until(lambda: running.waits_for() is None)
+            client = HttpClient.at(broker.http_address)
+            session = await asyncio.to_thread(client.get, "/v1/sessions/any")
+            assert session["environment"] == "Somewhere"
+
+    played(story())
+    broker.stop()
+
+
+def test_a_rejection_is_logged_with_its_reason_and_never_with_the_payload(
+    port: int, database: SqliteDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        settings = told(port, database, maximum_attempts=1)
+        async with run(Readings(), settings) as running:
+            await until(lambda: running.waits_for() is None)
+            client = Client("sender", ClientOptions(clean_start=True))
+            await client.connect(HOST, port)
+            for payload in (b"secret words", b'{"secret": 1}'):
+                client.publish(Publication("readings/1", payload, 2))
+            await client.idle.wait()
+            client.disconnect()
+            await until(lambda: len(rejections()) == 2)
+
+    def rejections() -> list[str]:
+        found = [each for each in caplog.records if each.message == "a message is rejected"]
+        return [each.__dict__["fields"]["reason"] for each in found]
+
+    with caplog.at_level(logging.WARNING):
+        played(story())
+    assert rejections() == ["the payload is no JSON", "KeyError"]

@@ -72,6 +72,7 @@ class Wish:
     topic_alias_maximum: int
     user_name: str | None = None
     password: bytes | None = None
+    user_properties: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Wish({self.client_identifier!r})"
@@ -79,12 +80,14 @@ class Wish:
 
 def connect(wish: Wish) -> dict[str, Any]:
     """The fields of CONNECT."""
-    properties = {
+    properties: dict[str, Any] = {
         "session_expiry_interval": wish.session_expiry_s,
         "receive_maximum": wish.receive_maximum,
         "maximum_packet_size": wish.maximum_packet_size_bytes,
         "topic_alias_maximum": wish.topic_alias_maximum,
     }
+    if wish.user_properties:
+        properties["user_property"] = list(wish.user_properties)
     return {
         "client_identifier": wish.client_identifier,
         "clean_start": wish.clean_start,
