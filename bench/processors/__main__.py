@@ -45,6 +45,7 @@ class Bench:
             "sqlite": lambda: self._rows("sqlite"),
             "postgresql": lambda: self._rows("postgresql"),
             "three": self._three,
+            "latency": self._latency,
         }
         for name, line in lines.items():
             if not only or any(name.startswith(each) for each in only):
@@ -80,6 +81,17 @@ class Bench:
         _tell_ratio("three to one", three, one, "at least 0.9")
         print(f"  least share of one of the three: {three['least']:.2f} (at least 0.25)")
 
+    def _latency(self) -> None:
+        for database in ("sqlite", "postgresql"):
+            found = self._median(lambda database=database: self._soon(database))
+            ms = {name: 1_000 * value for name, value in found.items()}
+            print(
+                f"  {database}: from publish to row p50 {ms['p50_s']:.0f} ms, p99 {ms['p99_s']:.0f}"
+                f" ms (at most {ms['wanted_s']:.0f}, with a commit of {ms['commit_s']:.1f});"
+                f" subscribed after {ms['subscribed_s']:.0f} ms",
+                flush=True,
+            )
+
     # --- runs -----------------------------------------------------------------------------------
 
     def _median(self, run: Callable[[], Figures]) -> Figures:
@@ -89,6 +101,16 @@ class Bench:
     def _drained(self, kind: str, database: str = "") -> Figures:
         with self._place(database) as (directory, sink), self._filled(directory, TOPIC) as port:
             return _finish(_begin(kind, port=port, count=self._count, sink=sink))
+
+    def _soon(self, database: str) -> Figures:
+        with (
+            self._place(database) as (directory, sink),
+            Holdfast(self._program, "fsync").serve(QUEUE, directory) as (_, port),
+        ):
+            command = [sys.executable, "-m", "bench.processors.latency", str(port), sink]
+            return _finish(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
+            )
 
     def _listed(self, database: str) -> Figures:
         with self._place(database) as (_, sink):
