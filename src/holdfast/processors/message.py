@@ -15,7 +15,7 @@ class Message(NamedTuple):
     user_properties: tuple[tuple[str, str], ...]
     """In their order, repeated names kept."""
     identity: str | None
-    """What the broker calls it, the same each time that it comes: the log's epoch in hexadecimal, a
-    hyphen, the offset (S3.66). None where the broker gives no identity."""
+    """What the broker calls it, the same each time that it comes: the log's epoch, a hyphen, the
+    offset (S3.66). None where the broker gives no identity."""
     received_at_us: int
     """When it came here, in microseconds since 1970."""
