@@ -77,6 +77,8 @@ class Running:
         self._letters: deque[tuple[Came, str, End]] = deque()
         self._wake = asyncio.Event()
         self._letter_waits = asyncio.Event()
+        self._to_forget: list[str] = []
+        """Identities of dead letters that the broker has."""
         self._letters_open = 0
         """Dead letters that the broker does not have yet."""
         self._work_is_done = False
@@ -111,6 +113,10 @@ class Running:
         (metric,) = getattr(self._counts, name).collect()
         return int(metric.samples[0].value)
 
+    def open_count(self) -> int:
+        """Messages that came and are not acknowledged."""
+        return self._session.open_count()
+
     def measure(self) -> None:
         """Brings the gauges up to date."""
         waiting = [*self._current[:1], *self._pausing.values(), *self._again]
@@ -120,7 +126,7 @@ class Running:
             ages.append(oldest)
         now = asyncio.get_running_loop().time()
         self._counts.oldest_open_s.set(now - min(ages) if ages else 0)
-        self._counts.open.set(self._session.open_count())
+        self._counts.open.set(self.open_count())
 
     # --- its life -------------------------------------------------------------------------------
 
@@ -187,12 +193,18 @@ class Running:
         goes_on = await self._until_taken(self._work.open)
         while goes_on:
             came, singly = await self._next()
-            goes_on = bool(came) and await self._settle(came, singly=singly)
+            if self._to_forget:
+                await self._until_taken(self._forget)
+            if came:
+                goes_on = await self._settle(came, singly=singly)
+            else:
+                goes_on = not self._stop_wanted.is_set()
         self._work_is_done = True
         self._note_settled()
 
     async def _next(self) -> tuple[Sequence[Came], bool]:
-        """What is worked on next, and whether each alone; nothing where it stops."""
+        """What is worked on next, and whether each alone; nothing where it stops, or where there is
+        something to forget."""
         loop = asyncio.get_running_loop()
         while True:
             if self._again:
@@ -200,7 +212,7 @@ class Running:
             due_s = self._gathering.due_at_s()
             if due_s is not None and (due_s <= loop.time() or self._stop_wanted.is_set()):
                 return self._gathering.take(), False
-            if self._stop_wanted.is_set():
+            if self._stop_wanted.is_set() or self._to_forget:
                 return (), False
             self._wake.clear()
             with suppress(TimeoutError):
@@ -234,6 +246,12 @@ class Running:
         if self._gathering.bytes <= self.settings.batch_bytes:
             self._session.resume()
         return True
+
+    def _forget(self) -> None:
+        """On the thread: what was counted of dead letters that the broker has is gone."""
+        while self._to_forget:
+            self._work.forget(self._to_forget[:1])
+            self._to_forget.pop(0)
 
     async def _until_taken(self, do: Callable[[*Arguments], None], *args: *Arguments) -> bool:
         """Does it on the thread, again and again while the sink is away; False where it stops."""
@@ -324,6 +342,8 @@ class Running:
             self._counts.dead_letters.inc()
             self._letters_open -= 1
             self._pausing.pop(id(arrival), None)
+            self._to_forget.append(identity)
+            self._wake.set()
             self._session.acknowledge_all((arrival,))
             self._note_settled()
 

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.client.consumer import Arrival, Consumer
 from holdfast.client.mqtt import ClientOptions, ConnectionFailedError, Publication
+from holdfast.core.errors import OperatingError
 from holdfast.processors.settings import ProcessorSettings
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
 
@@ -45,8 +46,10 @@ ENVIRONMENT_PROPERTY: Final = "holdfast-environment"
 """Of CONNECT: says to a broker that knows environments which one this is of."""
 
 
-class ProcessorEndedError(Exception):
+class ProcessorEndedError(OperatingError):
     """A processor cannot go on; somebody has to act."""
+
+    retriable = False
 
 
 class SessionTakenOverError(ProcessorEndedError):

@@ -14,12 +14,13 @@ Owns: the broker, the link, the sink and the processors of one rehearsal. Never:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.broker.assemble import assemble
-from holdfast.client.mqtt import Client, ClientOptions, Publication
+from holdfast.client.mqtt import Client, ClientOptions, ConnectionFailedError, Publication
 from holdfast.core.config import Config
 from holdfast.processors.metrics import Metrics
 from holdfast.processors.processor import Processor
@@ -56,6 +57,7 @@ class Rehearsal:
     ) -> None:
         self.broker = broker
         self.settings = settings
+        self.seed = loop.seed
         self.link = Link(*BROKER)
         self.sink = MemorySink()
         self.published: list[bytes] = []
@@ -73,12 +75,18 @@ class Rehearsal:
     # --- the processor --------------------------------------------------------------------------
 
     async def start(self, **changes: Any) -> None:
-        """Starts it, as a process of its own, and waits until it is subscribed; `changes` are of
-        its settings."""
+        """Starts it, as a process of its own, and waits until it is subscribed, or gone again;
+        `changes` are of its settings."""
         settings = replace(self.settings, **changes)
         self._machine = machine = Machine("processor")
         self._loop.create_task(self._live(settings), context=machine.context())
-        await self.until(lambda: self.running is not None and self.running.waits_for() is None)
+
+        def is_ready_or_gone() -> bool:
+            if self._machine is not machine:
+                return True
+            return self.running is not None and self.running.waits_for() is None
+
+        await self.until(is_ready_or_gone)
 
     async def start_again(self) -> None:
         """The process was killed, and another one goes on; waits until all is settled."""
@@ -120,22 +128,32 @@ class Rehearsal:
         self.running.stop()
         await self.until(lambda: self.running is None)
 
+    def calm(self) -> None:
+        """Nothing fails any more unless it is asked to: the network, the sink and the link."""
+        self._loop.network.calm()
+        self.link.cut_if = lambda _packet: False
+        self.sink.calm()
+
     # --- messages -------------------------------------------------------------------------------
 
     async def publish(self, topic: str, *payloads: bytes, qos: int = 2) -> None:
         """Publishes, and waits until the broker has all of them."""
-        if self._publisher.lost.is_set():
-            await self._publisher.connect(*BROKER)
         self._publisher.publish(*(Publication(topic, payload, qos) for payload in payloads))
-        await self._publisher.idle.wait()
+        while not self._publisher.idle.is_set():
+            if self._publisher.lost.is_set():
+                with suppress(ConnectionFailedError):
+                    await self._publisher.connect(*BROKER)
+            await asyncio.sleep(LOOK_EVERY_S)
         self.published += payloads
 
     async def settle(self) -> None:
         """Waits until nothing is open at the processor and nothing more comes."""
-        quiet_since = self._loop.time()
+        began_s = quiet_since = self._loop.time()
         passed = -1
         while self._loop.time() - quiet_since < 2 * self.settings.reconnect_delay_s:
-            if passed != len(self.link.passed):
+            assert self._loop.time() - began_s < SETTLED_WITHIN_S, "something stays open"
+            is_open = self.running is not None and self.running.open_count() > 0
+            if is_open or passed != len(self.link.passed):
                 passed, quiet_since = len(self.link.passed), self._loop.time()
             await asyncio.sleep(LOOK_EVERY_S)
 
