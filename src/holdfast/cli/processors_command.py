@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.cli import dead_letters_command
 from holdfast.cli.options import Subparsers
 from holdfast.core.errors import ConfigurationError, OperatingError
 
 if TYPE_CHECKING:
     from holdfast.processors.configuration import Configuration, Configured
     from holdfast.processors.processor import Processor
+    from holdfast.processors.settings import ProcessorSettings
 
 LINES_MAXIMUM: Final = 100
 """Log lines of one kind in a second."""
@@ -48,6 +50,7 @@ def add_to(commands: Subparsers) -> None:
         actions, "check", check, "say what would be effective, and where each value came from"
     )
     check_parser.add_argument("--json", action="store_true", help="print JSON")
+    dead_letters_command.add_to(actions, add_configuration, _settings)
     new_parser = actions.add_parser(
         "new",
         help="write a first processor and its configuration",
@@ -83,6 +86,11 @@ def configuration(options: argparse.Namespace) -> "Configuration":
     from holdfast.processors.deployed import read_deployed
 
     return read_deployed(options.file, deployment=options.deployment, is_development=options.dev)
+
+
+def _settings(options: argparse.Namespace) -> "ProcessorSettings":
+    (chosen,) = configuration(options).chosen([options.name])
+    return chosen.settings
 
 
 def run(options: argparse.Namespace) -> int:
