@@ -1,8 +1,9 @@
 """`holdfast verify`: what the decision record has people check, as commands.
 
 `batches` is its analysis of a table: which seconds brought many rows, and how far apart in time the
-events were of which they tell. `isolation` is beside it (`verify_isolation`). Nothing of processors
-is imported before `batches` runs: the other commands do not wait for it.
+events were of which they tell. `isolation` and `disconnect` are beside it (`verify_isolation`,
+`verify_disconnect`). Nothing of processors is imported before one of these runs: the other commands
+do not wait for it.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli import verify_isolation
+from holdfast.cli import verify_disconnect, verify_isolation
 from holdfast.cli.arrivals_page import page
 from holdfast.cli.options import Subparsers
 
@@ -79,6 +80,7 @@ def add_to(commands: Subparsers) -> None:
     batches.add_argument("--html", metavar="FILE", type=Path, help="draw it into this file too")
     batches.add_argument("--json", action="store_true", help="print JSON, a line for each second")
     batches.set_defaults(run=show_batches)
+    verify_disconnect.add_to(actions)
     verify_isolation.add_to(actions)
 
 

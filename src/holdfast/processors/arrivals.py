@@ -1,11 +1,12 @@
-"""The decision record's batch analysis: rows by the second in which they were committed.
+"""What is in a processor's table: the decision record's batch analysis, and rows with a mark.
 
-Owns: the query, in the words of either database. Never: writes.
+Owns: the queries, in the words of either database. Never: writes.
 
 Rows that were committed within one second, and whose events lie minutes apart, have waited
 somewhere: most likely in the broker, while nobody was there to take them.
 """
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,14 @@ LIMIT {newest}
 """
 SECOND_POSTGRESQL: Final = "DATE_TRUNC('second', {arrived})"
 SECOND_SQLITE: Final = "substr({arrived}, 1, 19)"
+
+
+MARKED_QUERY: Final = """
+SELECT found."{number}", {arrived}, found."{event}"
+FROM {table} AS found
+WHERE found."{column}" = '{mark}'
+"""
+MARK: Final = re.compile(r"[a-z0-9-]{1,64}")
 
 
 class ArrivalsUnreadError(OperatingError):
@@ -68,24 +77,63 @@ def arrivals(
 ) -> Sequence[Arrivals]:
     """Seconds with more than so many rows, the newest first. Raises `ConfigurationError` or
     `ArrivalsUnreadError`."""
-    schema, _, name = table.rpartition(".")
-    for each in (schema or "main", name, event_column):
-        if NAME.fullmatch(each) is None:
-            raise ConfigurationError(f"{each!r} cannot be the name of a schema, table or column")
+    schema, place = _place(table, event_column)
     second = SECOND_SQLITE if url.startswith(SQLITE) else SECOND_POSTGRESQL
     query = QUERY.format(
         second=second.format(arrived=CREATED_AT_UTC),
         # Of the table: SQLite takes a quoted name that is no column for a text.
         event=f'found."{event_column}"',
-        table=f'"{schema}"."{name}"' if schema else f'"{name}"',
+        table=place,
         more_than=int(more_than),
         newest=int(newest),
     )
-    rows = _of_sqlite(url, schema, query) if url.startswith(SQLITE) else _of_postgresql(url, query)
     return [
         Arrivals(_required(second), size, _moment(earliest), _moment(latest))
-        for second, size, earliest, latest in rows
+        for second, size, earliest, latest in _rows(url, schema, query)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A row that has a mark."""
+
+    number: int
+    arrived: datetime
+    event: datetime | None
+
+
+def marked(
+    url: str, *, table: str, column: str, mark: str, number_column: str, event_column: str
+) -> Sequence[Marked]:
+    """The rows that have this mark in that column. Raises `ConfigurationError` or
+    `ArrivalsUnreadError`."""
+    assert MARK.fullmatch(mark), "marks are our own"
+    schema, place = _place(table, column, number_column, event_column)
+    query = MARKED_QUERY.format(
+        number=number_column,
+        arrived=CREATED_AT_UTC,
+        event=event_column,
+        table=place,
+        column=column,
+        mark=mark,
+    )
+    return [
+        Marked(int(number), _required(arrived), _moment(event))
+        for number, arrived, event in _rows(url, schema, query)
+    ]
+
+
+def _place(table: str, *columns: str) -> tuple[str, str]:
+    """The schema of a table, and the table as a query names it."""
+    schema, _, name = table.rpartition(".")
+    for each in (schema or "main", name, *columns):
+        if NAME.fullmatch(each) is None:
+            raise ConfigurationError(f"{each!r} cannot be the name of a schema, table or column")
+    return schema, f'"{schema}"."{name}"' if schema else f'"{name}"'
+
+
+def _rows(url: str, schema: str, query: str) -> Sequence[tuple[Any, ...]]:
+    return _of_sqlite(url, schema, query) if url.startswith(SQLITE) else _of_postgresql(url, query)
 
 
 def _of_sqlite(url: str, schema: str, query: str) -> Sequence[tuple[Any, ...]]:
