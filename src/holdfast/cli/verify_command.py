@@ -1,7 +1,7 @@
 """`holdfast verify`: what the decision record has people check, as commands.
 
 `batches` is its analysis of a table: which seconds brought many rows, and how far apart in time the
-events were of which they tell. `isolation` is beside it (`verify_isolation`). Nothing of processors
+events were of which they tell. `isolation` and `canary` are beside it. Nothing of processors
 is imported before `batches` runs: the other commands do not wait for it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli import verify_isolation
+from holdfast.cli import verify_canary, verify_isolation
 from holdfast.cli.arrivals_page import page
 from holdfast.cli.options import Subparsers
 
@@ -80,6 +80,7 @@ def add_to(commands: Subparsers) -> None:
     batches.add_argument("--json", action="store_true", help="print JSON, a line for each second")
     batches.set_defaults(run=show_batches)
     verify_isolation.add_to(actions)
+    verify_canary.add_to(actions)
 
 
 def show_batches(options: argparse.Namespace) -> int:
