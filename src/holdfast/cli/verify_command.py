@@ -1,9 +1,8 @@
 """`holdfast verify`: what the decision record has people check, as commands.
 
 `batches` is its analysis of a table: which seconds brought many rows, and how far apart in time the
-events were of which they tell. `isolation` and `disconnect` are beside it (`verify_isolation`,
-`verify_disconnect`). Nothing of processors is imported before one of these runs: the other commands
-do not wait for it.
+events were of which they tell. `isolation`, `disconnect` and `canary` are beside it. Nothing of
+processors is imported before one of these runs: the other commands do not wait for it.
 """
 
 import argparse
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli import verify_disconnect, verify_isolation
+from holdfast.cli import verify_canary, verify_disconnect, verify_isolation
 from holdfast.cli.arrivals_page import page
 from holdfast.cli.options import Subparsers
 
@@ -82,6 +81,7 @@ def add_to(commands: Subparsers) -> None:
     batches.set_defaults(run=show_batches)
     verify_disconnect.add_to(actions)
     verify_isolation.add_to(actions)
+    verify_canary.add_to(actions)
 
 
 def show_batches(options: argparse.Namespace) -> int:

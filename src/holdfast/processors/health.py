@@ -12,8 +12,6 @@ from typing import Final, Protocol
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from holdfast.processors.metrics import Metrics
-
 log = logging.getLogger(__name__)
 
 LIVE: Final = "live"
@@ -37,9 +35,16 @@ class Observed(Protocol):
         """Brings what is not counted but looked at up to date."""
 
 
+class Counted(Protocol):
+    """What is counted of them."""
+
+    def text(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+
+
 @asynccontextmanager
 async def serve_health(
-    host: str, port: int, processors: Sequence[Observed], metrics: Metrics
+    host: str, port: int, processors: Sequence[Observed], metrics: Counted
 ) -> AsyncIterator[int]:
     """Answers while the context is open; gives the port."""
     application = web.Application()

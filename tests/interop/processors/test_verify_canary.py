@@ -1,0 +1,125 @@
+"""`holdfast verify canary` against a running broker, as an operator starts it."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+from holdfast import system
+from holdfast.client.mqtt import Client, ClientOptions, Delivery
+from tests.ports import HeldPort
+from tests.process import HOST, BrokerProcess
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
+WITHIN_S = 60.0
+ASK_EVERY_S = 0.05
+
+
+class Listener(Client):
+    """Waits for a retained message."""
+
+    def __init__(self) -> None:
+        super().__init__("listener", ClientOptions(clean_start=True))
+        self.first: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+
+    def received(self, delivery: Delivery) -> None:
+        if not self.first.done():
+            self.first.set_result(delivery)
+        self.acknowledge(delivery)
+
+
+def started(folder: Path, port: int, *arguments: str) -> "subprocess.Popen[str]":
+    processor = {"BrokerHost": HOST, "BrokerPort": port, "UseTls": False, "EnvironmentId": "qa"}
+    file = folder / "appsettings.json"
+    file.write_text(json.dumps({"Mqtt": {"ZebraRfid": processor}}))
+    times = ("--every", "1", "--away", "0.2", "--reads", "20")
+    return subprocess.Popen(
+        [HOLDFAST, "verify", "canary", str(file), *times, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def numbers(port: int) -> dict[str, float]:
+    """The canary's metrics by name, none before it serves them."""
+    try:
+        with urlopen(f"http://{HOST}:{port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name.removesuffix('{environment="qa"}'): float(value) for name, value in pairs}
+
+
+def after_rounds(running: "subprocess.Popen[str]", port: int, rounds: int) -> dict[str, float]:
+    began_s = system.monotonic_s()
+    while numbers(port).get("holdfast_canary_rounds_total", 0) < rounds:
+        assert system.monotonic_s() - began_s < WITHIN_S
+        try:
+            running.wait(ASK_EVERY_S)
+        except subprocess.TimeoutExpired:
+            continue
+        raise AssertionError(running.communicate()[0])
+    return numbers(port)
+
+
+async def retained(port: int) -> tuple[Delivery, bool]:
+    """The retained result, and whether there is a session of the canary."""
+    listener = Listener()
+    await listener.connect(HOST, port)
+    await listener.subscribe("holdfast-canary/qa/result", 1)
+    async with asyncio.timeout(WITHIN_S):
+        found = await listener.first
+    listener.disconnect()
+    looking = Client("holdfast-canary-qa", ClientOptions(session_expiry_interval_s=0))
+    present = await looking.connect(HOST, port)
+    looking.disconnect()
+    return found, present
+
+
+def test_rounds_are_seen_as_metrics_and_retained_and_leave_no_session(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    health = HeldPort()
+    running = started(tmp_path, broker.port, "--metrics-port", str(health.number))
+    try:
+        found = after_rounds(running, health.number, 2)
+        running.send_signal(signal.SIGTERM)
+        printed, _ = running.communicate(timeout=WITHIN_S)
+    finally:
+        running.kill()
+    assert running.returncode == 0, printed
+    assert found["holdfast_canary_lost_messages_total"] == 0
+    assert found["holdfast_canary_doubled_messages_total"] == 0
+    assert found["holdfast_canary_red"] == 0
+    assert found["holdfast_canary_catch_up_seconds"] > 0
+    assert found["holdfast_canary_last_round_timestamp_seconds"] > 0
+    assert "canary: the round is green" in printed
+    result, present = asyncio.run(retained(broker.port))
+    told = json.loads(result.payload)
+    assert result.retain
+    assert (told["environment"], told["red"], told["reads"], told["lost"]) == ("qa", False, 20, 0)
+    assert not present
+    assert broker.stop() == 0, broker.log()
+
+
+def test_it_ends_after_its_rounds_and_says_whether_any_was_red(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    green = started(tmp_path, broker.port, "--rounds", "2")
+    printed, _ = green.communicate(timeout=WITHIN_S)
+    assert (green.returncode, printed.count("the round is green")) == (0, 2), printed
+    assert broker.stop() == 0, broker.log()
+    red = started(tmp_path, HeldPort().number, "--rounds", "1")
+    printed, _ = red.communicate(timeout=WITHIN_S)
+    assert (red.returncode, printed.count("the round is red")) == (1, 1), printed
+
+
+def test_what_cannot_be_played_is_one_sentence(tmp_path: Path) -> None:
+    wrong = started(tmp_path, 1, "--rounds", "0")
+    printed, _ = wrong.communicate(timeout=WITHIN_S)
+    assert (wrong.returncode, printed) == (2, "holdfast: --rounds is a number from 1\n")

@@ -1,0 +1,106 @@
+"""Rounds of a canary beside a broker in virtual time, and what turns them red."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from holdfast.client.canary import Canary, Outcome, Terms
+from holdfast.client.mqtt import ClientOptions
+from holdfast.testing.hardships import Hardships
+from tests.simulation.peer import Stand, sleep, with_broker
+from tests.simulation.whole import HOST, PORT
+
+TERMS = Terms(environment="prod", reads=20)
+Fault = Callable[[Stand], Awaitable[None]]
+
+
+def canary(port: int = PORT) -> Canary:
+    return Canary((HOST, port), ClientOptions(), TERMS, "word")
+
+
+async def nothing(_stand: Stand) -> None:
+    """No fault."""
+
+
+async def end_session(stand: Stand) -> None:
+    """Somebody ends the consumer's session while it is away."""
+    (await stand.connect(TERMS.name, clean=True)).cut()
+
+
+async def lose_queue(stand: Stand) -> None:
+    """The session is kept, and has no subscription and no queue any more."""
+    peer = await stand.connect(TERMS.name, receive_maximum=1)
+    peer.send("unsubscribe", packet_identifier=1, topic_filters=[TERMS.topic_filter])
+    await sleep(1)
+    assert peer.of_kind("unsuback")
+    peer.cut()
+
+
+async def double(stand: Stand) -> None:
+    """A read is stored twice."""
+    await stand.publish(TERMS.topic, b"word 1 20", qos=2)
+
+
+def played(fault: Fault) -> tuple[Outcome, Outcome, list[str]]:
+    """The outcome of a round with a fault in it and of one after it, and which sessions stay."""
+    outcomes: list[Outcome] = []
+    left: list[str] = []
+
+    async def body(stand: Stand) -> None:
+        playing = canary()
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(playing.play())
+            await sleep(TERMS.away_s / 2)
+            await fault(stand)
+        outcomes.extend((task.result(), await playing.play()))
+        peer = await stand.connect(TERMS.name)
+        left.extend(TERMS.name for each in peer.of_kind("connack") if each["session_present"])
+
+    with_broker(body, hardships=Hardships())
+    return outcomes[0], outcomes[1], left
+
+
+def test_a_round_is_green_and_leaves_no_session() -> None:
+    first, second, left = played(nothing)
+    for outcome in (first, second):
+        assert not outcome.is_red, outcome
+        assert (outcome.reads, outcome.lost, outcome.doubled) == (20, 0, 0)
+        assert outcome.catch_up_s is not None
+        assert 0 <= outcome.catch_up_s < 1
+    assert not left
+
+
+@pytest.mark.parametrize(
+    ("fault", "lost", "doubled"), [(end_session, 20, 0), (lose_queue, None, 0), (double, 0, 1)]
+)
+def test_a_planted_fault_turns_a_round_red_and_not_the_next(
+    fault: Fault, lost: int | None, doubled: int
+) -> None:
+    outcome, after, left = played(fault)
+    assert outcome.is_red
+    if lost is None:
+        assert outcome.lost > 0
+        assert outcome.catch_up_s is None
+    else:
+        assert outcome.lost == lost
+    assert outcome.doubled == doubled
+    assert not after.is_red, after
+    assert not left
+
+
+def test_a_round_without_a_broker_is_red_with_its_reason() -> None:
+    outcomes: list[Outcome] = []
+
+    async def body(_stand: Stand) -> None:
+        outcomes.append(await canary(PORT + 7).play())
+
+    with_broker(body)
+    assert outcomes[0].is_red
+    assert outcomes[0].reason
+    assert outcomes[0].lost == 0
+
+
+def test_reads_out_of_order_are_red() -> None:
+    assert Outcome(reads=2, is_ordered=False).is_red
+    assert not Outcome(reads=2).is_red
