@@ -196,7 +196,6 @@ class Canary:
     async def _come_back(self, consumer: _Consumer) -> Outcome:
         reads = self.terms.reads
         wanted = set(range(1, reads + 1))
-        consumer.numbers.clear()
         consumer.options = self._kept
         if not await consumer.connect(*self._place):
             why = "the broker had ended the session"

@@ -10,12 +10,15 @@ from urllib.request import urlopen
 
 from holdfast import system
 from holdfast.client.mqtt import Client, ClientOptions, Delivery
+from tests.interop.bridge.test_mosquitto import MakeMosquitto, make_mosquitto
 from tests.ports import HeldPort
 from tests.process import HOST, BrokerProcess
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 WITHIN_S = 60.0
 ASK_EVERY_S = 0.05
+
+__all__ = ["make_mosquitto"]
 
 
 class Listener(Client):
@@ -117,6 +120,13 @@ def test_it_ends_after_its_rounds_and_says_whether_any_was_red(tmp_path: Path) -
     red = started(tmp_path, HeldPort().number, "--rounds", "1")
     printed, _ = red.communicate(timeout=WITHIN_S)
     assert (red.returncode, printed.count("the round is red")) == (1, 1), printed
+
+
+def test_mosquitto_is_watched_too(tmp_path: Path, make_mosquitto: MakeMosquitto) -> None:
+    broker = make_mosquitto()
+    watching = started(tmp_path, broker.port, "--rounds", "2")
+    printed, _ = watching.communicate(timeout=WITHIN_S)
+    assert (watching.returncode, printed.count("the round is green")) == (0, 2), printed
 
 
 def test_what_cannot_be_played_is_one_sentence(tmp_path: Path) -> None:
