@@ -161,17 +161,23 @@ class Canary:
             client.disconnect()
 
     async def leave(self) -> None:
-        """Takes the consumer out of its group and ends its session, if the broker is there."""
-        with suppress(ConnectionFailedError):
-            client = Client(self.terms.name, self._kept)
-            if await client.connect(*self._place):
-                await client.unsubscribe(self.terms.topic_filter)
-            client.disconnect()
-            await client.lost.wait()
-            client = Client(self.terms.name, self._gone)
-            await client.connect(*self._place)
-            client.disconnect()
-            await client.lost.wait()
+        """Takes the consumer out of its group and ends its session, if the broker is there and
+        answers in time."""
+        kept = Client(self.terms.name, self._kept)
+        gone = Client(self.terms.name, self._gone)
+        try:
+            with suppress(ConnectionFailedError, TimeoutError):
+                async with asyncio.timeout(self.terms.within_s):
+                    if await kept.connect(*self._place):
+                        await kept.unsubscribe(self.terms.topic_filter)
+                    kept.disconnect()
+                    await kept.lost.wait()
+                    await gone.connect(*self._place)
+                    gone.disconnect()
+                    await gone.lost.wait()
+        finally:
+            kept.drop()
+            gone.drop()
 
     async def _play(self, consumer: _Consumer, publisher: Client, prefix: bytes) -> Outcome:
         terms = self.terms
