@@ -94,7 +94,11 @@ test: rust-test python-test ## Run every test that ends by itself within minutes
 
 .PHONY: python-test
 python-test: setup
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not long" tests
+
+.PHONY: test-long
+test-long: setup ## Run the tests that take about a minute each, which `make test` leaves out
+	$(BIN)/python -m pytest -q -m long tests
 
 .PHONY: rust-test
 rust-test: ## Run the kernel's own tests

@@ -26,7 +26,7 @@ def test_a_table_has_each_message_once_over_three_rounds_of_kills(
     assert report.log_begins_at > 0, "retention was at work"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cursor_that_is_released_before_the_table_has_the_rows_is_found(
     tmp_path: Path, seed: int
 ) -> None:

@@ -121,7 +121,7 @@ def alarms(guarded: Guarded) -> list[str]:
     return sorted(value.decode() for value, _ in read(guarded.running.data_directory, "alarms/hot"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pages_application_runs_over_spark_connect(guarded: Guarded, tmp_path: Path) -> None:
     page.write(tmp_path, "alarms.py", page.placed(page.file("alarms.py"), guarded.instead))
     events = tmp_path / "events"
@@ -146,7 +146,7 @@ def test_the_pages_application_runs_over_spark_connect(guarded: Guarded, tmp_pat
     assert PASSWORD not in told + said + log.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pages_declarative_pipeline_runs(guarded: Guarded, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     for name, instead in (

@@ -59,7 +59,7 @@ def matches(line: str, python: Path) -> bool:
     return re.search(SENTENCE.format(python=re.escape(str(python))), line) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_query_ends_with_what_to_install_where(lacking: Path, tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, http_port=0)
     broker.start()
