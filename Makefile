@@ -15,9 +15,8 @@ FUZZ_SECONDS ?= 60
 
 VENV := .venv
 BIN := $(VENV)/bin
-# How many workers the tests run in: one more than there are cores, since half of their time they wait for a disk, a
-# process or a timer.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# How many workers the tests run in; one for each core.
+WORKERS ?= auto
 
 # Where no Java was found, setup has put one here (docs/adr/0006-locked-dependencies.md).
 ifneq ($(wildcard $(VENV)/java/bin/java),)
