@@ -97,7 +97,7 @@ def played(story: Awaitable[None]) -> None:
     asyncio.run(whole())
 
 
-@pytest.mark.accepts("S3.4", "S3.24", "S3.29", "S3.30", "S3.32", "S3.33", "S3.35", "S3.61")
+@pytest.mark.accepts("S3.4", "S3.24", "S3.32", "S3.33", "S3.61")
 def test_what_came_while_it_was_away_is_there_when_it_is_back(
     port: int, database: SqliteDatabase
 ) -> None:
@@ -214,7 +214,6 @@ def test_without_reconnecting_the_end_of_a_connection_ends_it(
         played(story())
 
 
-@pytest.mark.accepts("S3.38")
 def test_it_speaks_tls_and_trusts_only_whom_it_is_told_to(
     tmp_path: Path, database: SqliteDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
