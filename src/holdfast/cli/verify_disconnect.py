@@ -34,6 +34,9 @@ WITHIN_DEFAULT_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.2
 STOPPED_WITHIN_S: Final = 60.0
 PROBED_EVERY_S: Final = 1.0
+TAKEN_WITHIN_S: Final = 60.0
+"""What was published last is the broker's by then, or the test cannot be played."""
+BROKER_GONE: Final = "the broker was gone before it had taken every read"
 MARK_BYTES: Final = 4
 TABLE: Final = "bbu.tag_read_processings"
 
@@ -182,7 +185,14 @@ async def _publish(
     for number in numbers:
         client.publish(reads.publication(mark, number, system.now_us()))
         await asyncio.sleep(over_s / len(numbers))
-    await client.idle.wait()
+        # A lost connection never becomes idle: this client does not connect again.
+        if client.lost.is_set() and not client.idle.is_set():
+            raise DisconnectUntriedError(BROKER_GONE)
+    try:
+        async with asyncio.timeout(TAKEN_WITHIN_S):
+            await client.idle.wait()
+    except TimeoutError:
+        raise DisconnectUntriedError(BROKER_GONE) from None
     client.disconnect()
     await client.lost.wait()
 
