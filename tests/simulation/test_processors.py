@@ -378,6 +378,28 @@ def test_wrong_credentials_make_no_flood() -> None:
         with_broker(body, replace(CONFIG, anonymous=False))
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_gathers_while_the_sink_is_away_has_a_bound(qos: int) -> None:
+    async def story(stage: Rehearsal) -> None:
+        assert stage.running is not None
+        stage.sink.fail(*(SinkAwayError("gone") for _ in range(1_000)))
+        most = 0
+        for first in range(0, 2_000, 20):
+            await stage.publish("readings/7", *map(reading, range(first, first + 20)), qos=qos)
+            if qos:
+                # All that is open comes again, and is others then.
+                stage.link.cut()
+            await sleep(10)
+            most = max(most, stage.running.gathered_count())
+        assert 20 <= most <= 4 * 10 + 50
+        stage.calm()
+        if qos:
+            await stage.until(lambda: len(values(stage)) == 2_000)
+            assert sorted(values(stage)) == list(range(2_000))
+
+    play(story, qos=qos, batch_messages=10, receive_maximum=50)
+
+
 def test_a_repeated_rehearsal_is_the_same() -> None:
     async def story(stage: Rehearsal) -> None:
         await stage.publish("readings/7", *map(reading, range(10)))

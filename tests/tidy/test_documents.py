@@ -140,6 +140,12 @@ def test_no_test_names_a_behaviour_that_is_not_listed() -> None:
     assert not set(acceptance_coverage.named()) - set(acceptance_coverage.listed())
 
 
+def test_each_mark_stands_on_one_line() -> None:
+    """Whoever looks for a number's tests finds them line by line."""
+    torn = re.compile(r"^@pytest\.mark\.accepts\($", re.MULTILINE)
+    assert not [name(path) for path in files(".py") if torn.search(path.read_text())]
+
+
 def test_numbers_of_behaviours_are_unique() -> None:
     numbers = acceptance_coverage.listed()
     assert len(numbers) == len(set(numbers)) == 538

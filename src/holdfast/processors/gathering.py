@@ -37,7 +37,7 @@ class Gathering:
     """Messages in the order in which they came."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self.bytes = 0
+        self._bytes = 0
         """Of their payloads."""
         self._bounds = bounds
         self._waiting: deque[Came] = deque()
@@ -48,13 +48,18 @@ class Gathering:
     def add(self, arrivals: Sequence[Arrival], at_s: float, at_us: int) -> None:
         """They came together."""
         self._waiting.extend([Came(arrival, at_s, at_us) for arrival in arrivals])
-        self.bytes += sum([len(arrival.payload) for arrival in arrivals])
+        self._bytes += sum([len(arrival.payload) for arrival in arrivals])
+
+    def batches(self) -> float:
+        """How many batches they fill, by number or by bytes."""
+        by_number = len(self._waiting) / self._bounds.messages
+        return max(by_number, self._bytes / self._bounds.bytes)
 
     def due_at_s(self) -> float | None:
         """When a batch is to be closed; None while nothing waits. Has passed where it is full."""
         if not self._waiting:
             return None
-        if len(self._waiting) >= self._bounds.messages or self.bytes >= self._bounds.bytes:
+        if self.batches() >= 1:
             return self._waiting[0].at_s
         return self._waiting[0].at_s + self._bounds.age_s
 
@@ -69,5 +74,5 @@ class Gathering:
         while self._waiting and len(batch) < self._bounds.messages and size < self._bounds.bytes:
             batch.append(self._waiting.popleft())
             size += len(batch[-1].arrival.payload)
-        self.bytes -= size
+        self._bytes -= size
         return batch

@@ -6,7 +6,8 @@ message, or acknowledges one whose end is not known.
 Invariants:
 1. A message is acknowledged when its rows are committed, or its dead letter is the broker's; else
    the broker has it still.
-2. What is open is bounded by Receive Maximum and, in bytes, by what batches take.
+2. What is open is bounded by Receive Maximum, and what has gathered by what BATCHES_AHEAD batches
+   may have, and one read more.
 3. One batch is worked on at a time, on one thread; meanwhile the next one gathers.
 
 Flow: session -> gathering -> work -> session or dead letters.
@@ -37,7 +38,8 @@ from holdfast.protocols.mqtt.reason_code import reason_name
 log = logging.getLogger(__name__)
 
 BATCHES_AHEAD: Final = 4
-"""So many batches' bytes may have gathered before it reads no more."""
+"""So many batches' messages or bytes may have gathered before it reads no more: at QoS 0 there is no
+Receive Maximum, and at QoS 1 what had gathered comes again on each new connection."""
 PAUSE_S: Final = 0.2
 """Before the first further attempt; each pause is twice the last one, up to the longest."""
 PAUSE_MAXIMUM_S: Final = 30.0
@@ -117,6 +119,10 @@ class Running:
         """Messages that came and are not acknowledged."""
         return self._session.open_count()
 
+    def gathered_count(self) -> int:
+        """Messages that came and that nobody works on yet."""
+        return len(self._gathering)
+
     def measure(self) -> None:
         """Brings the gauges up to date."""
         waiting = [*self._current[:1], *self._pausing.values(), *self._again]
@@ -174,7 +180,7 @@ class Running:
         if again := sum([arrival.dup for arrival in arrivals]):
             self._counts.redelivered.inc(again)
         self._gathering.add(arrivals, asyncio.get_running_loop().time(), self._now_us())
-        if self._gathering.bytes > BATCHES_AHEAD * self.settings.batch_bytes:
+        if self._gathering.batches() > BATCHES_AHEAD:
             self._session.pause()
         self._wake.set()
 
@@ -243,7 +249,7 @@ class Running:
         self._counts.committed.inc(len(done))
         self._session.acknowledge_all(done)
         self._current = ()
-        if self._gathering.bytes <= self.settings.batch_bytes:
+        if self._gathering.batches() <= 1:
             self._session.resume()
         return True
 

@@ -113,9 +113,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     typing.end()
 
 
-@pytest.mark.accepts(
-    "S3.48", "S3.51", "S3.50", "S3.62", "S3.31", "S3.38", "S3.55", "S3.57", "S3.58"
-)
+@pytest.mark.accepts("S3.48", "S3.51", "S3.50", "S3.62", "S3.31", "S3.55", "S3.57", "S3.58")
 def test_the_page_can_be_typed(reader: Reader) -> None:
     users, settings, serve, files, check, run, publish, look, ask = reader.blocks()
     reader.type(users)
