@@ -189,11 +189,11 @@ impl Deliveries {
     pub(super) fn finish_shared(&mut self, flight: &Flight, party: Party) {
         let Some(handle) = self.queues.of_group(party) else { return };
         let Some(queue) = self.queues.get_mut(handle) else { return };
-        let is_held = queue.cursor.delivery(flight.offset).is_some();
+        let was_held = queue.cursor.acknowledge(flight.offset).is_some();
         if let Some(keys) = queue.keys() {
-            keys.ended(flight, is_held);
+            keys.ended(flight, was_held);
         }
-        if queue.cursor.acknowledge(flight.offset).is_some() {
+        if was_held {
             self.queues.change_group(handle);
         }
     }

@@ -74,7 +74,8 @@ class GroupCommands:
             raise CommandRefusedError(Refusal.BEYOND_QUOTA, sentence)
         # Somebody else may have made one of this name, or the original may have ended.
         record, now_us = self._find(original), self._now_us()
-        name, place = self._name(record, share_name), max(place, self._log.whole_from())
+        name = self._name(record, share_name)
+        self._check_whole(place)
         ends_at_us = now_us + self._config().environments_fork_expiry_s * SECOND_US
         self._groups.fork(original, name, place, ends_at_us, now_us)
         await self._stages.promises.wait_durable(self._log.end_position())
@@ -109,11 +110,15 @@ class GroupCommands:
         place = self._stages.queues.mark(record)
         if at_us is not None:
             place = min(place, self._log.offset_at(at_us))
+        self._check_whole(place)
+        return place
+
+    def _check_whole(self, place: int) -> None:
+        """Refuses a place before what the log has whole; retention goes on meanwhile."""
         whole_from = self._log.whole_from()
         if place < whole_from:
             sentence = f"offset {place} is gone: the log begins at offset {whole_from}"
             raise CommandRefusedError(Refusal.GONE, sentence)
-        return place
 
     def _waiting(self, record: QueueRecord, place: int) -> Pieces[int]:
         inquiry, end = Inquiry(self._log), self._log.end_offset()

@@ -38,8 +38,8 @@ from holdfast.protocols.mqtt.reason_code import reason_name
 log = logging.getLogger(__name__)
 
 BATCHES_AHEAD: Final = 4
-"""So many batches' messages or bytes may have gathered before it reads no more: at QoS 0 there is no
-Receive Maximum, and at QoS 1 what had gathered comes again on each new connection."""
+"""So many batches' messages or bytes may have gathered before it reads no more: at QoS 0 there is
+no Receive Maximum, and at QoS 1 what had gathered comes again on each new connection."""
 PAUSE_S: Final = 0.2
 """Before the first further attempt; each pause is twice the last one, up to the longest."""
 PAUSE_MAXIMUM_S: Final = 30.0

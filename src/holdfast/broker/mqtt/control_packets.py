@@ -43,9 +43,6 @@ MIXED: Final = (
     " none that is known: environments that share a group take one another's messages"
 )
 """Why a subscription to a group is refused that several environments could share."""
-SUBACK_BYTES_WITH_REASON: Final = 262_144
-"""More than a SUBACK has with this reason and as many codes as a packet of the largest default has
-filters."""
 
 
 class ControlPackets:

@@ -119,9 +119,6 @@ class SubscriptionsWanted:
             and self.qos in (None, subscription.qos)
         )
 
-    def _key(self) -> bytes:
-        return self.client_identifier.encode()
-
     def _share(self) -> str:
         return f"{SHARED_PREFIX}{self.share_name}/" if self.share_name else ""
 
