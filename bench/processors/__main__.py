@@ -3,18 +3,20 @@
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psycopg
 
 from bench.macro import machine
-from bench.macro.brokers import BrokerError, Holdfast
+from bench.macro.brokers import BrokerError, Holdfast, processor_ticks
 from bench.macro.measurement import WORK
 from bench.macro.rows import Row
 from bench.processors.drains import EXPIRY_S, HOST, TOPIC, payload
@@ -24,6 +26,8 @@ from tests.postgresql import postgres_server
 
 COUNT = 40_000
 BACKLOG = 1_000_000
+DELIVERIES = 200_000
+IDENTITY: Mapping[str, Any] = {"user_property": [IDENTITY_WISH]}
 QUEUE = Row("processors", (), (), {"queue.messages_maximum": 0})
 IN_FLIGHT = 1_000
 MEMBERS = 3
@@ -44,6 +48,7 @@ class Bench:
         """All lines, or those that begin so."""
         lines: dict[str, Callable[[], None]] = {
             "client": self._client,
+            "identity": self._identity,
             "sqlite": lambda: self._rows("sqlite"),
             "postgresql": lambda: self._rows("postgresql"),
             "three": self._three,
@@ -64,6 +69,14 @@ class Bench:
         _tell("aiomqtt, acknowledged at once", aiomqtt)
         _tell_ratio("to gmqtt", mine, gmqtt, "at least 5")
         _tell_ratio("to aiomqtt", mine, aiomqtt, "at least 20")
+
+    def _identity(self) -> None:
+        with_it = self._median(lambda: self._brokers_time(IDENTITY))
+        without = self._median(lambda: self._brokers_time({}))
+        for what, figures in (("with an identity", with_it), ("without", without)):
+            print(f"  the broker's time for a delivery {what}: {figures['cpu_us']:.2f} us")
+        ratio = with_it["cpu_us"] / without["cpu_us"]
+        print(f"  ratio, with to without: {ratio:.2f} (at most 1.1)", flush=True)
 
     def _rows(self, database: str) -> None:
         whole = self._median(lambda: self._drained("rows-processor", database))
@@ -133,6 +146,18 @@ class Bench:
             asyncio.run(_publish(port, count))
             return _finish(drain)
 
+    def _brokers_time(self, properties: Mapping[str, Any]) -> Figures:
+        with (
+            self._place("") as (directory, _),
+            Holdfast(self._program, "fsync").serve(QUEUE, directory) as (process, port),
+        ):
+            asyncio.run(_subscribe(port, TOPIC, properties))
+            asyncio.run(_publish(port, DELIVERIES))
+            before = processor_ticks(process)
+            _finish(_begin("ours", port=port, count=DELIVERIES))
+            seconds = (processor_ticks(process) - before) / os.sysconf("SC_CLK_TCK")
+            return {"cpu_us": seconds / DELIVERIES * 1e6}
+
     def _listed(self, database: str) -> Figures:
         with self._place(database) as (_, sink):
             return _finish(_begin("rows-list", port=0, count=self._count, sink=sink))
@@ -177,11 +202,12 @@ class Bench:
             yield port
 
 
-async def _subscribe(port: int, topic_filter: str) -> None:
+async def _subscribe(
+    port: int, topic_filter: str, properties: Mapping[str, Any] = IDENTITY
+) -> None:
     waiting = Client("drain", ClientOptions(session_expiry_interval_s=EXPIRY_S))
     await waiting.connect(HOST, port)
-    wish = {"user_property": [IDENTITY_WISH]}
-    await waiting.subscribe_all((topic_filter,), 2, wish)
+    await waiting.subscribe_all((topic_filter,), 2, properties)
     waiting.disconnect()
     await waiting.lost.wait()
 
