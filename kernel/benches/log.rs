@@ -36,6 +36,7 @@ fn turn() -> Arrivals {
             expiry_interval_s: None,
             fate: Fate::Accepted,
             row: None,
+            entry: None,
             targets: None,
             stored: None,
         });
@@ -54,6 +55,7 @@ fn scan(filter: &str) -> Scan {
         until: Offset(u64::MAX),
     };
     Scan {
+        whole: false,
         queue: Queue(1),
         owner: Party(1),
         subscriptions: vec![subscription].into(),

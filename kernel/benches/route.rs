@@ -51,6 +51,7 @@ fn batch(topics: &[String], run: usize) -> Arrivals {
                 expiry_interval_s: None,
                 fate: Fate::Accepted,
                 row: None,
+                entry: None,
                 targets: None,
                 stored: None,
             });

@@ -3,9 +3,13 @@
 //! They name no protocol's packets and no protocol's codes: each protocol translates what it has to say into these
 //! words, and what it is told out of them.
 //!
+//! What is published is a message, or an *entry*: several that a producer has put together, which are stored, and given
+//! to who wants them so, as they came ([`entry`]).
+//!
 //! Flow: [`Arrivals`] is made by decode, completed by route (targets) and append (where each message is stored), and
 //! read by admit and pass. [`Scan`] asks the log for what a queue has not yet seen. [`Outgoing`] goes to encode.
 
+pub mod entry;
 pub mod exchange;
 pub mod moment;
 pub mod rows;
@@ -13,7 +17,8 @@ pub mod state;
 pub mod submission;
 
 use crate::error::Result;
-use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use crate::flow::entry::{Entry, EntryParts, Permits, Receipt, Reply, Settlement};
+use crate::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Receiver, Timestamp, TopicId};
 use crate::selection::Key;
 use crate::topic::grant::Grant;
 use std::sync::Arc;
@@ -38,6 +43,14 @@ pub struct Arrivals {
     pub acknowledgements: Vec<Acknowledgement>,
     /// Connections that ask whether anybody is there, to be answered.
     pub pings: Vec<Connection>,
+    /// What those of `publishes` that are entries have besides.
+    pub entries: Vec<EntryParts>,
+    /// How many more messages receivers take, in order per connection.
+    pub permits: Vec<Permits>,
+    /// What receivers say of entries that were given to them, in order per connection.
+    pub settlements: Vec<Settlement>,
+    /// The entry numbers that `settlements` are about.
+    pub numbers: Vec<u64>,
     /// What peers have sent in all turns.
     pub totals: Totals,
     /// So many of `publishes`, the last ones but for `rows`, were handed in.
@@ -80,6 +93,10 @@ impl Arrivals {
         self.publishes.clear();
         self.acknowledgements.clear();
         self.pings.clear();
+        self.entries.clear();
+        self.permits.clear();
+        self.settlements.clear();
+        self.numbers.clear();
         self.submissions = 0;
         self.rows = 0;
     }
@@ -114,6 +131,8 @@ pub struct Publish {
     pub fate: Fate,
     /// What it has besides as a row of a batch; `None` of all others.
     pub row: Option<RowParts>,
+    /// Which of [`Arrivals::entries`] says what it has besides as an entry; `None` of a message.
+    pub entry: Option<u32>,
     /// Filled by route: the attached queues that get it. `None` where nobody does.
     pub targets: Option<Arc<[Target]>>,
     /// Filled by append, for messages that are stored.
@@ -147,6 +166,10 @@ pub enum Fate {
 pub struct Stored {
     /// Its offset.
     pub offset: Offset,
+    /// The number of its topic.
+    pub topic: TopicId,
+    /// Its number among the entries of its topic.
+    pub entry: u64,
     /// Its bytes.
     pub location: Location,
     /// The number of its bytes in the log.
@@ -263,6 +286,8 @@ pub enum Refusal {
     NotAuthorized,
     /// The log has no room for it.
     NoRoom,
+    /// It does not have the checksum that it came with.
+    Damaged,
     /// Nothing is in flight under this packet identifier.
     NotInFlight,
     /// The peer does not take it, for reasons of its own.
@@ -293,6 +318,8 @@ pub struct Scan {
     pub subscriptions: Arc<[Subscription]>,
     /// What the queue may get of that; `None` for everything.
     pub receive: Option<Grant>,
+    /// It gets entries as they are; else each of their messages is a record of its own, with its own offset.
+    pub whole: bool,
     /// What the keys of its records are taken from; `None` for the slots that they carry.
     pub key: Option<Key>,
     /// The first offset to look at.
@@ -322,7 +349,9 @@ pub struct Scan {
 pub struct Found {
     /// Its first offset.
     pub offset: Offset,
-    /// How many messages it holds (1, except for batches).
+    /// Its number among the entries of its topic.
+    pub entry: u64,
+    /// How many messages it holds (1, except for entries that are given out whole).
     pub count: u32,
     /// Its bytes.
     pub location: Location,
@@ -368,8 +397,13 @@ pub struct Message<'a> {
 
 /// Where encode finds stored messages.
 pub trait Messages {
-    /// The message with an offset, which was at `location` when it was found; `None` if retention has taken it.
+    /// The message with an offset, which was at `location` when it was found; `None` if retention has taken it. One of
+    /// an entry is taken out of it; `None` too where it cannot be (it is encrypted, or part of a larger one).
     fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>>;
+
+    /// The whole record with this first offset, which was at `location` when it was found; `None` if retention has
+    /// taken it.
+    fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>>;
 }
 
 /// What one turn sends, in order per connection.
@@ -386,8 +420,26 @@ pub enum Departure {
     Sending(Sending),
     /// A step about a message.
     Acknowledgement(Acknowledgement),
+    /// What becomes of an entry.
+    Receipt(Receipt),
+    /// What a receiver said is durable.
+    Reply(Reply),
     /// Bytes that the caller encoded and that waited for the disk.
     Encoded(Connection, Vec<u8>),
+}
+
+impl Departure {
+    /// Where it goes.
+    #[inline]
+    pub fn connection(&self) -> Connection {
+        match self {
+            Departure::Sending(sending) => sending.connection,
+            Departure::Acknowledgement(told) => told.connection,
+            Departure::Receipt(receipt) => receipt.connection,
+            Departure::Reply(reply) => reply.connection,
+            Departure::Encoded(connection, _) => *connection,
+        }
+    }
 }
 
 /// One stored message on its way to one subscriber.
@@ -395,6 +447,10 @@ pub enum Departure {
 pub struct Sending {
     /// To whom.
     pub connection: Connection,
+    /// To whom of those on that connection.
+    pub receiver: Receiver,
+    /// How often it has come back and is given out again; counted where the receiver asked for that.
+    pub redeliveries: u16,
     /// 0 at QoS 0.
     pub packet_identifier: u16,
     /// The QoS of this delivery.

@@ -316,6 +316,7 @@ fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
 
 fn found_at(offset: Offset) -> Found {
     Found {
+        entry: 0,
         offset,
         count: 1,
         location: Location { segment: 0, position: offset.0 as u32 },

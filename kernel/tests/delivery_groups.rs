@@ -400,7 +400,7 @@ impl World {
                 let member = &mut self.members[sent.connection.0 as usize - 1];
                 member.unanswered.push((sent.packet_identifier, Step::Completed));
             }
-            Departure::Acknowledgement(_) | Departure::Encoded(..) => {}
+            Departure::Acknowledgement(_) | Departure::Receipt(_) | Departure::Reply(_) | Departure::Encoded(..) => {}
         }
     }
 

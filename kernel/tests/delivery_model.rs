@@ -356,7 +356,7 @@ impl Client {
                     self.unanswered.push((acknowledgement.packet_identifier, Step::Completed));
                 }
             }
-            Departure::Encoded(..) => {}
+            Departure::Encoded(..) | Departure::Receipt(_) | Departure::Reply(_) => {}
         }
     }
 }

@@ -468,6 +468,7 @@ proptest! {
             wanted.sort_unstable();
         }
         let mut scan = Scan {
+ whole: false,
             queue: Queue(1),
             owner: Party(1),
             subscriptions: Arc::from([]),

@@ -283,6 +283,7 @@ fn queues_with_the_same_filters_share_what_was_merged_and_no_turn_merges_more_th
 fn scans_of_many_queues_together_keep_to_the_effort_of_a_turn_and_all_get_on() {
     let mut log = large();
     let scan = |number: u32| Scan {
+        whole: false,
         queue: holdfast_kernel::ids::Queue(number),
         records_maximum: 4_096,
         bytes_maximum: 4 << 20,

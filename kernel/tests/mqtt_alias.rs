@@ -42,6 +42,14 @@ fn topic(number: u32) -> String {
 struct Log(String);
 
 impl Messages for Log {
+    fn entry(
+        &mut self,
+        _: Location,
+        _: Offset,
+    ) -> holdfast_kernel::error::Result<Option<holdfast_kernel::flow::entry::Entry<'_>>> {
+        Ok(None)
+    }
+
     fn message(&mut self, location: Location, _: Offset) -> Result<Option<Message<'_>>> {
         self.0 = topic(location.position);
         let (topic, properties, qos, retain) = (self.0.as_bytes(), b"\x03\0\x01c".as_slice(), 1, false);
@@ -114,6 +122,7 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
         expiry_interval_s: None,
         fate: Fate::Accepted,
         row: None,
+        entry: None,
         targets: Some(Arc::from([target])),
         stored: None,
     };
@@ -123,6 +132,8 @@ fn passed(outboxes: &mut Outboxes, number: u32) {
 
 fn delivered(outboxes: &mut Outboxes, number: u32, qos: u8) {
     let sending = Sending {
+        receiver: Default::default(),
+        redeliveries: 0,
         connection: HERE,
         packet_identifier: u16::from(qos > 0) * 3,
         qos,

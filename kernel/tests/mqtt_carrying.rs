@@ -91,6 +91,14 @@ fn hops_are_counted_up_to_their_maximum_and_other_properties_are_kept() {
 struct Nothing;
 
 impl Messages for Nothing {
+    fn entry(
+        &mut self,
+        _: Location,
+        _: Offset,
+    ) -> holdfast_kernel::error::Result<Option<holdfast_kernel::flow::entry::Entry<'_>>> {
+        Ok(None)
+    }
+
     fn message(&mut self, _: Location, _: Offset) -> holdfast_kernel::error::Result<Option<Message<'_>>> {
         Ok(None)
     }
@@ -116,6 +124,7 @@ fn arrivals(payloads: &[u8], connection: Connection, expiry_interval_s: Option<u
             expiry_interval_s,
             fate: Fate::Accepted,
             row: None,
+            entry: None,
             targets: Some(targets.clone()),
             stored: None,
         });

@@ -30,6 +30,14 @@ fn pair(name: &str, value: &str) -> Vec<u8> {
 struct Stored(Vec<u8>);
 
 impl Messages for Stored {
+    fn entry(
+        &mut self,
+        _: Location,
+        _: Offset,
+    ) -> holdfast_kernel::error::Result<Option<holdfast_kernel::flow::entry::Entry<'_>>> {
+        Ok(None)
+    }
+
     fn message(&mut self, _: Location, _: Offset) -> Result<Option<Message<'_>>> {
         Ok(Some(Message {
             topic: b"t",
@@ -60,6 +68,8 @@ fn sent(outboxes: &mut Outboxes, connection: Connection, qos: u8, properties: &[
 
 fn sent_again(outboxes: &mut Outboxes, connection: Connection, qos: u8, properties: &[u8], again: bool) -> Vec<u8> {
     let sending = Sending {
+        receiver: Default::default(),
+        redeliveries: 0,
         connection,
         packet_identifier: 9,
         qos,
@@ -159,6 +169,7 @@ fn what_passes_through_before_the_disk_has_it_is_told_as_nothing() {
         expiry_interval_s: None,
         fate: Fate::Accepted,
         row: None,
+        entry: None,
         targets: Some([target(TOLD), target(NOT_TOLD)].into()),
         stored: None,
     });

@@ -59,6 +59,7 @@ fn arrivals(qos: u8, retain: bool, targets: Vec<Target>) -> Arrivals {
         expiry_interval_s: Some(60),
         fate: Fate::Accepted,
         row: None,
+        entry: None,
         targets: Some(Arc::from(targets)),
         stored: None,
     });
@@ -171,6 +172,14 @@ fn slow_reader_loses_messages_of_qos_0_and_is_told_how_many() {
 struct Log;
 
 impl Messages for Log {
+    fn entry(
+        &mut self,
+        _: Location,
+        _: Offset,
+    ) -> holdfast_kernel::error::Result<Option<holdfast_kernel::flow::entry::Entry<'_>>> {
+        Ok(None)
+    }
+
     fn message(&mut self, location: Location, _: Offset) -> Result<Option<Message<'_>>> {
         let expires_at = (location.position > 0).then(|| Timestamp(u64::from(location.position) * 1_000_000));
         let message = Message {
@@ -188,6 +197,8 @@ impl Messages for Log {
 
 fn sending(connection: Connection, qos: u8, segment: u32, position: u32) -> Departure {
     Departure::Sending(Sending {
+        receiver: Default::default(),
+        redeliveries: 0,
         connection,
         packet_identifier: if qos == 0 { 0 } else { 258 },
         qos,

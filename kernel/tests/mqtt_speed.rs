@@ -75,6 +75,14 @@ fn decode_speed(qos: u8, version: Version) {
 struct OneMessage;
 
 impl Messages for OneMessage {
+    fn entry(
+        &mut self,
+        _: Location,
+        _: Offset,
+    ) -> holdfast_kernel::error::Result<Option<holdfast_kernel::flow::entry::Entry<'_>>> {
+        Ok(None)
+    }
+
     fn message(&mut self, _: Location, _: Offset) -> Result<Option<Message<'_>>> {
         let (properties, qos, retain, expires_at): (&[u8], _, _, _) = (&[], 1, false, None);
         let appended_at = Timestamp(0);
@@ -122,6 +130,8 @@ fn encode_speed() {
     report("encode with take, QoS 1", MESSAGES, || {
         for number in 0..MESSAGES {
             outgoing.departures.push(Departure::Sending(Sending {
+                receiver: Default::default(),
+                redeliveries: 0,
                 connection: Connection(1),
                 packet_identifier: u16::try_from(number + 1).unwrap(),
                 qos: 1,

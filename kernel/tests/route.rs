@@ -39,6 +39,7 @@ fn publish(arrivals: &mut Arrivals, topic: &[u8], fate: Fate) {
         expiry_interval_s: None,
         fate,
         row: None,
+        entry: None,
         targets: None,
         stored: None,
     });

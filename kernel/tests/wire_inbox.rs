@@ -99,6 +99,7 @@ impl Decoder for Prefixed {
             expiry_interval_s: None,
             fate: Fate::Accepted,
             row: None,
+            entry: None,
             targets: None,
             stored: None,
         });

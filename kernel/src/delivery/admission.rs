@@ -39,7 +39,7 @@ impl Deliveries {
     pub fn settle(&mut self, durable: Offset, position: LogPosition, outgoing: &mut Outgoing) {
         self.held.advance(durable);
         while let Some((serial, departure)) = self.held.next_departure(position) {
-            if self.receivers.serial_of(connection_of(&departure)) != serial {
+            if self.receivers.serial_of(departure.connection()) != serial {
                 continue;
             }
             if let Departure::Acknowledgement(told) = &departure {
@@ -63,6 +63,7 @@ impl Deliveries {
             if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(&mut awaits)) {
                 let found = Found {
                     offset: stored.offset,
+                    entry: stored.entry,
                     count: 1,
                     location: stored.location,
                     size_bytes: stored.size_bytes,
@@ -257,13 +258,5 @@ fn is_end(told: &Acknowledgement) -> bool {
         Step::Acknowledged | Step::Completed => true,
         Step::Received => told.refusal.is_some(),
         Step::Released => false,
-    }
-}
-
-fn connection_of(departure: &Departure) -> Connection {
-    match departure {
-        Departure::Sending(sending) => sending.connection,
-        Departure::Acknowledgement(told) => told.connection,
-        Departure::Encoded(connection, _) => *connection,
     }
 }

@@ -213,6 +213,8 @@ fn next_handed(
     }
     let sending = Sending {
         connection: receiver.connection,
+        receiver: handle,
+        redeliveries: 0,
         packet_identifier,
         qos,
         dup: true,
@@ -247,6 +249,8 @@ fn next_owed(
     receiver.note_sent(found.size_bytes);
     let sending = Sending {
         connection: receiver.connection,
+        receiver: handle,
+        redeliveries: 0,
         packet_identifier,
         qos,
         dup: again.is_some(),
@@ -291,6 +295,8 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
     queue.cursor.deliver(entry_of(&found), handle);
     let sending = Sending {
         connection: receiver.connection,
+        receiver: handle,
+        redeliveries: 0,
         packet_identifier,
         qos,
         // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
@@ -310,7 +316,7 @@ fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers,
         Chosen::Member(found, member, attempts) => {
             let again = attempts > 1 || found.offset < queue.sent_before;
             let receiver = receivers.get_mut(member);
-            let taken = receiver.and_then(|receiver| receiver.take_shared(handle, &found, again, now));
+            let taken = receiver.and_then(|receiver| receiver.take_shared(member, handle, &found, again, now));
             let Some((sending, source)) = taken else { return Next::Waits };
             if let Some(keys) = queue.keys().filter(|_| sending.qos > 0) {
                 keys.sent(&found, member, now);

@@ -235,6 +235,7 @@ impl Queue {
             owner: self.owner,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
             receive: self.receive.clone(),
+            whole: false,
             key: self.group.as_ref().and_then(|group| Some(group.keys.as_ref()?.key.clone())),
             from: self.listed,
             owed: self.singles(durable),

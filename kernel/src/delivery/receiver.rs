@@ -171,6 +171,7 @@ impl Receiver {
     /// Puts a group's message into the window; `None` without room.
     pub fn take_shared(
         &mut self,
+        handle: ids::Receiver,
         group: ids::Queue,
         found: &Found,
         again: bool,
@@ -190,6 +191,8 @@ impl Receiver {
         membership.given = membership.given.wrapping_add(1);
         let sending = Sending {
             connection: self.connection,
+            receiver: handle,
+            redeliveries: 0,
             packet_identifier,
             qos,
             // To this client it is a first attempt, whoever had it before [MQTT-3.3.1-1].

@@ -180,6 +180,7 @@ impl Arrivals {
             expiry_interval_s: row.expiry_interval_s,
             fate: Fate::Accepted,
             row: Some(RowParts { key: row.key.map(|key| self.hold(key)), event_time: row.event_time }),
+            entry: None,
             targets: None,
             stored: None,
         };

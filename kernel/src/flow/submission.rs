@@ -62,6 +62,7 @@ impl Arrivals {
             expiry_interval_s: message.expiry_interval_s,
             fate: Fate::Accepted,
             row: None,
+            entry: None,
             targets: None,
             stored: None,
         };

@@ -276,11 +276,18 @@ impl Outboxes {
         }
     }
 
-    /// Encodes stored messages, acknowledgements and bytes that waited; clears `outgoing`.
+    /// Encodes stored messages, acknowledgements and bytes that waited; leaves in `outgoing` what goes to connections
+    /// that are not open here.
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         self.clear_shelves(now);
-        for departure in outgoing.departures.drain(..) {
+        let mut departures = mem::take(&mut outgoing.departures);
+        for departure in departures.drain(..) {
+            if self.outboxes.get(departure.connection()).is_none() {
+                outgoing.departures.push(departure);
+                continue;
+            }
             match departure {
+                Departure::Receipt(_) | Departure::Reply(_) => {}
                 Departure::Sending(sending) => self.deliver(&sending, messages, now)?,
                 Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
                 Departure::Acknowledgement(acknowledgement) => {
@@ -295,6 +302,9 @@ impl Outboxes {
                     self.counters.acknowledgements_sent += 1;
                 }
             }
+        }
+        if outgoing.departures.is_empty() {
+            outgoing.departures = departures;
         }
         Ok(())
     }

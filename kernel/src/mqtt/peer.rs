@@ -171,6 +171,7 @@ impl Peer {
             expiry_interval_s: layout.meaning.expiry_interval_s,
             fate,
             row: None,
+            entry: None,
             targets: None,
             stored: None,
         });

@@ -41,7 +41,7 @@ pub fn of(refusal: Refusal) -> u8 {
         Refusal::NotAuthorized => NOT_AUTHORIZED,
         Refusal::NoRoom => QUOTA_EXCEEDED,
         Refusal::NotInFlight => PACKET_IDENTIFIER_NOT_FOUND,
-        Refusal::ByPeer => UNSPECIFIED_ERROR,
+        Refusal::ByPeer | Refusal::Damaged => UNSPECIFIED_ERROR,
     }
 }
 

@@ -19,6 +19,7 @@ use super::scan::Scanning;
 use super::snapshot::Checkpoints;
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::flow::entry::Entry;
 use crate::flow::moment::{RetainedRows, States};
 use crate::flow::state::Changes;
 use crate::flow::{Arrivals, Message, Messages, Scan};
@@ -412,5 +413,9 @@ impl Log {
 impl Messages for Log {
     fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
         self.records.message(location, offset)
+    }
+
+    fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>> {
+        self.records.entry(location, offset)
     }
 }

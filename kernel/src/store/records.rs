@@ -19,6 +19,7 @@ use super::parties::party_of;
 use super::record::{Kind, Record};
 use super::space::Space;
 use crate::error::{Error, Result};
+use crate::flow::entry::{Body, Entry};
 use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Message, Publish, Refusal, Stored};
 use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
@@ -74,6 +75,15 @@ impl Records {
 
     /// The message with an offset, which was found at a location.
     pub(super) fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
+        let entry = self.entry(location, offset)?;
+        Ok(entry.and_then(|entry| match entry.body {
+            Body::Message(message) => Some(message),
+            Body::AsSent(_) => None,
+        }))
+    }
+
+    /// The whole record with a first offset, which was found at a location.
+    pub(super) fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>> {
         let found = match self.archive.find(location.segment) {
             Some(place) => Some((place, location.position)),
             // Its segment has gone since it was found there; it may have been carried.
@@ -85,14 +95,22 @@ impl Records {
         let Some((place, position)) = found else { return Ok(None) };
         let dictionary = &self.derived.dictionary;
         let record = self.archive.record(place, position)?;
-        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Message {
-            topic: dictionary.name(record.topic),
-            properties: record.properties,
-            payload: record.payload,
-            qos: record.qos,
-            retain: record.retain,
+        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Entry {
+            topic: record.topic,
+            number: record.entry,
+            offset: record.offset,
+            count: record.count,
             appended_at: record.appended_at,
-            expires_at: record.expires_at,
+            publisher: record.publisher,
+            body: Body::Message(Message {
+                topic: dictionary.name(record.topic),
+                properties: record.properties,
+                payload: record.payload,
+                qos: record.qos,
+                retain: record.retain,
+                appended_at: record.appended_at,
+                expires_at: record.expires_at,
+            }),
         }))
     }
 
@@ -169,8 +187,15 @@ impl Records {
             self.derived.take_retained(&record, (durable_at, durable));
         }
         self.derived.parties.note_message(&record);
-        publish.stored =
-            Some(Stored { offset: record.offset, location, size_bytes: narrow(size_bytes), expires_at, durable_at });
+        publish.stored = Some(Stored {
+            offset: record.offset,
+            topic,
+            entry: record.entry,
+            location,
+            size_bytes: narrow(size_bytes),
+            expires_at,
+            durable_at,
+        });
         Ok(true)
     }
 

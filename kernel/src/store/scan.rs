@@ -460,6 +460,7 @@ fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dic
     let slot = |key: &Key| key.slot(dictionary.name(record.topic), record.properties, record.key_slot);
     Found {
         offset: record.offset,
+        entry: record.entry,
         count: record.count,
         location,
         size_bytes: narrow(record.size_bytes()),

@@ -22,6 +22,7 @@ pub fn publish(qos: u8, target: Option<(Queue, Connection)>, stored: Stored) -> 
         expiry_interval_s: None,
         fate: Fate::Accepted,
         row: None,
+        entry: None,
         targets,
         stored: Some(stored),
     }
@@ -30,6 +31,8 @@ pub fn publish(qos: u8, target: Option<(Queue, Connection)>, stored: Stored) -> 
 /// Where the log has put a message that does not expire.
 pub fn stored(offset: u64, durable_at: u64) -> Stored {
     Stored {
+        topic: Default::default(),
+        entry: 0,
         offset: Offset(offset),
         location: location(offset),
         size_bytes: 100,
@@ -57,6 +60,7 @@ fn location(offset: u64) -> Location {
 /// The same message as a scan finds it.
 pub fn found(offset: u64, qos: u8, key_slot: u16, terms: Terms) -> Found {
     Found {
+        entry: 0,
         offset: Offset(offset),
         count: 1,
         location: location(offset),

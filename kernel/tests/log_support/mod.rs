@@ -56,6 +56,7 @@ pub fn arrivals(messages: &[Stored]) -> Arrivals {
             expiry_interval_s: None,
             fate: Fate::Accepted,
             row: None,
+            entry: None,
             targets: None,
             stored: None,
         });
@@ -165,6 +166,7 @@ impl Asking for Log {
 /// A request for everything that one subscription matches.
 pub fn scan_of(filter: &str, from: u64) -> Scan {
     Scan {
+        whole: false,
         queue: Queue(3),
         owner: Party(3),
         subscriptions: vec![subscription(filter, 0, u64::MAX)].into(),
