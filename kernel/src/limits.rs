@@ -188,3 +188,7 @@ pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;
 /// Memory of one compiled regular expression over topic names: some thousand characters of it. A text of a few
 /// characters can ask for gigabytes.
 pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
+
+/// Messages that a receiver by permits may have without having said anything of them; beyond it the receiver is given
+/// nothing. Brokers of the protocol that has such receivers have the same.
+pub const CONSUMER_UNSETTLED_MAXIMUM: u64 = 50_000;

@@ -747,11 +747,32 @@ class Deliveries:
         `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
         self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int,
-        sent_before: int = ...,
+        sent_before: int = ..., whole: bool = ...,
     ) -> int:
         """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
         the group's own. `owner` is whose messages No Local leaves out. What lies below `sent_before` may have been
-        sent to somebody: whoever gets it is told so (`Outboxes.mark_again`)."""
+        sent to somebody: whoever gets it is told so (`Outboxes.mark_again`). A `whole` queue reads one topic, is given
+        entries as they are, and is for consumers alone."""
+    def attach_consumer(self, connection: int) -> int:
+        """A consumer is on this connection from now on, beside others or a session; returns its receiver. It takes by
+        permits, which begin at 0 and are its own: neither joining a queue nor leaving one changes them."""
+    def detach_consumer(self, receiver: int) -> None:
+        """The consumer is gone: what it had goes back to its queue, ahead of what is new and in offset order, and counts
+        as no redelivery."""
+    def close(self, connection: int) -> None:
+        """A connection with producers or consumers has ended: its consumers are detached, and what waits for it leaves no
+        more. To be called before its number is used again."""
+    def join_consumer(self, queue: int, receiver: int, *, counts_redeliveries: bool) -> None:
+        """The consumer takes its turn at a queue that is `whole`, and at no other. With `counts_redeliveries` it is told how
+        often each entry was wanted again; without, it is told 0, and wanting one entry again is wanting all that it has."""
+    def leave_consumer(self, queue: int, receiver: int) -> None:
+        """The consumer gets nothing more from the queue, and what it had goes back as by `detach_consumer`. What it still
+        says to be done with counts."""
+    def consumers(self, queue: int) -> list[tuple[int, int, int, int]]:
+        """(receiver, messages that it has been given, messages of those that it has, permits) of those that take from the
+        queue, in the order in which they joined."""
+    def refuse_entry(self, receiver: int, number: int, kind: NoticeKind) -> None:
+        """An entry that could not be encoded (gone from the log) counts as done, with a notice, and has cost no permits."""
     def keep_unreceived(self, keeps: bool) -> None:
         """Whether a group's message of QoS 2 stays the group's until it is received, where its member's session ends with
         the connection: then it goes back to the group, and the notice "session_ended" is for those alone that did
@@ -786,7 +807,8 @@ class Deliveries:
         received (QoS 2: PUBREC came), retained (u8; beside the queue's order), queue (u32: the party of the queue that
         gave it), attempts (u16) and since (u64, us): on this connection."""
     def backlog(self, queue: int) -> tuple[int, int]:
-        """The offset from which a group reads on, and the messages before it that wait to be given out again."""
+        """The offset from which a group reads on, and the messages before it that wait to be given out again. Of a `whole`
+        queue too, messages and not entries."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
     def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
@@ -809,8 +831,9 @@ class Deliveries:
         filter. Once more for the same filter begins again."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
     def admit(self, arrivals: Arrivals, end_position: int) -> None:
-        """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,
-        PUBCOMP) wait until they are durable. `end_position` is the log's present end."""
+        """Takes over this turn: acknowledgements of subscribers, settlements and permits of consumers; messages and what
+        publishers are owed (PUBACK, PUBREC, PUBCOMP, receipts of entries) wait until they are durable. `end_position` is
+        the log's present end."""
     def hold(self, connection: int, data: bytes, position: int) -> None:
         """`data` goes out once the log is durable up to `position` (CONNACK, SUBACK, UNSUBACK)."""
     def settle(self, durable_offset: int, durable_position: int, outgoing: Outgoing) -> None:
@@ -826,7 +849,7 @@ class Deliveries:
         None if there is nothing and nothing waits for it. `progressed` is to be told."""
     def progressed(self, position: int) -> None:
         """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
-        PUBCOMP) goes out then."""
+        PUBCOMP, replies to consumers) goes out then."""
     def refuse(self, connection: int, packet_identifier: int, kind: NoticeKind) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""
@@ -864,7 +887,8 @@ class Deliveries:
     def acknowledged(self, queue: int) -> int:
         """Messages that a session has acknowledged of its queue since it was attached."""
     def in_flight(self, queue: int) -> int:
-        """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
+        """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too; of a
+        `whole` queue those that its consumers have."""
     def party_state(self, connection: int, unreleased: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:

@@ -210,8 +210,8 @@ ANSWERS = (
     Fault(
         "PUBACK does not wait for the disk",
         "kernel/src/delivery/admission.rs",
-        "self.answer(publish, stored.durable_at, None);",
-        "self.answer(publish, LogPosition(0), None);",
+        "self.answer(arrivals, publish, stored.durable_at, None);",
+        "self.answer(arrivals, publish, LogPosition(0), None);",
         ("kernel/tests/delivery_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(
