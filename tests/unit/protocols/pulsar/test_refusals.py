@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.core.limits import PRODUCER_NAME_BYTES_MAXIMUM, SUBSCRIPTION_NAME_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.fields import (
     NO_REQUEST,
     Connect,
@@ -24,6 +25,7 @@ from holdfast.protocols.pulsar.fields import (
 )
 from holdfast.protocols.pulsar.refusals import REFUSALS, Refusal, refuse
 from holdfast.protocols.pulsar.server_error import Reaction, ServerError, usual_reaction
+from holdfast.protocols.pulsar.topic_names import TOPIC_NAME_BYTES_MAXIMUM
 
 NOT_ALLOWED = ServerError.NOT_ALLOWED_ERROR
 SENTENCE = REFUSALS[Refusal.NOT_SERVED].sentence
@@ -47,6 +49,19 @@ def test_what_cannot_succeed_is_not_repeated():
     }
     assert usual_reaction(ServerError.INVALID_TOPIC_NAME) is Reaction.REPEAT
     assert usual_reaction(ServerError.NOT_ALLOWED_ERROR) is Reaction.GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("refusal", "limit"),
+    [
+        (Refusal.PRODUCER_NAME_TOO_LONG, PRODUCER_NAME_BYTES_MAXIMUM),
+        (Refusal.SUBSCRIPTION_NAME_TOO_LONG, SUBSCRIPTION_NAME_BYTES_MAXIMUM),
+        (Refusal.CONSUMER_NAME_TOO_LONG, SUBSCRIPTION_NAME_BYTES_MAXIMUM),
+        (Refusal.TOPIC_NAME_TOO_LONG, TOPIC_NAME_BYTES_MAXIMUM),
+    ],
+)
+def test_a_sentence_tells_the_limit_that_there_is(refusal, limit):
+    assert f"at most {limit} bytes" in REFUSALS[refusal].sentence
 
 
 @pytest.mark.parametrize(
