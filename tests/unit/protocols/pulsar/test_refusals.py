@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.core.limits import PRODUCER_NAME_BYTES_MAXIMUM, SUBSCRIPTION_NAME_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.fields import (
+    FROM_CLIENTS,
     NO_REQUEST,
     Connect,
     ConsumerStats,
@@ -23,7 +24,7 @@ from holdfast.protocols.pulsar.fields import (
     TcClientConnectRequest,
     TcClientConnectResponse,
 )
-from holdfast.protocols.pulsar.refusals import REFUSALS, Refusal, refuse
+from holdfast.protocols.pulsar.refusals import REFUSALS, UNSERVED, Refusal, refuse
 from holdfast.protocols.pulsar.server_error import Reaction, ServerError, usual_reaction
 from holdfast.protocols.pulsar.topic_names import TOPIC_NAME_BYTES_MAXIMUM
 
@@ -33,6 +34,12 @@ SENTENCE = REFUSALS[Refusal.NOT_SERVED].sentence
 
 def test_each_refusal_has_a_row():
     assert list(REFUSALS) == list(Refusal)
+
+
+def test_all_that_is_refused_whatever_is_in_it_is_given_up_on():
+    assert set(UNSERVED) <= set(FROM_CLIENTS.values())
+    assert {REFUSALS[refusal].reaction for refusal in UNSERVED.values()} == {Reaction.GIVE_UP}
+    assert UNSERVED[TcClientConnectRequest] is Refusal.TRANSACTIONS
 
 
 def test_names_of_errors_are_the_protocols():
