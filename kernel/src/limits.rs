@@ -118,6 +118,10 @@ pub const SEGMENT_BYTES_MINIMUM: u32 = 16_384;
 /// The largest stored record: a PUBLISH of the largest Remaining Length, and its header.
 pub const RECORD_BYTES_MAXIMUM: usize = 268_500_000;
 
+/// The most messages of an entry: a number in a frame costs its sender nothing, and each takes an offset. Clients put a
+/// thousand together by default.
+pub const ENTRY_MESSAGES_MAXIMUM: u32 = 65_536;
+
 /// The largest control record's key and value together.
 pub const CONTROL_BYTES_MAXIMUM: usize = 16_777_216;
 

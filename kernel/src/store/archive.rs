@@ -13,7 +13,7 @@ use super::filters::Topics;
 use super::footer::{self, Directory, TopicEntry};
 use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{between, mark_before, Class, Mark, SegmentIndex};
-use super::record::{self, Kind, Record};
+use super::record::{self, Record};
 use super::replay::{self, Pages};
 use super::segment::{Indexed, Segment};
 use super::tail::Tail;
@@ -190,10 +190,11 @@ impl Archive {
         })
     }
 
-    /// Where in a segment the first message with `offset` or a later one starts; the end if there is none.
+    /// Where in a segment the record starts that has the message with `offset`, or the first one behind it; the end if
+    /// there is none.
     pub fn position_of(&mut self, place: usize, offset: Offset) -> Result<u32> {
         let start = self.mark_before(place, offset)?;
-        self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+        self.walk_to(place, start, |record| record.end() > offset)
     }
 
     /// The last position known to the index from which reading on comes to a message with this offset.
@@ -210,7 +211,7 @@ impl Archive {
         Ok(mark.map_or(SEGMENT_HEADER_BYTES, |mark| mark.position))
     }
 
-    /// Where the message with exactly this offset is; `None` if it is gone or damaged. `last` is the location of one
+    /// Where the record with exactly this message is; `None` if it is gone or damaged. `last` is the location of one
     /// with a smaller offset, where the caller knows one: from there to a message close behind it is a short walk.
     pub fn find_message(&mut self, offset: Offset, last: Option<Location>) -> Result<Option<Location>> {
         let place = self.first_from(offset);
@@ -218,9 +219,9 @@ impl Archive {
         if let Some(last) = last.filter(|last| self.find(last.segment) == Some(place)) {
             start = start.max(last.position);
         }
-        let position = self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)?;
+        let position = self.walk_to(place, start, |record| record.end() > offset)?;
         let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
-        let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);
+        let found = self.record(place, position)?.is_some_and(|record| record.offset <= offset);
         Ok(found.then_some(Location { segment, position }))
     }
 
@@ -230,7 +231,8 @@ impl Archive {
         for place in self.first_from(from)..self.segments.len() {
             let start = self.position_of(place, from)?;
             self.walk_to(place, start, |record| {
-                count += u64::from(record.kind == Kind::Message && record.publisher == party);
+                let is_of_party = record.kind.has_messages() && record.publisher == party;
+                count += if is_of_party { record.end().0.saturating_sub(record.offset.0.max(from.0)) } else { 0 };
                 false
             })?;
         }
@@ -282,7 +284,7 @@ impl Archive {
             let stop = next.map_or(u32::MAX, |mark| mark.position);
             let mut passed = start;
             let position = self.walk_to(place, start, |record| {
-                let is_wanted = record.kind == Kind::Message && record.appended_at >= time;
+                let is_wanted = record.kind.has_messages() && record.appended_at >= time;
                 let is_over = passed >= stop;
                 passed = passed.saturating_add(narrow(record.size_bytes()));
                 is_wanted || is_over

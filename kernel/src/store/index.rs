@@ -107,9 +107,9 @@ impl SegmentIndex {
             self.marked_until = position.saturating_add(MARK_BYTES);
         }
         match record.kind {
-            Kind::Message => {
-                summary.messages = summary.messages.saturating_add(1);
-                summary.end_offset = Offset(record.offset.0.saturating_add(1));
+            Kind::Message | Kind::Entry => {
+                summary.messages = summary.messages.saturating_add(u64::from(record.count));
+                summary.end_offset = record.end();
             }
             Kind::Control => summary.end_control = record.entry.saturating_add(1),
             Kind::Marker => return,
@@ -118,7 +118,7 @@ impl SegmentIndex {
         let postings = self.topics.entry(record.topic.0).or_default();
         postings.bytes = postings.bytes.saturating_add(wide(size_bytes));
         match record.kind {
-            Kind::Message if record.qos > 0 => {
+            Kind::Message | Kind::Entry if record.qos > 0 => {
                 if postings.queued.is_empty() {
                     self.queued_topics.insert(record.topic.0);
                 }

@@ -7,7 +7,7 @@ use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
 use super::header::SegmentKind;
 use super::index::{between, Class};
-use super::record::{Kind, Record};
+use super::record::Record;
 use super::segment::Indexed;
 use crate::error::Result;
 use crate::ids::{Offset, TopicId};
@@ -161,7 +161,7 @@ impl Query {
                 position = archive.next_whole(place, position)?;
                 continue;
             };
-            if record.kind == Kind::Message {
+            if record.kind.has_messages() {
                 if record.offset >= end {
                     self.resume = Some((record.offset, number, position));
                     break;

@@ -302,7 +302,7 @@ impl LogReader {
                     Kind::Topic => self.dictionary.declare(record.topic, record.payload, record.entry, LogPosition(0)),
                     Kind::Marker if record.entry == here => *vouched = Some(record.offset),
                     Kind::Marker => {}
-                    Kind::Message | Kind::Control => {}
+                    Kind::Message | Kind::Entry | Kind::Control => {}
                 }
                 segment.end = segment.end.saturating_add(narrow(size));
                 taken = taken.saturating_add(size);

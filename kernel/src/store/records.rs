@@ -95,22 +95,25 @@ impl Records {
         let Some((place, position)) = found else { return Ok(None) };
         let dictionary = &self.derived.dictionary;
         let record = self.archive.record(place, position)?;
-        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Entry {
+        Ok(record.filter(|record| record.kind.has_messages()).map(|record| Entry {
             topic: record.topic,
             number: record.entry,
             offset: record.offset,
             count: record.count,
             appended_at: record.appended_at,
             publisher: record.publisher,
-            body: Body::Message(Message {
-                topic: dictionary.name(record.topic),
-                properties: record.properties,
-                payload: record.payload,
-                qos: record.qos,
-                retain: record.retain,
-                appended_at: record.appended_at,
-                expires_at: record.expires_at,
-            }),
+            body: match record.kind {
+                Kind::Entry => Body::AsSent(record.payload),
+                _ => Body::Message(Message {
+                    topic: dictionary.name(record.topic),
+                    properties: record.properties,
+                    payload: record.payload,
+                    qos: record.qos,
+                    retain: record.retain,
+                    appended_at: record.appended_at,
+                    expires_at: record.expires_at,
+                }),
+            },
         }))
     }
 

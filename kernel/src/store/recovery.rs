@@ -427,7 +427,7 @@ impl Opening {
         head.offset = head.offset.max(record.offset.0.saturating_add(u64::from(record.count)));
         head.time = head.time.max(record.appended_at.0);
         match record.kind {
-            Kind::Message => {
+            Kind::Message | Kind::Entry => {
                 self.derived.dictionary.note_entry(record.topic, record.entry);
                 if own && !replay.known.has(record.publisher, here) {
                     self.derived.parties.note_message(record);
