@@ -142,6 +142,15 @@ impl Archive {
         }
     }
 
+    /// True if some records of the segment hold more than one message.
+    pub fn has_entries(&self, place: usize) -> bool {
+        self.segments.get(place).is_some_and(|segment| match &segment.index {
+            Indexed::Open(index) => index.has_entries,
+            Indexed::Closed(index) => index.has_entries,
+            Indexed::Sealed(trailer) => trailer.has_entries,
+        })
+    }
+
     /// What the segment has of a topic.
     pub fn topic(&mut self, place: usize, topic: TopicId) -> Result<Option<TopicCounts>> {
         self.effort = self.effort.wrapping_add(1);
@@ -151,8 +160,9 @@ impl Archive {
             Some(Indexed::Sealed(_)) => {
                 let entry = archive.directory(place)?.and_then(|directory| directory.entry(topic));
                 Ok(entry.map(|entry| TopicCounts {
-                    plain: entry.plain,
                     queued: entry.queued,
+                    plain_messages: entry.plain_messages,
+                    queued_messages: entry.queued_messages,
                     bytes: entry.bytes,
                     expires_s: entry.expires_s,
                     entry: Some(entry),
@@ -480,10 +490,12 @@ impl Archive {
 /// How many records a segment has of a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicCounts {
-    /// Of class [`Class::Plain`].
-    pub plain: u32,
-    /// Of class [`Class::Queued`].
+    /// Records of class [`Class::Queued`].
     pub queued: u32,
+    /// The messages of class [`Class::Plain`].
+    pub plain_messages: u32,
+    /// The messages of class [`Class::Queued`].
+    pub queued_messages: u32,
     /// Their bytes.
     pub bytes: u64,
     /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
@@ -492,15 +504,32 @@ pub struct TopicCounts {
 }
 
 impl TopicCounts {
+    /// Messages of both classes.
+    pub fn messages(&self) -> u64 {
+        u64::from(self.plain_messages).saturating_add(u64::from(self.queued_messages))
+    }
+
+    /// True if a record of class [`Class::Queued`] holds more than one message.
+    pub fn has_entries(&self) -> bool {
+        self.queued_messages > self.queued
+    }
+
     /// Bytes of its messages of class [`Class::Queued`]: each as many as all of them have on average.
     pub fn queued_bytes(&self, messages: u64) -> u64 {
-        let all = u64::from(self.plain).saturating_add(u64::from(self.queued)).max(1);
+        let all = self.messages().max(1);
         self.bytes.saturating_mul(messages) / all
     }
 }
 
 fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
     let postings = index.topics.get(&topic.0)?;
-    let (plain, queued) = (narrow(postings.plain.len()), narrow(postings.queued.len()));
-    Some(TopicCounts { plain, queued, bytes: postings.bytes, expires_s: postings.expires_s, entry: None })
+    let queued = narrow(postings.queued.len());
+    Some(TopicCounts {
+        queued,
+        plain_messages: postings.plain_messages,
+        queued_messages: postings.queued_messages,
+        bytes: postings.bytes,
+        expires_s: postings.expires_s,
+        entry: None,
+    })
 }

@@ -165,7 +165,7 @@ impl LogReader {
             for place in 0..self.archive.segments.len() {
                 for (id, total) in page.iter().zip(&mut counts) {
                     let here = self.archive.topic(place, *id)?;
-                    let messages = here.map_or(0, |here| u64::from(here.plain).saturating_add(u64::from(here.queued)));
+                    let messages = here.map_or(0, |here| here.messages());
                     *total = total.saturating_add(messages);
                 }
             }

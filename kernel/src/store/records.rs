@@ -16,10 +16,10 @@ use super::derived::Derived;
 use super::encoding::narrow;
 use super::header::SegmentKind;
 use super::parties::party_of;
-use super::record::{Kind, Record};
+use super::record::{Envelope, Kind, Record};
 use super::space::Space;
 use crate::error::{Error, Result};
-use crate::flow::entry::{Body, Entry};
+use crate::flow::entry::{Body, Entry, EntryParts};
 use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Message, Publish, Refusal, Stored};
 use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
@@ -164,6 +164,8 @@ impl Records {
             .expiry_interval_s
             .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
         let row = publish.row.unwrap_or_default();
+        let entry = arrivals.entry_of(publish);
+        let kind = if entry.is_some() { Kind::Entry } else { Kind::Message };
         let mut record = Record {
             qos: publish.qos,
             retain: publish.retain,
@@ -172,18 +174,20 @@ impl Records {
             offset: self.end_offset(),
             appended_at: now,
             publisher: publish.publisher,
-            count: 1,
+            count: entry.map_or(1, |entry| entry.count),
             properties: arrivals.span(publish.properties),
             expires_at,
             packet_identifier: identifier_of(publish),
             key: row.key.map(|key| arrivals.span(key)),
             event_time: row.event_time,
-            ..Record::plain(Kind::Message, arrivals.span(publish.payload))
+            envelope: entry.map(envelope_of).unwrap_or_default(),
+            ..Record::plain(kind, arrivals.span(publish.payload))
         };
         let size_bytes = record.size_bytes();
         self.make_room(size_bytes)?;
         record.entry = self.derived.dictionary.take_entry(topic);
-        let location = self.appending.put(&mut self.archive, &record)?;
+        let checked = entry.map(|entry| entry.checksum);
+        let location = self.appending.put_checked(&mut self.archive, &record, checked)?;
         let durable_at = self.end_position();
         if record.retain {
             let durable = self.durable_position();
@@ -282,6 +286,11 @@ impl Records {
     fn make_room(&mut self, size_bytes: usize) -> Result<()> {
         self.appending.make_room(&mut self.archive, &self.derived.dictionary, &mut self.space, size_bytes)
     }
+}
+
+fn envelope_of(entry: &EntryParts) -> Envelope {
+    let EntryParts { sequence_first, sequence_last, key_hash, not_before, .. } = *entry;
+    Envelope { sequence_first, sequence_last, key_hash, not_before }
 }
 
 /// Under which packet identifier the publisher may send a message again. What was handed in has none, and whoever
