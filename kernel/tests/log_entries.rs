@@ -15,9 +15,11 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::entry::{Body, EntryParts, CHECKED_FROM};
 use holdfast_kernel::flow::{Messages, Scan};
-use holdfast_kernel::ids::{Offset, Timestamp};
-use holdfast_kernel::store::{Log, Options, Wanted};
-use log_support::{arrivals, message, open, options, scan_of, subscription, without_checkpoints, Asking, TOPICS};
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{Log, Options, RetentionCursor, Wanted};
+use log_support::{
+    arrivals, message, open, options, retain, scan_of, subscription, without_checkpoints, Asking, TOPICS,
+};
 use proptest::prelude::*;
 
 /// A record: its topic, how many messages it holds (0: it is a message and no entry), and the bytes of each.
@@ -188,4 +190,62 @@ fn an_entry_of_a_thousand_messages_takes_a_thousand_offsets_and_one_number() {
     let records = [(0, 1_000, 3), (0, 0, 5), (0, 65_536, 1), (1, 2, 2)];
     append(&mut log, &records);
     check(&mut log, &records, &[(0, u64::MAX - 7), (500, 1_500), (999, 66_000)], 10_000);
+}
+
+#[test]
+fn a_topic_has_a_number_before_its_first_entry_and_keeps_it() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    assert_eq!(log.entries_end(b"a"), None);
+    let number = log.declare(b"a", Timestamp(5)).unwrap();
+    assert_eq!((log.declare(b"a", Timestamp(6)).unwrap(), log.entries_end(b"a")), (number, Some(0)));
+    assert_eq!(log.end_offset(), Offset(0));
+    append(&mut log, &[(0, 3, 1), (0, 0, 1)]);
+    drop(log);
+    let (mut log, _) = open(&disk, options());
+    assert_eq!((log.declare(b"a", Timestamp(7)).unwrap(), log.entries_end(b"a")), (number, Some(2)));
+}
+
+#[test]
+fn what_outlives_its_segment_is_whole_entries() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, small());
+    let records: Vec<Brief> = (0..200).map(|number| (number % 2, 20, 20)).collect();
+    append(&mut log, &records);
+    let end = log.end_offset();
+    // It has acknowledged all but what begins in the middle of the second entry of its topic.
+    let mark = Offset(20 * 2 + 7);
+    let cursor = RetentionCursor {
+        party: Party(9),
+        mark,
+        subscriptions: vec![subscription("a", 0, u64::MAX)],
+        keep_from: Offset(0),
+        messages_maximum: u64::MAX,
+    };
+    let done = retain(&mut log, u64::MAX, 1, &[cursor], 5_000).unwrap();
+    assert!(done.removed_segments > 0 && done.carried_records > 0, "{done:?}");
+    assert_eq!(done.losses.iter().map(|loss| loss.count).sum::<u64>(), 0);
+    let wanted: Vec<(u64, u32)> = places(&records)
+        .iter()
+        .filter(|place| place.0 == 0)
+        .flat_map(|place| place.1.max(mark.0)..place.2)
+        .map(|offset| (offset, 1))
+        .collect();
+    assert_eq!(found(&mut log, mark.0), wanted);
+    drop(log);
+    let (mut log, _) = open(&disk, small());
+    assert_eq!(log.end_offset(), end);
+    assert_eq!(found(&mut log, mark.0), wanted);
+}
+
+/// What a queue for `a` finds that has lost nothing, whatever has gone beside it.
+fn found(log: &mut Log, from: u64) -> Vec<(u64, u32)> {
+    let (mut all, end) = (Vec::new(), log.durable_offset());
+    let mut scan = scan_of("a", from);
+    while scan.from < end {
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        all.extend(scan.found.iter().map(|found| (found.offset.0, found.count)));
+        scan.from = scan.reached;
+    }
+    all
 }

@@ -526,6 +526,10 @@ class Log:
     def prepare_filters(self, effort: int) -> bool:
         """Gets ready for filters with wildcards, with about this effort (`effort`); true once it is. Without it the first
         one to come does that."""
+    def declare(self, topic_name: bytes, now_us: int) -> int:
+        """The number of a topic, which it gets if it has none; durable once the log is up to where it ends now."""
+    def entries_end(self, topic_name: bytes) -> int | None:
+        """How many entries a topic has had; `None` if there is no such topic."""
     def stored_at(self, offset: int) -> int | None:
         """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:

@@ -12,8 +12,8 @@ use super::dictionary::Dictionary;
 use super::encoding::{index64, wide};
 use super::filters::{union, FilterMemory, Learning, Tally, Topics};
 use super::index::Class;
-use super::record::Record;
 use super::records::Records;
+use super::stretch::Stretch;
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
 use crate::ids::{Offset, Party, Timestamp, TopicId};
@@ -93,17 +93,6 @@ struct Part {
     positions: Vec<u32>,
     /// Positions of records with several messages, and how many of them count.
     entries: Vec<(u32, u64)>,
-}
-
-/// A segment, as far as it is asked about.
-#[derive(Clone, Copy)]
-struct Stretch {
-    place: usize,
-    number: u32,
-    first: Offset,
-    end: Offset,
-    /// All of a sealed segment lies within.
-    is_whole: bool,
 }
 
 impl Question {
@@ -355,7 +344,7 @@ impl<'a> Looking<'a> {
                     part.tally
                 }
             };
-            part.sum = add(part.sum, tally);
+            part.sum = part.sum.and(tally);
             part.set = part.set.saturating_add(1);
             (part.tally, part.topic) = (Tally::default(), 0);
             if self.archive.effort >= until && part.set < count {
@@ -378,8 +367,8 @@ impl<'a> Looking<'a> {
         if wanted.len() > MANY_TOPICS {
             self.archive.load_postings(stretch.place)?;
         }
-        let is_each_one = !self.archive.has_entries(stretch.place);
-        if let Some((first, end)) = question.common_range(stretch).filter(|_| is_each_one) {
+        let range = question.common_range(stretch).filter(|_| !self.archive.has_entries(stretch.place));
+        if let Some((first, end)) = range {
             return self.walk_together(question, stretch, &wanted, (first, end), until);
         }
         for (place, topic) in wanted.range(question.part.topic..).enumerate() {
@@ -476,7 +465,7 @@ impl<'a> Looking<'a> {
             if counts && terms(&question.subscriptions, name, offset, publisher, question.owner).is_some() {
                 match record.count {
                     1 => found.push(position),
-                    _ => entries.push((position, messages_within(&record, stretch))),
+                    _ => entries.push((position, stretch.messages_of(&record))),
                 }
             }
         }
@@ -523,7 +512,7 @@ impl<'a> Looking<'a> {
             return first.map_or(Ok(None), |first| self.offset_of(stretch, first));
         };
         let left = messages.saturating_sub(question.total);
-        let in_entries = part.entries.iter().fold(0, |sum: u64, (_, messages)| sum.saturating_add(*messages));
+        let in_entries = messages_of(&part.entries);
         let found = wide(part.positions.len()).saturating_add(in_entries);
         let Some(behind) = found.checked_sub(left).filter(|_| part.is_walk) else {
             question.total = question.total.saturating_add(part.total).saturating_add(found);
@@ -555,16 +544,13 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// How many messages of a record lie in the stretch.
-fn messages_within(record: &Record<'_>, stretch: &Stretch) -> u64 {
-    let (first, end) = (record.offset.max(stretch.first), record.end().min(stretch.end));
-    end.0.saturating_sub(first.0)
+fn messages_of(entries: &[(u32, u64)]) -> u64 {
+    entries.iter().fold(0, |sum, (_, messages)| sum.saturating_add(*messages))
 }
 
 /// These records with several messages belong to the answer.
 fn take_entries(question: &mut Question, counts: &TopicCounts, mut entries: Vec<(u32, u64)>) {
-    let messages = entries.iter().fold(0, |sum: u64, (_, messages)| sum.saturating_add(*messages));
-    let part = &mut question.part;
+    let (messages, part) = (messages_of(&entries), &mut question.part);
     match question.wanted {
         Wanted::Count => part.total = part.total.saturating_add(messages),
         Wanted::Bytes => part.total = part.total.saturating_add(counts.queued_bytes(messages)),
@@ -582,7 +568,7 @@ fn add_up(archive: &mut Archive, part: &mut Part, place: usize, topics: &Roaring
         let Some(counts) = archive.topic(place, TopicId(topic))? else { continue };
         let messages = u64::from(counts.queued_messages);
         let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
-        part.tally = add(part.tally, Tally { messages, bytes, expires_s });
+        part.tally = part.tally.and(Tally { messages, bytes, expires_s });
     }
     Ok(true)
 }
@@ -603,16 +589,4 @@ fn sets_of(question: &Question, interest: &Interest, stretch: &Stretch) -> Vec<(
     // No filter has this byte [MQTT-4.7.3-2].
     let name = active.into_iter().map(|(filter, _)| filter).collect::<Vec<_>>().join(&0);
     vec![(name, topics)]
-}
-
-fn add(first: Tally, second: Tally) -> Tally {
-    let expires_s = match (first.expires_s, second.expires_s) {
-        (0, other) | (other, 0) => other,
-        (one, other) => one.min(other),
-    };
-    Tally {
-        messages: first.messages.saturating_add(second.messages),
-        bytes: first.bytes.saturating_add(second.bytes),
-        expires_s,
-    }
 }

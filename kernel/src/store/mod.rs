@@ -53,6 +53,7 @@ mod segment;
 mod shards;
 mod snapshot;
 mod space;
+mod stretch;
 mod tail;
 mod verify;
 

@@ -354,30 +354,70 @@ mod tests {
 
     prop_compose! {
         fn fields()(
-            kind in 1_u8..=4, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
+            kind in 1_u8..=5, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
             publisher: u32, key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             properties in proptest::collection::vec(any::<u8>(), 0..40), expires: Option<u64>,
-            packet_identifier: Option<u16>, event_time: Option<u64>,
+            packet_identifier: Option<u16>, event_time: Option<u64>, messages in 1..=ENTRY_MESSAGES_MAXIMUM,
+            sequences: (u64, u64), key_hash: Option<u32>, not_before: Option<u64>,
             payload in proptest::collection::vec(any::<u8>(), 0..200),
         ) -> (Record<'static>, [Vec<u8>; 3], bool) {
             let kind = Kind::of(kind).unwrap();
+            let (sequence_first, sequence_last) = sequences;
+            let not_before = not_before.map(Timestamp);
+            let (envelope, count, payload) = match kind {
+                Kind::Entry => {
+                    let envelope = Envelope { sequence_first, sequence_last, key_hash, not_before };
+                    (envelope, messages, [vec![0; CHECKED_FROM], payload].concat())
+                }
+                _ => (Envelope::default(), u32::from(kind == Kind::Message), payload),
+            };
             let record = Record {
                 kind, qos, retain, key_slot: KeySlot(7), topic: TopicId(topic), offset: Offset(offset), entry,
-                appended_at: Timestamp(time), publisher: Party(publisher), count: u32::from(kind == Kind::Message),
+                appended_at: Timestamp(time), publisher: Party(publisher), count,
                 key: None, properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
-                event_time: event_time.map(Timestamp), payload: &[],
+                event_time: event_time.map(Timestamp), envelope, payload: &[],
             };
             let has_key = key.is_some();
             (record, [key.unwrap_or_default(), properties, payload], has_key)
         }
     }
 
+    /// The bytes of an example of the page of the format: the first one is 0.
+    fn shown(place: usize) -> Vec<u8> {
+        let page = include_str!("../../../docs/formats/log.md");
+        let block = page.split("```").nth(2 * place + 1).unwrap();
+        let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+    }
+
+    #[test]
+    fn the_page_of_the_format_shows_this_entry() {
+        let salt = crc32c::crc32c(&[0; 16]);
+        let sent = b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x02hi";
+        let expected = Record {
+            qos: 1,
+            topic: TopicId(5),
+            offset: Offset(8),
+            entry: 3,
+            appended_at: Timestamp(1_700_000_000_000_000),
+            publisher: Party(9),
+            count: 3,
+            envelope: Envelope {
+                sequence_first: 10,
+                sequence_last: 12,
+                key_hash: Some(0x0102_0304),
+                not_before: Some(Timestamp(1_700_000_060_000_000)),
+            },
+            ..Record::plain(Kind::Entry, sent)
+        };
+        let mut encoded = Vec::new();
+        encode_entry(&expected, crc32c::crc32c(&sent[CHECKED_FROM..]), salt, &mut encoded);
+        assert_eq!(decode(&shown(1), salt), Some(expected), "{encoded:02x?}");
+    }
+
     #[test]
     fn the_page_of_the_format_shows_this_record() {
-        let page = include_str!("../../../docs/formats/log.md");
-        let block = page.split("```").nth(1).unwrap();
-        let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
-        let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+        let bytes = shown(0);
         let expected = Record {
             qos: 1,
             topic: TopicId(5),
@@ -406,6 +446,11 @@ mod tests {
             prop_assert_eq!(decode(&out[before..], salt), Some(record));
             prop_assert_eq!(decode(&out[before..], salt ^ 1), None);
             prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
+            if record.kind == Kind::Entry {
+                let mut combined = Vec::new();
+                encode_entry(&record, crc32c::crc32c(&payload[CHECKED_FROM..]), salt, &mut combined);
+                prop_assert_eq!(&combined, &out[before..]);
+            }
         }
 
         #[test]

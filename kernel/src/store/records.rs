@@ -272,6 +272,22 @@ impl Records {
     }
 
     /// Gives a new topic its number and says so in the log.
+    /// The number of a topic, which it gets if it has none; durable with what is appended next.
+    pub(super) fn topic_number(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
+        self.commits.check()?;
+        let now = self.appending.head.advance(now);
+        match self.derived.dictionary.find(name) {
+            Some(topic) => Ok(topic),
+            None => self.declare(name, now),
+        }
+    }
+
+    /// How many entries a topic has had; `None` if there is no such topic.
+    pub(super) fn entries_end(&self, name: &[u8]) -> Option<u64> {
+        let topic = self.derived.dictionary.find(name)?;
+        self.derived.dictionary.get(topic).map(|topic| topic.next_entry)
+    }
+
     fn declare(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
         let id = self.derived.dictionary.next_id()?;
         self.put_topic(id, name, 0, now)?;
