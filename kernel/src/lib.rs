@@ -20,6 +20,7 @@ pub mod flow;
 pub mod ids;
 pub mod limits;
 pub mod mqtt;
+pub mod protobuf;
 pub mod ranges;
 pub mod route;
 pub mod selection;
