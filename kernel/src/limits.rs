@@ -188,3 +188,13 @@ pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;
 /// Memory of one compiled regular expression over topic names: some thousand characters of it. A text of a few
 /// characters can ask for gigabytes.
 pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
+
+/// Messages of one entry: the number stands in its metadata and costs its sender nothing, and each takes an offset.
+pub const ENTRY_MESSAGES_MAXIMUM: u32 = 65_536;
+
+/// Bytes of an entry's payload once its compression is undone; what would be more is not opened. Clients put less than
+/// this together, and a few kilobytes can be made to unpack to gigabytes.
+pub const ENTRY_OPENED_BYTES_MAXIMUM: usize = 134_217_728;
+
+/// Bytes of an opened entry whose memory is kept for the next one.
+pub const ENTRY_OPENED_BYTES_KEPT: usize = 8_388_608;
