@@ -20,7 +20,7 @@ TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "delivery": "cursor
 
 STAGES = tuple(TWINS)
 
-FOLDERS_WITHOUT_CIRCLES = ("delivery", "mqtt", "route", "store", "wire")
+FOLDERS_WITHOUT_CIRCLES = ("delivery", "entry", "mqtt", "route", "store", "wire")
 """Folders of the kernel whose files can be read one after the other, from the bottom up."""
 
 ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
@@ -146,6 +146,14 @@ def test_a_type_has_its_methods_in_its_own_file(folder: str) -> None:
             if not re.search(rf"\b(?:struct|enum) {owner}\b", text)
         ]
     assert not found
+
+
+@pytest.mark.parametrize("part", ["entry/", "protobuf.rs"])
+def test_what_several_stages_need_uses_none_of_them(part: str) -> None:
+    files = under(f"kernel/src/{part}", ".rs")
+    assert files, f"{part} has moved; this test looks at nothing"
+    users = re.compile(r"\bcrate::(mqtt|pulsar|wire|route|store|delivery)\b")
+    assert not [name(path) for path in files if users.search(path.read_text())]
 
 
 def is_code(line: str) -> bool:
