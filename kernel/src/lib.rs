@@ -22,6 +22,7 @@ pub mod ids;
 pub mod limits;
 pub mod mqtt;
 pub mod protobuf;
+pub mod pulsar;
 pub mod ranges;
 pub mod route;
 pub mod selection;

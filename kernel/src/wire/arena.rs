@@ -55,10 +55,20 @@ impl Arena {
         self.pieces.retain(|piece| piece.connection != connection);
     }
 
-    /// Exchanges its bytes for those of an empty turn, and hands out whose they are.
+    /// Exchanges its bytes for those of an empty turn, or puts them behind what the turn has, and hands out whose they
+    /// are.
     pub fn hand_over(&mut self, turn: &mut Vec<u8>) -> Vec<Piece> {
-        mem::swap(turn, &mut self.bytes);
-        mem::take(&mut self.pieces)
+        if turn.is_empty() {
+            mem::swap(turn, &mut self.bytes);
+            return mem::take(&mut self.pieces);
+        }
+        let before = turn.len();
+        turn.append(&mut self.bytes);
+        let mut pieces = mem::take(&mut self.pieces);
+        for piece in &mut pieces {
+            piece.range = piece.range.start + before..piece.range.end + before;
+        }
+        pieces
     }
 
     /// The list that was handed out is not needed any more: its allocation is.

@@ -103,6 +103,11 @@ impl<D: Decoder> Inbox<D> {
     /// Decodes what has come into `arrivals`; returns what is to be decided on and faults, whose connections are held.
     pub fn decode(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event<D>)> {
         arrivals.clear();
+        self.decode_more(arrivals, now)
+    }
+
+    /// The same behind what another protocol has brought this turn.
+    pub fn decode_more(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event<D>)> {
         if let Some(rate) = &mut self.rate {
             rate.advance(now);
         }
