@@ -980,3 +980,21 @@ class Cursor:
 
 def murmur3_32(key: bytes) -> int:
     """MurmurHash3, 32 bit, x86, seed 0."""
+
+def open_entry(tail: bytes) -> list[tuple[bytes, bytes, bytes | None, int | None, bool, bool]]:
+    """The messages of an entry: what travels with each, its payload, key, event time in microseconds, whether it has
+    the RETAIN flag and whether it has no value. Raises `ValueError` with the reason if it stays closed."""
+
+def entry_key_hash(tail: bytes) -> int | None:
+    """MurmurHash3 of the key by which an entry's order is kept. Raises `ValueError` for what is no entry."""
+
+def entry_of_message(
+    properties: bytes,
+    payload: bytes,
+    *,
+    retain: bool,
+    appended_at_us: int,
+    producer_name: bytes,
+    sequence: int,
+) -> bytes:
+    """A message as an entry of its own."""
