@@ -140,6 +140,8 @@ class NoticeKind:
     """They had been carried from broker to broker as often as they may."""
     UNMAPPABLE: ClassVar[NoticeKind]
     """Their topic cannot become what their receiver's rules make of it."""
+    CLOSED: ClassVar[NoticeKind]
+    """They are in an entry that cannot be opened: encrypted, or part of a larger message."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -335,7 +337,8 @@ class Outboxes:
         0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
-        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention, dropped_carrying."""
+        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention, dropped_carrying,
+        dropped_closed."""
 
 @final
 class Rewriting:
