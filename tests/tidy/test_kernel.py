@@ -23,7 +23,7 @@ STAGES = tuple(TWINS)
 FOLDERS_WITHOUT_CIRCLES = ("delivery", "entry", "mqtt", "route", "store", "wire")
 """Folders of the kernel whose files can be read one after the other, from the bottom up."""
 
-ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
+ONLY_FOR_TESTS = {"Cursor", "entry_key_hash", "entry_of_message", "murmur3_32", "open_entry"}
 """What only a build with the feature `testing` has."""
 
 # "Application message" is the specification's own term for a payload and stays allowed.
@@ -170,6 +170,11 @@ def test_rust_stays_small(folder: str) -> None:
     assert sum(sizes.values()) <= RUST_LINES_MAXIMUM[folder], sorted(
         sizes.items(), key=lambda item: -item[1]
     )
+
+
+def test_entries_have_a_twin_that_property_tests_compare_them_with() -> None:
+    test = (ROOT / "tests" / "property" / "test_entry.py").read_text()
+    assert "from tests.property.twins import entry" in test
 
 
 @pytest.mark.parametrize("stage", STAGES)
