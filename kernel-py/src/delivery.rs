@@ -130,8 +130,8 @@ impl Deliveries {
         Ok(members.map(|member| (member.receiver.0, member.given, member.in_flight, member.permits)).collect())
     }
 
-    fn refuse_entry(&mut self, receiver: u32, number: u64, kind: &NoticeKind) {
-        self.inner.refuse_entry(Receiver(receiver), number, kind.0);
+    fn refuse_entry(&mut self, receiver: u32, offset: u64, kind: &NoticeKind) {
+        self.inner.refuse_entry(Receiver(receiver), Offset(offset), kind.0);
     }
 
     fn keep_unreceived(&mut self, keeps: bool) {

@@ -10,6 +10,7 @@ mod log_reader;
 mod moment;
 mod mqtt;
 mod notice;
+mod pulsar;
 mod ranges;
 mod route;
 mod rows;
@@ -33,6 +34,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     committer::register(module)?;
     delivery::register(module)?;
     notice::register(module)?;
+    pulsar::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     entry::register(module)?;

@@ -532,8 +532,8 @@ fn an_entry_that_could_not_be_sent_is_done_and_costs_nothing() {
     world.publish(&[3, 1]);
     world.commit();
     world.turns();
-    world.deliveries.refuse_entry(one, 0, NoticeKind::Retention);
-    world.deliveries.refuse_entry(one, 7, NoticeKind::Retention);
+    world.deliveries.refuse_entry(one, Offset(0), NoticeKind::Retention);
+    world.deliveries.refuse_entry(one, Offset(7), NoticeKind::Retention);
     assert_eq!(room(&mut world, one), (4, 1));
     let notices = world.deliveries.take_notices();
     assert_eq!((notices[0].party, notices[0].first, notices[0].count), (QUEUE, Offset(0), 3));

@@ -778,7 +778,7 @@ class Deliveries:
     def consumers(self, queue: int) -> list[tuple[int, int, int, int]]:
         """(receiver, messages that it has been given, messages of those that it has, permits) of those that take from the
         queue, in the order in which they joined."""
-    def refuse_entry(self, receiver: int, number: int, kind: NoticeKind) -> None:
+    def refuse_entry(self, receiver: int, offset: int, kind: NoticeKind) -> None:
         """An entry that could not be encoded (gone from the log) counts as done, with a notice, and has cost no permits."""
     def keep_unreceived(self, keeps: bool) -> None:
         """Whether a group's message of QoS 2 stays the group's until it is received, where its member's session ends with

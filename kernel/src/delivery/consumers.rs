@@ -104,11 +104,11 @@ impl Deliveries {
     }
 
     /// An entry that encode could not send is done with, and has cost its receiver nothing.
-    pub fn refuse_entry(&mut self, member: ids::Receiver, number: u64, kind: NoticeKind) {
+    pub fn refuse_entry(&mut self, member: ids::Receiver, offset: Offset, kind: NoticeKind) {
         let Deliveries { receivers, queues, notices, .. } = self;
         let Some(handle) = receivers.consumer(member).and_then(|consumer| consumer.queue) else { return };
         let Some(queue) = queues.get_mut(handle) else { return };
-        let Some(gone) = queue.cursor.numbered(number).filter(|known| known.holder == member).cloned() else { return };
+        let Some(gone) = queue.cursor.delivery(offset).filter(|known| known.holder == member).cloned() else { return };
         finish(queue, receivers, &gone);
         if let Some(consumer) = receivers.consumer_mut(member) {
             consumer.permit(gone.entry.count);

@@ -9,7 +9,7 @@ use crate::entry::of_message;
 use crate::error::Result;
 use crate::flow::entry::Body;
 use crate::flow::{Arrivals, Departure, Messages, NoticeKind, Outgoing, Sending};
-use crate::ids::{Connection, Receiver};
+use crate::ids::{Connection, Offset, Receiver};
 use crate::wire::buffers::Buffers;
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub struct Outboxes {
     /// A message of another protocol, written as an entry.
     scratch: Vec<u8>,
     /// Entries that were to be sent and are gone.
-    gone: Vec<(Receiver, u64, NoticeKind)>,
+    gone: Vec<(Receiver, Offset, NoticeKind)>,
     counters: Counters,
 }
 
@@ -126,7 +126,7 @@ impl Outboxes {
         let Some(outbox) = outboxes.get_mut(sending.connection) else { return Ok(()) };
         let Some(consumer) = outbox.writer.get(&sending.receiver).copied() else { return Ok(()) };
         let Some(entry) = messages.entry(sending.location, sending.offset)? else {
-            gone.push((sending.receiver, sending.offset.0, NoticeKind::Retention));
+            gone.push((sending.receiver, sending.offset, NoticeKind::Retention));
             return Ok(());
         };
         let tail = match &entry.body {
@@ -148,7 +148,7 @@ impl Outboxes {
     }
 
     /// Entries that were to be sent since the last call and are gone: to whom, their first offset, and why.
-    pub fn gone(&mut self) -> Vec<(Receiver, u64, NoticeKind)> {
+    pub fn gone(&mut self) -> Vec<(Receiver, Offset, NoticeKind)> {
         std::mem::take(&mut self.gone)
     }
 

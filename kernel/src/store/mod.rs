@@ -34,6 +34,7 @@ mod job;
 mod leap;
 mod levels;
 mod log;
+
 mod options;
 mod parties;
 mod query;
@@ -55,6 +56,7 @@ mod snapshot;
 mod space;
 mod stretch;
 mod tail;
+mod unpacked;
 mod verify;
 
 pub use columns::{Bits, Bytes, ColumnSet, Columns, Properties};

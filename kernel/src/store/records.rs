@@ -13,11 +13,13 @@ use super::archive::Archive;
 use super::commit::{Commit, Commits, Ended};
 use super::controls::Following;
 use super::derived::Derived;
+use super::dictionary::Dictionary;
 use super::encoding::narrow;
 use super::header::SegmentKind;
 use super::parties::party_of;
 use super::record::{Envelope, Kind, Record};
 use super::space::Space;
+use super::unpacked::Unpacked;
 use crate::error::{Error, Result};
 use crate::flow::entry::{Body, Entry, EntryParts};
 use crate::flow::state::REMOVED;
@@ -33,7 +35,11 @@ pub(super) struct Records {
     pub(super) commits: Commits,
     pub(super) space: Space,
     pub(super) following: Following,
+    pub(super) unpacked: Unpacked,
 }
+
+/// What entries are given out with at most: they have none of their own.
+const ENTRY_QOS: u8 = 1;
 
 impl Records {
     /// The offset of the next message.
@@ -73,48 +79,29 @@ impl Records {
         self.appending.head.position.saturating_sub(self.commits.written().0)
     }
 
-    /// The message with an offset, which was found at a location.
+    /// The message with an offset, which was found at a location; `None` too if it cannot be taken out of its entry.
     pub(super) fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
-        let entry = self.entry(location, offset)?;
-        Ok(entry.and_then(|entry| match entry.body {
-            Body::Message(message) => Some(message),
-            Body::AsSent(_) => None,
+        let Records { archive, derived, unpacked, .. } = self;
+        let Some(entry) = find_entry(archive, &derived.dictionary, location, offset)? else { return Ok(None) };
+        let tail = match entry.body {
+            Body::Message(message) => return Ok(Some(message)),
+            Body::AsSent(tail) => tail,
+        };
+        let place = offset.0.saturating_sub(entry.offset.0);
+        Ok(unpacked.message(entry.offset, tail, place).map(|inner| Message {
+            topic: derived.dictionary.name(entry.topic),
+            properties: inner.properties,
+            payload: inner.payload,
+            qos: ENTRY_QOS,
+            retain: inner.retain,
+            appended_at: entry.appended_at,
+            expires_at: None,
         }))
     }
 
     /// The whole record with a first offset, which was found at a location.
     pub(super) fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>> {
-        let found = match self.archive.find(location.segment) {
-            Some(place) => Some((place, location.position)),
-            // Its segment has gone since it was found there; it may have been carried.
-            None => {
-                let carried = self.archive.find_message(offset, None)?;
-                carried.and_then(|location| Some((self.archive.find(location.segment)?, location.position)))
-            }
-        };
-        let Some((place, position)) = found else { return Ok(None) };
-        let dictionary = &self.derived.dictionary;
-        let record = self.archive.record(place, position)?;
-        Ok(record.filter(|record| record.kind.has_messages()).map(|record| Entry {
-            topic: record.topic,
-            number: record.entry,
-            offset: record.offset,
-            count: record.count,
-            appended_at: record.appended_at,
-            publisher: record.publisher,
-            body: match record.kind {
-                Kind::Entry => Body::AsSent(record.payload),
-                _ => Body::Message(Message {
-                    topic: dictionary.name(record.topic),
-                    properties: record.properties,
-                    payload: record.payload,
-                    qos: record.qos,
-                    retain: record.retain,
-                    appended_at: record.appended_at,
-                    expires_at: record.expires_at,
-                }),
-            },
-        }))
+        find_entry(&mut self.archive, &self.derived.dictionary, location, offset)
     }
 
     /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
@@ -302,6 +289,44 @@ impl Records {
     fn make_room(&mut self, size_bytes: usize) -> Result<()> {
         self.appending.make_room(&mut self.archive, &self.derived.dictionary, &mut self.space, size_bytes)
     }
+}
+
+fn find_entry<'a>(
+    archive: &'a mut Archive,
+    dictionary: &'a Dictionary,
+    location: Location,
+    offset: Offset,
+) -> Result<Option<Entry<'a>>> {
+    let found = match archive.find(location.segment) {
+        Some(place) => Some((place, location.position)),
+        // Its segment has gone since it was found there; it may have been carried.
+        None => {
+            let carried = archive.find_message(offset, None)?;
+            carried.and_then(|location| Some((archive.find(location.segment)?, location.position)))
+        }
+    };
+    let Some((place, position)) = found else { return Ok(None) };
+    let record = archive.record(place, position)?;
+    Ok(record.filter(|record| record.kind.has_messages()).map(|record| Entry {
+        topic: record.topic,
+        number: record.entry,
+        offset: record.offset,
+        count: record.count,
+        appended_at: record.appended_at,
+        publisher: record.publisher,
+        body: match record.kind {
+            Kind::Entry => Body::AsSent(record.payload),
+            _ => Body::Message(Message {
+                topic: dictionary.name(record.topic),
+                properties: record.properties,
+                payload: record.payload,
+                qos: record.qos,
+                retain: record.retain,
+                appended_at: record.appended_at,
+                expires_at: record.expires_at,
+            }),
+        },
+    }))
 }
 
 fn envelope_of(entry: &EntryParts) -> Envelope {

@@ -28,6 +28,7 @@ use super::retained::Retained;
 use super::segment::{Indexed, Segment};
 use super::snapshot::Checkpoints;
 use super::space::Space;
+use super::unpacked::Unpacked;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
@@ -470,7 +471,8 @@ impl Opening {
         }
         let Opening { archive, derived, appending, report } = self;
         let following = Following::default();
-        let mut records = Records { archive, derived, appending, commits, space, following };
+        let mut records =
+            Records { archive, derived, appending, commits, space, following, unpacked: Unpacked::default() };
         resync::declare_learned(&mut records, now)?;
         records.commit()?;
         if is_cut {
