@@ -52,6 +52,7 @@ class Refusal(StrEnum):
     TOPIC_UNKNOWN = "topic_unknown"
     NAMESPACE_UNKNOWN = "namespace_unknown"
     LISTENER_UNKNOWN = "listener_unknown"
+    TOO_MANY_TOPICS = "too_many_topics"
     PRODUCER_NAME_TAKEN = "producer_name_taken"
     PRODUCER_NAME_TOO_LONG = "producer_name_too_long"
     PRODUCER_ID_TAKEN = "producer_id_taken"
@@ -178,6 +179,11 @@ REFUSALS: Final[dict[Refusal, Row]] = {
         "the broker do not have {name} listener",
         # In an answer to a look-up this code costs the connection as well.
         Reaction.RECONNECT,
+    ),
+    Refusal.TOO_MANY_TOPICS: _row(
+        "GET_TOPICS_OF_NAMESPACE",
+        ServerError.TOO_MANY_REQUESTS,
+        "The names of the namespace's topics do not fit a frame.",
     ),
     Refusal.PRODUCER_NAME_TAKEN: _row(
         "PRODUCER",
@@ -315,15 +321,14 @@ REFUSALS: Final[dict[Refusal, Row]] = {
 every error but that of the checksum ends the client's connection."""
 
 
-def refuse(command: Command, refusal: Refusal, **named: str) -> Command:
+def refuse(command: Command, refusal: Refusal) -> Command:
     """The command that tells `refusal` to whoever sent `command`, in the answer that its kind of
-    request has; `named` fills what the sentence leaves open."""
+    request has."""
     row = REFUSALS[refusal]
-    message = row.sentence.format(**named)
-    error = row.error
+    error, message = row.error, row.sentence
     match command:
-        case Lookup(request_id=request):
-            failed = LookupType.FAILED
+        case Lookup(request_id=request, advertised_listener_name=name):
+            failed, message = LookupType.FAILED, message.format(name=name)
             return LookupResponse(request_id=request, response=failed, error=error, message=message)
         case PartitionedMetadata(request_id=request):
             return PartitionedMetadataResponse(

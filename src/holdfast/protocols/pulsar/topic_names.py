@@ -13,6 +13,7 @@ Invariants, drawn in docs/pulsar/names.md:
 """
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,6 +79,14 @@ def parse_topic_name(text: str) -> TopicName | Refusal:
     if len(log_name(topic).encode()) > TOPIC_NAME_BYTES_MAXIMUM:
         return Refusal.TOPIC_NAME_TOO_LONG
     return topic
+
+
+def find_topic(text: str, namespaces: Container[Namespace]) -> TopicName | Refusal:
+    """The same, if it lies in public/default or in one of these namespaces."""
+    topic = parse_topic_name(text)
+    if isinstance(topic, Refusal) or topic.namespace == PUBLIC_DEFAULT:
+        return topic
+    return topic if topic.namespace in namespaces else Refusal.NAMESPACE_UNKNOWN
 
 
 def parse_namespace(text: str) -> Namespace | None:

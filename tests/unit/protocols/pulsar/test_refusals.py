@@ -99,7 +99,8 @@ def test_each_request_is_refused_in_its_own_answer(command, answer):
 
 
 def test_a_sentence_names_what_it_leaves_open():
-    answer = refuse(Lookup(topic="t", request_id=7), Refusal.LISTENER_UNKNOWN, name="test")
+    lookup = Lookup(topic="t", request_id=7, advertised_listener_name="test")
+    answer = refuse(lookup, Refusal.LISTENER_UNKNOWN)
     assert isinstance(answer, LookupResponse)
     assert answer.message == "the broker do not have test listener"
     assert answer.error == ServerError.SERVICE_NOT_READY
