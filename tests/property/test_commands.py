@@ -63,8 +63,9 @@ def test_a_command_comes_back_from_its_frame(kind: type[Any], data: st.DataObjec
 
 @given(data=st.binary(max_size=64), number=st.sampled_from(sorted(FROM_CLIENTS | FROM_BROKERS)))
 def test_any_bytes_are_a_command_or_malformed(data: bytes, number: int) -> None:
-    key = (number << 3 | 2).to_bytes(1, "big") if number < 16 else None
-    frame = data if key is None else bytes([8, number]) + key + bytes([len(data)]) + data
+    key = number << 3 | 2
+    keys = [key] if key < 0x80 else [key & 0x7F | 0x80, key >> 7]
+    frame = bytes([8, number, *keys, len(data)]) + data
     for read in (read_request, read_answer):
         with contextlib.suppress(MalformedCommandError):
             assert type(read(frame)) in NUMBERS

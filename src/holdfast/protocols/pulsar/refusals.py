@@ -1,6 +1,7 @@
 """Each refusal: its error code, its sentence, what clients do on it, and the command that tells it.
 
     refuse(command, Refusal.NON_DURABLE)            Error(request_id=..., error=..., message=...)
+    refuse(command, UNSERVED[type(command)])        for what is refused whatever is in it
 
 Owns: the table, from which docs/pulsar/errors.md is generated. Never: decides when.
 
@@ -18,6 +19,7 @@ from holdfast.protocols.pulsar.fields import (
     ConsumerStats,
     ConsumerStatsResponse,
     Error,
+    GetLastMessageId,
     GetOrCreateSchema,
     GetOrCreateSchemaResponse,
     GetSchema,
@@ -28,8 +30,10 @@ from holdfast.protocols.pulsar.fields import (
     PartitionedMetadata,
     PartitionedMetadataResponse,
     PartitionedMetadataType,
+    Seek,
     TcClientConnectRequest,
     TcClientConnectResponse,
+    WatchTopicList,
 )
 from holdfast.protocols.pulsar.server_error import Reaction, ServerError, usual_reaction
 
@@ -319,6 +323,18 @@ REFUSALS: Final[dict[Refusal, Row]] = {
 }
 """What is said where, why, and what clients do then. The kernel says what is told to SEND, where
 every error but that of the checksum ends the client's connection."""
+
+
+UNSERVED: Final[dict[type[Command], Refusal]] = {
+    ConsumerStats: Refusal.NOT_SERVED,
+    GetLastMessageId: Refusal.NOT_SERVED,
+    GetOrCreateSchema: Refusal.SCHEMA,
+    GetSchema: Refusal.SCHEMA,
+    Seek: Refusal.NOT_SERVED,
+    TcClientConnectRequest: Refusal.TRANSACTIONS,
+    WatchTopicList: Refusal.NOT_SERVED,
+}
+"""Commands that are refused whatever is in them."""
 
 
 def refuse(command: Command, refusal: Refusal) -> Command:

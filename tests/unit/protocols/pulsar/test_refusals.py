@@ -2,7 +2,9 @@
 
 import pytest
 
+from holdfast.core.limits import PRODUCER_NAME_BYTES_MAXIMUM, SUBSCRIPTION_NAME_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.fields import (
+    FROM_CLIENTS,
     NO_REQUEST,
     Connect,
     ConsumerStats,
@@ -22,8 +24,9 @@ from holdfast.protocols.pulsar.fields import (
     TcClientConnectRequest,
     TcClientConnectResponse,
 )
-from holdfast.protocols.pulsar.refusals import REFUSALS, Refusal, refuse
+from holdfast.protocols.pulsar.refusals import REFUSALS, UNSERVED, Refusal, refuse
 from holdfast.protocols.pulsar.server_error import Reaction, ServerError, usual_reaction
+from holdfast.protocols.pulsar.topic_names import TOPIC_NAME_BYTES_MAXIMUM
 
 NOT_ALLOWED = ServerError.NOT_ALLOWED_ERROR
 SENTENCE = REFUSALS[Refusal.NOT_SERVED].sentence
@@ -31,6 +34,12 @@ SENTENCE = REFUSALS[Refusal.NOT_SERVED].sentence
 
 def test_each_refusal_has_a_row():
     assert list(REFUSALS) == list(Refusal)
+
+
+def test_all_that_is_refused_whatever_is_in_it_is_given_up_on():
+    assert set(UNSERVED) <= set(FROM_CLIENTS.values())
+    assert {REFUSALS[refusal].reaction for refusal in UNSERVED.values()} == {Reaction.GIVE_UP}
+    assert UNSERVED[TcClientConnectRequest] is Refusal.TRANSACTIONS
 
 
 def test_names_of_errors_are_the_protocols():
@@ -47,6 +56,19 @@ def test_what_cannot_succeed_is_not_repeated():
     }
     assert usual_reaction(ServerError.INVALID_TOPIC_NAME) is Reaction.REPEAT
     assert usual_reaction(ServerError.NOT_ALLOWED_ERROR) is Reaction.GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("refusal", "limit"),
+    [
+        (Refusal.PRODUCER_NAME_TOO_LONG, PRODUCER_NAME_BYTES_MAXIMUM),
+        (Refusal.SUBSCRIPTION_NAME_TOO_LONG, SUBSCRIPTION_NAME_BYTES_MAXIMUM),
+        (Refusal.CONSUMER_NAME_TOO_LONG, SUBSCRIPTION_NAME_BYTES_MAXIMUM),
+        (Refusal.TOPIC_NAME_TOO_LONG, TOPIC_NAME_BYTES_MAXIMUM),
+    ],
+)
+def test_a_sentence_tells_the_limit_that_there_is(refusal, limit):
+    assert f"at most {limit} bytes" in REFUSALS[refusal].sentence
 
 
 @pytest.mark.parametrize(
