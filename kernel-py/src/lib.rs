@@ -2,6 +2,8 @@
 
 mod committer;
 mod delivery;
+#[cfg(feature = "testing")]
+mod entry;
 mod error;
 mod flow;
 mod log_reader;
@@ -32,6 +34,8 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     delivery::register(module)?;
     notice::register(module)?;
     ranges::register(module)?;
+    #[cfg(feature = "testing")]
+    entry::register(module)?;
     #[cfg(feature = "testing")]
     testing::register(module)?;
     selection::register(module)

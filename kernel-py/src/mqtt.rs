@@ -432,6 +432,7 @@ impl Outboxes {
         dict.set_item("dropped_expired", counters.dropped_expired)?;
         dict.set_item("dropped_retention", counters.dropped_retention)?;
         dict.set_item("dropped_carrying", counters.dropped_carrying)?;
+        dict.set_item("dropped_closed", counters.dropped_closed)?;
         Ok(dict)
     }
 }

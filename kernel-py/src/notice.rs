@@ -30,6 +30,8 @@ impl NoticeKind {
     const LOOPED: NoticeKind = NoticeKind(flow::NoticeKind::Looped);
     #[classattr]
     const UNMAPPABLE: NoticeKind = NoticeKind(flow::NoticeKind::Unmappable);
+    #[classattr]
+    const CLOSED: NoticeKind = NoticeKind(flow::NoticeKind::Closed);
 
     fn __repr__(&self) -> String {
         format!("NoticeKind({:?})", self.0)

@@ -507,4 +507,6 @@ pub enum NoticeKind {
     Looped,
     /// Its topic cannot become what the receiver's rules make of it.
     Unmappable,
+    /// It is in an entry that cannot be opened: encrypted, or part of a larger message.
+    Closed,
 }

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. `mqtt`, `route`, `store` and `delivery` do not use one another. They meet in `flow`, the values that pass
-//!    from stage to stage, and only the caller composes them.
+//!    from stage to stage, and only the caller composes them. What several of them need of an entry is in `entry`.
 //! 2. Nothing here panics on bytes from outside: every input is a value or an [`error::Error`].
 
 #![cfg_attr(
@@ -15,11 +15,13 @@
 
 pub mod delivery;
 pub mod disk;
+pub mod entry;
 pub mod error;
 pub mod flow;
 pub mod ids;
 pub mod limits;
 pub mod mqtt;
+pub mod protobuf;
 pub mod ranges;
 pub mod route;
 pub mod selection;

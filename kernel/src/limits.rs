@@ -192,3 +192,13 @@ pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
 /// Messages that a receiver by permits may have without having said anything of them; beyond it the receiver is given
 /// nothing. Brokers of the protocol that has such receivers have the same.
 pub const CONSUMER_UNSETTLED_MAXIMUM: u64 = 50_000;
+
+/// Messages of one entry: the number stands in its metadata and costs its sender nothing, and each takes an offset.
+pub const ENTRY_MESSAGES_MAXIMUM: u32 = 65_536;
+
+/// Bytes of an entry's payload once its compression is undone; what would be more is not opened. Clients put less than
+/// this together, and a few kilobytes can be made to unpack to gigabytes.
+pub const ENTRY_OPENED_BYTES_MAXIMUM: usize = 134_217_728;
+
+/// Bytes of an opened entry whose memory is kept for the next one.
+pub const ENTRY_OPENED_BYTES_KEPT: usize = 8_388_608;

@@ -1,9 +1,10 @@
-//! Mutated packets against the codec, for `FUZZ_SECONDS` (2 if unset), from `FUZZ_SEED` (a fixed one if unset).
+//! Mutated packets against the codec, mutated entries against what opens them, each for `FUZZ_SECONDS` (2 if unset),
+//! from `FUZZ_SEED` (a fixed one if unset).
 //!
 //! Each round takes valid packets, changes some bytes and asks: does decoding end in a value or a declared fault, is a
 //! decoded packet the same after encode and decode, does an inbox decode the same however the bytes are split and
 //! however fast they may be read, does a table decide about each message, and does a client that follows topic aliases
-//! get what was let through?
+//! get what was let through? Of entries: does opening one end in its messages or a reason, within memory?
 
 #![allow(
     missing_docs,
@@ -14,9 +15,12 @@
     reason = "a test may stop at what it did not expect"
 )]
 
+mod entry_support;
 mod mqtt_corpus;
 
-use holdfast_kernel::flow::{Arrivals, Fate};
+use entry_support::{batch, compressed, saying, tail, WAYS};
+use holdfast_kernel::entry::{key_hash, metadata, of_message, open, Opened};
+use holdfast_kernel::flow::{Arrivals, Fate, Message};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::decode::decode;
 use holdfast_kernel::mqtt::encode::encode;
@@ -33,6 +37,7 @@ use holdfast_kernel::topic;
 use holdfast_kernel::wire::rate::Rate;
 use mqtt_corpus::{encoded, Random, Recorder, ALIAS_MAXIMUM, PACKET_MAXIMUM, VERSIONS};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -168,21 +173,66 @@ fn by_kind(found: &[String]) -> Vec<&String> {
     sorted
 }
 
-/// Runs `check` on mutated packets until time is up; returns the seed of the round that failed, if one did.
-fn hunt(seconds: u64, seed: u64, check: impl Fn(&mut Random, &[u8], Version)) -> Option<u64> {
-    let corpora = VERSIONS.map(|version| [encoded(version, Role::Server), encoded(version, Role::Client)].concat());
+/// The packets of each version.
+fn packets() -> Vec<(Version, Vec<Vec<u8>>)> {
+    let of = |version| [encoded(version, Role::Server), encoded(version, Role::Client)].concat();
+    VERSIONS.map(|version| (version, of(version))).to_vec()
+}
+
+/// Entries of each kind, packed in each way.
+fn entries() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+    let properties = b"\x01\x01\x03\x00\x01t\x09\x00\x02\x00\xff\x26\x00\x01a\x00\x01b";
+    let message = Message {
+        topic: b"a",
+        properties,
+        payload: b"payload",
+        qos: 1,
+        retain: true,
+        appended_at: Timestamp(1),
+        expires_at: None,
+    };
+    let (mut written, mut batches) = (Vec::new(), Vec::new());
+    of_message(&message, b"maker", 7, &mut written);
+    let named = vec![("mqtt-correlation-data".to_owned(), "AAE=".to_owned()), ("a".to_owned(), "b".to_owned())];
+    let messages = [(named, Some("key".to_owned()), vec![b'a'; 300]), (Vec::new(), None, Vec::new())];
+    let payload = batch(&messages);
+    for (number, way) in WAYS {
+        let fields = [(8, number), (9, payload.len() as u64), (11, 2), (12, 5), (17, 1)];
+        batches.push(tail(&saying(&fields), &compressed(way, &payload)));
+    }
+    vec![("messages", vec![written]), ("batches", batches)]
+}
+
+/// Opens an entry; what comes of it is its messages, as many as it says, in no more memory than it says.
+fn check_entry(bytes: &[u8]) {
+    let mut opened = Opened::default();
+    let Ok(()) = open(bytes, &mut opened) else { return };
+    let (metadata, payload_from) = metadata(bytes).unwrap();
+    key_hash(&metadata);
+    assert_eq!(opened.len(), metadata.messages.unwrap_or(1) as usize);
+    let payload_bytes: usize = (0..opened.len()).map(|index| opened.message(index).unwrap().payload.len()).sum();
+    assert!(payload_bytes <= (bytes.len() - payload_from).max(metadata.uncompressed_size as usize));
+}
+
+/// Runs `check` on what is mutated until time is up; returns the seed of the round that failed, if one did.
+fn hunt<Kind: Copy + Debug>(
+    seconds: u64,
+    seed: u64,
+    corpora: &[(Kind, Vec<Vec<u8>>)],
+    check: impl Fn(&mut Random, &[u8], Kind),
+) -> Option<u64> {
     let started = Instant::now();
     let mut round = 0;
     while started.elapsed() < Duration::from_secs(seconds) {
         for _ in 0..ROUNDS_PER_CLOCK {
             let seed = seed.wrapping_add(round);
             let mut random = Random(seed);
-            let index = random.below(3);
-            let bytes = mutated(&mut random, &corpora[index]);
-            let checked = catch_unwind(AssertUnwindSafe(|| check(&mut random, &bytes, VERSIONS[index])));
+            let (kind, corpus) = &corpora[random.below(corpora.len())];
+            let bytes = mutated(&mut random, corpus);
+            let checked = catch_unwind(AssertUnwindSafe(|| check(&mut random, &bytes, *kind)));
             if let Err(reason) = checked {
                 let reason = reason.downcast_ref::<String>().map_or("an assertion", String::as_str);
-                println!("seed {seed}, {:?}, {bytes:02x?}: {reason}", VERSIONS[index]);
+                println!("seed {seed}, {kind:?}, {bytes:02x?}: {reason}");
                 return Some(seed);
             }
             round += 1;
@@ -209,7 +259,14 @@ fn check_all(random: &mut Random, bytes: &[u8], version: Version) {
 
 #[test]
 fn mutated_packets_end_in_a_value_or_a_fault() {
-    let found = hunt(number("FUZZ_SECONDS", 2), number("FUZZ_SEED", 1), check_all);
+    let found = hunt(number("FUZZ_SECONDS", 2), number("FUZZ_SEED", 1), &packets(), check_all);
+    assert_eq!(found, None, "repeat it with FUZZ_SEED=<the seed found> FUZZ_SECONDS=1 cargo test --test codec_fuzz");
+}
+
+#[test]
+fn mutated_entries_are_opened_or_stay_closed() {
+    let check = |_: &mut Random, bytes: &[u8], _: &'static str| check_entry(bytes);
+    let found = hunt(number("FUZZ_SECONDS", 2), number("FUZZ_SEED", 1), &entries(), check);
     assert_eq!(found, None, "repeat it with FUZZ_SEED=<the seed found> FUZZ_SECONDS=1 cargo test --test codec_fuzz");
 }
 
@@ -223,7 +280,7 @@ fn planted_canary_is_found() {
     };
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let found = hunt(5, 1, canary);
+    let found = hunt(5, 1, &packets(), canary);
     std::panic::set_hook(quiet);
     assert!(found.is_some(), "the hunt finds nothing, so its silence means nothing");
 }

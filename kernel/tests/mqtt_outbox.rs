@@ -9,7 +9,12 @@
     reason = "a test may stop at what it did not expect"
 )]
 
+mod entry_support;
+
+use entry_support::{batch, compressed, saying, tail};
+use holdfast_kernel::entry::Compression;
 use holdfast_kernel::error::Result;
+use holdfast_kernel::flow::entry::EntryParts;
 use holdfast_kernel::flow::{
     Acknowledgement, Arrivals, Departure, Fate, Message, Messages, NoticeKind, Outgoing, Publish, Refusal, Sending,
     Span, Step, Target, Terms,
@@ -19,6 +24,7 @@ use holdfast_kernel::limits::OUTBOX_BYTES_MAXIMUM;
 use holdfast_kernel::mqtt::outbox::Outboxes;
 use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::Version;
+use holdfast_kernel::protobuf::put_bytes;
 use holdfast_kernel::selection::{Key, Owners, Selection};
 use std::sync::Arc;
 
@@ -87,6 +93,60 @@ fn messages_pass_through_at_qos_0_on_each_target_s_terms() {
     assert_eq!(taken(&mut boxes), [(OLD, old), (NEW, [new.clone(), retained, identified, new].concat())]);
     assert_eq!(boxes.counters().publishes_sent, 5);
     assert!(taken(&mut boxes).is_empty());
+}
+
+/// An entry on `t` by party 5, published at QoS 1.
+fn entry_arrives(tail: &[u8], count: u32, targets: Vec<Target>) -> Arrivals {
+    let mut arrivals = arrivals(1, false, targets);
+    let start = arrivals.bytes.len() as u32;
+    arrivals.bytes.extend_from_slice(tail);
+    let publish = &mut arrivals.publishes[0];
+    (publish.payload, publish.properties) = (Span { start, size_bytes: tail.len() as u32 }, Span::default());
+    (publish.entry, publish.expiry_interval_s) = (Some(0), None);
+    arrivals.entries.push(EntryParts {
+        producer: 1,
+        sequence_first: 7,
+        sequence_last: 7,
+        count,
+        key_hash: None,
+        not_before: None,
+        checksum: 0,
+    });
+    arrivals
+}
+
+#[test]
+fn each_message_of_an_entry_passes_through_at_qos_0() {
+    let mut boxes = outboxes(1_000);
+    let named = vec![("mqtt-retain".to_owned(), "true".to_owned()), ("a".to_owned(), "b".to_owned())];
+    let payload = batch(&[(named, None, b"first".to_vec()), (Vec::new(), None, b"second".to_vec())]);
+    let fields = [(8, 1), (9, payload.len() as u64), (11, 2)];
+    let entry = tail(&saying(&fields), &compressed(Compression::Lz4, &payload));
+    let retain_as_published = Terms { retain_as_published: true, ..Terms::default() };
+    let qos_1 = Terms { qos: 1, ..Terms::default() };
+    let targets = vec![target(OLD, Terms::default()), target(NEW, retain_as_published), target(NEW, qos_1)];
+    boxes.pass_through(&entry_arrives(&entry, 2, targets), Timestamp(0));
+    let old = b"\x30\x08\0\x01tfirst\x30\x09\0\x01tsecond".to_vec();
+    let new = b"\x31\x10\0\x01t\x07\x26\0\x01a\0\x01bfirst\x30\x0A\0\x01t\0second".to_vec();
+    assert_eq!(taken(&mut boxes), [(OLD, old), (NEW, new)]);
+    assert_eq!((boxes.counters().publishes_sent, boxes.counters().payload_bytes_sent), (4, 22));
+}
+
+#[test]
+fn an_entry_that_stays_closed_is_told_to_whom_its_messages_would_have_gone() {
+    let mut boxes = outboxes(1_000);
+    let member = Member { connection: OLD, terms: Terms::default(), given: 0 };
+    boxes.share(Queue(9), Party(99), Selection::Turns, vec![member]);
+    let mut encrypted = saying(&[(11, 3)]);
+    put_bytes(&mut encrypted, 13, b"");
+    let group = Target { queue: Queue(9), ..target(Connection::GROUP, Terms::default()) };
+    let qos_1 = Terms { qos: 1, ..Terms::default() };
+    let targets = vec![target(NEW, Terms::default()), target(OLD, qos_1), group];
+    boxes.pass_through(&entry_arrives(&tail(&encrypted, &[0; 40]), 3, targets), Timestamp(0));
+    assert!(taken(&mut boxes).is_empty());
+    let told: Vec<_> = boxes.notices().iter().map(|notice| (notice.party, notice.kind, notice.count)).collect();
+    assert_eq!(told, [(Party(12), NoticeKind::Closed, 3), (Party(99), NoticeKind::Closed, 3)]);
+    assert_eq!(boxes.counters().dropped_closed, 6);
 }
 
 #[test]
@@ -260,7 +320,10 @@ fn each_version_gets_its_own_packets() {
     let new = b"\x3A\x0E\0\x01t\x01\x02\x06\x03\0\x01c\x0B\x05pp\x40\x02\x01\x02\x50\x03\x01\x02\x97\x62\x02\x01\x02\
                 \x70\x03\x01\x02\x92\x01\x02\x03";
     assert_eq!(encoded(&mut boxes, packets(NEW), 0), [(NEW, new.to_vec())]);
-    assert!(encoded(&mut boxes, packets(Connection(50)), 0).is_empty());
+    let mut outgoing = Outgoing { departures: packets(Connection(50)) };
+    boxes.encode(&mut outgoing, &mut Log, Timestamp(0)).unwrap();
+    assert_eq!(outgoing.departures.len(), 6, "what goes to who is not open here is left to others");
+    assert!(taken(&mut boxes).is_empty());
 }
 
 #[test]

@@ -140,6 +140,8 @@ class NoticeKind:
     """They had been carried from broker to broker as often as they may."""
     UNMAPPABLE: ClassVar[NoticeKind]
     """Their topic cannot become what their receiver's rules make of it."""
+    CLOSED: ClassVar[NoticeKind]
+    """They are in an entry that cannot be opened: encrypted, or part of a larger message."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -335,7 +337,8 @@ class Outboxes:
         0."""
     def counters(self) -> dict[str, int]:
         """Totals since the start: publishes_sent, acknowledgements_sent, pings_answered, bytes_encoded, and
-        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention, dropped_carrying."""
+        dropped_slow_reader, dropped_too_large, dropped_expired, dropped_retention, dropped_carrying,
+        dropped_closed."""
 
 @final
 class Rewriting:
@@ -1004,3 +1007,21 @@ class Cursor:
 
 def murmur3_32(key: bytes) -> int:
     """MurmurHash3, 32 bit, x86, seed 0."""
+
+def open_entry(tail: bytes) -> list[tuple[bytes, bytes, bytes | None, int | None, bool, bool]]:
+    """The messages of an entry: what travels with each, its payload, key, event time in microseconds, whether it has
+    the RETAIN flag and whether it has no value. Raises `ValueError` with the reason if it stays closed."""
+
+def entry_key_hash(tail: bytes) -> int | None:
+    """MurmurHash3 of the key by which an entry's order is kept. Raises `ValueError` for what is no entry."""
+
+def entry_of_message(
+    properties: bytes,
+    payload: bytes,
+    *,
+    retain: bool,
+    appended_at_us: int,
+    producer_name: bytes,
+    sequence: int,
+) -> bytes:
+    """A message as an entry of its own."""

@@ -20,10 +20,10 @@ TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "delivery": "cursor
 
 STAGES = tuple(TWINS)
 
-FOLDERS_WITHOUT_CIRCLES = ("delivery", "mqtt", "route", "store", "wire")
+FOLDERS_WITHOUT_CIRCLES = ("delivery", "entry", "mqtt", "route", "store", "wire")
 """Folders of the kernel whose files can be read one after the other, from the bottom up."""
 
-ONLY_FOR_TESTS = {"Cursor", "murmur3_32"}
+ONLY_FOR_TESTS = {"Cursor", "entry_key_hash", "entry_of_message", "murmur3_32", "open_entry"}
 """What only a build with the feature `testing` has."""
 
 # "Application message" is the specification's own term for a payload and stays allowed.
@@ -148,6 +148,14 @@ def test_a_type_has_its_methods_in_its_own_file(folder: str) -> None:
     assert not found
 
 
+@pytest.mark.parametrize("part", ["entry/", "protobuf.rs"])
+def test_what_several_stages_need_uses_none_of_them(part: str) -> None:
+    files = under(f"kernel/src/{part}", ".rs")
+    assert files, f"{part} has moved; this test looks at nothing"
+    users = re.compile(r"\bcrate::(mqtt|pulsar|wire|route|store|delivery)\b")
+    assert not [name(path) for path in files if users.search(path.read_text())]
+
+
 def is_code(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("//")
 
@@ -162,6 +170,11 @@ def test_rust_stays_small(folder: str) -> None:
     assert sum(sizes.values()) <= RUST_LINES_MAXIMUM[folder], sorted(
         sizes.items(), key=lambda item: -item[1]
     )
+
+
+def test_entries_have_a_twin_that_property_tests_compare_them_with() -> None:
+    test = (ROOT / "tests" / "property" / "test_entry.py").read_text()
+    assert "from tests.property.twins import entry" in test
 
 
 @pytest.mark.parametrize("stage", STAGES)

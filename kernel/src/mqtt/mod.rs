@@ -13,6 +13,7 @@
 
 pub mod alias;
 pub mod columns;
+pub mod counters;
 pub mod decode;
 pub mod encode;
 pub mod exchange;

@@ -12,6 +12,7 @@
 //! Flow: route and delivery -> outbox -> sockets. The last stage of a turn.
 
 use super::alias::{Alias, Aliases};
+use super::counters::{drop_message, drop_messages, Counters};
 use super::encode::put_acknowledgement;
 use super::identity::Identity;
 use super::passing::{Passing, Variants};
@@ -21,10 +22,11 @@ use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
 use super::shelf::{Carried, Carrying, Shelf};
 use super::Version;
+use crate::entry::{self, Opened};
 use crate::error::Result;
 use crate::flow::{
     Acknowledgement, Arrivals, Departure, Fate, Message, Messages, Notice, NoticeKind, Outgoing, Publish, Refusal,
-    Sending, Step, Target,
+    Sending, Step, Target, Terms,
 };
 use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::OUTBOX_BYTES_MAXIMUM;
@@ -54,35 +56,6 @@ struct Writer {
 
 type Outbox = Buffer<Writer>;
 
-/// What was sent and dropped since the start.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub publishes_sent: u64,
-    pub payload_bytes_sent: u64,
-    pub acknowledgements_sent: u64,
-    pub pings_answered: u64,
-    pub bytes_encoded: u64,
-    pub dropped_slow_reader: u64,
-    pub dropped_too_large: u64,
-    pub dropped_expired: u64,
-    pub dropped_retention: u64,
-    pub dropped_carrying: u64,
-}
-
-impl Counters {
-    fn count_dropped(&mut self, kind: NoticeKind, count: u64) {
-        let counter = match kind {
-            NoticeKind::Expired => &mut self.dropped_expired,
-            NoticeKind::TooLarge => &mut self.dropped_too_large,
-            NoticeKind::SlowReader | NoticeKind::Overflow => &mut self.dropped_slow_reader,
-            NoticeKind::Retention => &mut self.dropped_retention,
-            _ => &mut self.dropped_carrying,
-        };
-        *counter += count;
-    }
-}
-
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
@@ -97,6 +70,8 @@ pub struct Outboxes {
     shelved: Vec<Connection>,
     /// The user property of what somebody else may have already; empty if nobody is told.
     again: Vec<u8>,
+    /// The entry that is being passed through message by message.
+    opened: Opened,
 }
 
 impl Outboxes {
@@ -216,8 +191,10 @@ impl Outboxes {
     /// Encodes the messages of this turn for targets that get them at QoS 0, and answers PINGREQ.
     pub fn pass_through(&mut self, arrivals: &Arrivals, now: Timestamp) {
         for publish in &arrivals.publishes {
-            if let (Fate::Accepted, Some(targets)) = (publish.fate, &publish.targets) {
-                self.pass(arrivals, publish, targets, now);
+            let (Fate::Accepted, Some(targets)) = (publish.fate, &publish.targets) else { continue };
+            match arrivals.entry_of(publish) {
+                None => self.pass(&Passing::new(arrivals, publish), publish, targets, now),
+                Some(parts) => self.pass_entry(arrivals, publish, targets, parts.count, now),
             }
         }
         for connection in &arrivals.pings {
@@ -226,15 +203,43 @@ impl Outboxes {
         self.counters.pings_answered += count(arrivals.pings.len());
     }
 
+    /// Each message of an entry to those who get it at QoS 0; the entry is opened only if somebody does.
+    fn pass_entry(
+        &mut self,
+        arrivals: &Arrivals,
+        publish: &Publish,
+        targets: &[Target],
+        messages: u32,
+        now: Timestamp,
+    ) {
+        let gets = |target: &&Target| passing_terms(target, publish).is_some();
+        if !targets.iter().any(|target| gets(&target)) {
+            return;
+        }
+        let mut opened = mem::take(&mut self.opened);
+        if entry::open(arrivals.span(publish.payload), &mut opened).is_ok() {
+            for message in (0..opened.len()).filter_map(|index| opened.message(index)) {
+                self.pass(&Passing::of_entry(arrivals, publish, &message), publish, targets, now);
+            }
+        } else {
+            for target in targets.iter().filter(gets) {
+                let connected = self.outboxes.get(target.connection).map(|outbox| outbox.writer.party);
+                if let Some(party) = connected.or_else(|| self.sharing.party(target.queue)) {
+                    let (dropped, counters) = (&mut self.dropped, &mut self.counters);
+                    drop_messages(dropped, counters, party, NoticeKind::Closed, u64::from(messages));
+                }
+            }
+        }
+        self.opened = opened;
+    }
+
     /// One message to many targets: each of the few ways to write it is written once and then copied.
-    fn pass(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target], now: Timestamp) {
+    fn pass(&mut self, source: &Passing<'_>, publish: &Publish, targets: &[Target], now: Timestamp) {
         let Outboxes { outboxes, scratch, dropped, counters, sharing, shelved, .. } = self;
-        let source = Passing::new(arrivals, publish);
         let mut variants = Variants::default();
         scratch.clear();
         for target in targets {
-            let terms = target.terms_for(publish.publisher).filter(|terms| terms.qos.min(publish.qos) == 0);
-            let Some(mut terms) = terms else { continue };
+            let Some(mut terms) = passing_terms(target, publish) else { continue };
             let mut connection = target.connection;
             if connection == Connection::GROUP {
                 let slot = |key: &Key| key.slot(source.topic, source.properties, publish.key_slot);
@@ -247,7 +252,7 @@ impl Outboxes {
                 (connection, terms) = (member.connection, &member.terms);
             }
             let Some(outbox) = outboxes.get_mut(connection) else { continue };
-            let retain = publish.retain && terms.retain_as_published;
+            let retain = source.retain && terms.retain_as_published;
             let identifiers = terms.identifiers.as_deref().unwrap_or_default();
             let writing = source.writing(outbox.writer.version, retain, identifiers);
             if outbox.must_shelve() {
@@ -268,7 +273,7 @@ impl Outboxes {
             match written {
                 Ok(()) => {
                     counters.publishes_sent += 1;
-                    counters.payload_bytes_sent += u64::from(publish.payload.size_bytes);
+                    counters.payload_bytes_sent += count(source.payload.len());
                     counters.bytes_encoded += count(outbox.bytes.len() - before);
                 }
                 Err(kind) => drop_message(dropped, counters, outbox.writer.party, kind),
@@ -577,26 +582,10 @@ fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
     acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized) && answers_publish
 }
 
-fn drop_message(
-    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
-    counters: &mut Counters,
-    party: Party,
-    kind: NoticeKind,
-) {
-    drop_messages(dropped, counters, party, kind, 1);
-}
-
-fn drop_messages(
-    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
-    counters: &mut Counters,
-    party: Party,
-    kind: NoticeKind,
-    count: u64,
-) {
-    if count > 0 {
-        *dropped.entry((party, kind)).or_default() += count;
-        counters.count_dropped(kind, count);
-    }
+/// The terms on which a target gets what passes through; `None` if it does not.
+#[inline]
+fn passing_terms<'a>(target: &'a Target, publish: &Publish) -> Option<&'a Terms> {
+    target.terms_for(publish.publisher).filter(|terms| terms.qos.min(publish.qos) == 0)
 }
 
 /// True if a member of a group may be chosen: it keeps up.

@@ -4,13 +4,15 @@
 
 use super::publish::{Writing, WritingProperties};
 use super::Version;
+use crate::entry::InnerMessage;
 use crate::flow::{Arrivals, Publish};
 
 /// The fields of a message that passes through.
 pub(super) struct Passing<'a> {
     pub topic: &'a [u8],
     pub properties: &'a [u8],
-    payload: &'a [u8],
+    pub payload: &'a [u8],
+    pub retain: bool,
     expiry_interval_s: Option<u32>,
 }
 
@@ -20,6 +22,18 @@ impl<'a> Passing<'a> {
             topic: arrivals.span(publish.topic),
             payload: arrivals.span(publish.payload),
             properties: arrivals.span(publish.properties),
+            retain: publish.retain,
+            expiry_interval_s: publish.expiry_interval_s,
+        }
+    }
+
+    /// One of the messages of an entry.
+    pub fn of_entry(arrivals: &'a Arrivals, publish: &Publish, message: &InnerMessage<'a>) -> Passing<'a> {
+        Passing {
+            topic: arrivals.span(publish.topic),
+            payload: message.payload,
+            properties: message.properties,
+            retain: message.retain,
             expiry_interval_s: publish.expiry_interval_s,
         }
     }

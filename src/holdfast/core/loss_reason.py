@@ -34,5 +34,7 @@ class LossReason(StrEnum):
     """Bridges had carried it as often as they may."""
     TOPIC = "topic"
     """A bridge could not make the topic of it that it is to have at the other end."""
+    CLOSED = "closed"
+    """It was in an entry that cannot be opened: encrypted, or part of a larger message."""
     SESSION_ENDED = "session_ended"
     """It was left when the session ended."""

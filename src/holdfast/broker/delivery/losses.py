@@ -54,6 +54,7 @@ REASONS: Final = {
     NoticeKind.OVERFLOW: LossReason.OVERFLOW,
     NoticeKind.LOOPED: LossReason.LOOP,
     NoticeKind.UNMAPPABLE: LossReason.TOPIC,
+    NoticeKind.CLOSED: LossReason.CLOSED,
 }
 """What the ledger says for each kind of the kernel's notices."""
 
