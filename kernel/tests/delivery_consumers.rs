@@ -11,7 +11,9 @@ use holdfast_kernel::flow::entry::{Receipt, Reply, Says};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Departure, NoticeKind, Refusal, Sending, Terms};
 use holdfast_kernel::ids::{Connection, Offset, Party, Receiver, TopicId};
-use holdfast_kernel::limits::{CONSUMER_UNSETTLED_MAXIMUM, QUEUE_ENTRIES_MAXIMUM};
+use holdfast_kernel::limits::{ALLOT_BYTES_MAXIMUM, CONSUMER_UNSETTLED_MAXIMUM, QUEUE_ENTRIES_MAXIMUM};
+use holdfast_kernel::selection::{Key, Owners, Selection};
+use std::sync::Arc;
 
 fn offsets(sent: &[Sending]) -> Vec<u64> {
     sent.iter().map(|sending| sending.offset.0).collect()
@@ -58,6 +60,7 @@ fn nothing_leaves_before_it_is_durable() {
     assert_eq!(offsets(&world.turns()), [0]);
 }
 
+// accepts: S4.129
 #[test]
 fn consumers_take_entries_in_turn_also_where_they_share_a_connection() {
     let mut world = World::new();
@@ -70,16 +73,20 @@ fn consumers_take_entries_in_turn_also_where_they_share_a_connection() {
 }
 
 #[test]
-fn a_connection_that_takes_nothing_holds_all_its_consumers_back_also_later_ones() {
+fn a_connection_that_takes_nothing_holds_all_on_it_back_also_who_comes_later() {
     let mut world = World::new();
     world.consumer(1, 100);
     world.deliveries.set_writable(Connection(1), false);
     world.consumer(1, 100);
+    world.session(Connection(1), 100, 0);
     world.publish(&[1, 1]);
     world.commit();
     assert!(world.turns().is_empty());
     world.deliveries.set_writable(Connection(1), true);
-    assert_eq!(offsets(&world.turns()), [0, 1]);
+    let sent = world.turns();
+    let session = world.deliveries.receiver_on(Connection(1)).unwrap();
+    assert_eq!(world.numbers_of(&sent, session), [0, 1]);
+    assert_eq!(sent.len(), 4);
 }
 
 #[test]
@@ -102,10 +109,134 @@ fn a_session_beside_consumers_has_its_own_receiver_and_each_message_by_itself() 
 fn a_session_that_falls_behind_inside_an_entry_reads_on_there() {
     let mut world = World::new();
     world.session(Connection(2), u16::MAX, 0);
-    world.publish(&[QUEUE_ENTRIES_MAXIMUM as u32 - 2, 10, 3]);
+    world.page = 1;
+    world.publish(&[QUEUE_ENTRIES_MAXIMUM as u32 - 2, 10]);
     world.commit();
     let all: Vec<u64> = (0..world.end().0).collect();
     assert_eq!(offsets(&world.turns()), all);
+}
+
+#[test]
+fn a_session_that_takes_nothing_finds_all_messages_of_an_entry_later() {
+    let mut world = World::new();
+    (world.is_target, world.page) = (false, 1);
+    world.session(Connection(2), u16::MAX, 0);
+    world.deliveries.set_writable(Connection(2), false);
+    world.publish(&[QUEUE_ENTRIES_MAXIMUM as u32 + 1]);
+    world.commit();
+    world.turns();
+    world.publish(&[3]);
+    world.commit();
+    world.turns();
+    world.deliveries.set_writable(Connection(2), true);
+    let all: Vec<u64> = (0..world.end().0).collect();
+    assert_eq!(offsets(&world.turns()), all);
+}
+
+#[test]
+fn consumers_outlast_a_session_on_their_connection() {
+    let mut world = World::new();
+    let one = world.consumer(1, 100);
+    world.session(Connection(1), 100, 0);
+    let session = world.deliveries.receiver_on(Connection(1)).unwrap();
+    world.deliveries.detach(session, std::iter::empty()).unwrap();
+    assert!(world.deliveries.receiver_on(Connection(1)).is_none());
+    world.others.clear();
+    world.deliveries.set_writable(Connection(1), false);
+    world.publish(&[1]);
+    world.commit();
+    assert!(world.turns().is_empty());
+    world.deliveries.set_writable(Connection(1), true);
+    assert_eq!(world.turns().len(), 1);
+    world.deliveries.close(Connection(1)).unwrap();
+    assert!(world.deliveries.detach_consumer(one).is_err());
+}
+
+#[test]
+fn one_turn_gives_a_consumer_no_more_bytes_than_it_may() {
+    let mut world = World::new();
+    world.size_bytes = ALLOT_BYTES_MAXIMUM as u32 / 2;
+    world.consumer(1, 100);
+    world.publish(&[1; 7]);
+    world.commit();
+    assert_eq!(world.turn().len(), 3);
+    assert!(world.deliveries.is_waiting());
+    assert_eq!((world.turn().len(), world.turn().len()), (3, 1));
+}
+
+#[test]
+fn a_message_of_an_entry_counts_for_its_part_of_the_bytes() {
+    let mut world = World::new();
+    world.size_bytes = 2 * ALLOT_BYTES_MAXIMUM as u32;
+    world.session(Connection(2), 100, 0);
+    world.publish(&[40]);
+    world.commit();
+    assert_eq!(world.turn().len(), 21);
+}
+
+#[test]
+fn an_entry_that_is_gone_when_it_is_given_out_again_is_told_with_all_its_messages() {
+    let mut world = World::new();
+    let one = world.consumer(1, 10);
+    world.publish(&[3, 1]);
+    world.commit();
+    world.turns();
+    world.say(1, one, Says::AllAgain, &[], None);
+    world.lost.insert(0);
+    assert_eq!(offsets(&world.turns()), [3]);
+    let gone = &world.deliveries.take_notices()[0];
+    assert_eq!((gone.party, gone.kind, gone.count), (QUEUE, NoticeKind::Retention, 3));
+    assert_eq!((gone.first, gone.end), (Offset(0), Offset(3)));
+    assert_eq!(world.deliveries.mark(world.queue).unwrap(), Offset(3));
+}
+
+#[test]
+fn the_progress_of_a_queue_that_ends_with_its_consumer_is_not_remembered() {
+    let mut world = World::new();
+    world.deliveries.close_group(world.queue).unwrap();
+    world.queue = world.deliveries.open_group(whole(Party::TRANSIENT, State::default(), 0));
+    let one = world.consumer(1, 10);
+    world.publish(&[3]);
+    world.commit();
+    world.turns();
+    world.say(1, one, Says::Done, &[0], Some(1));
+    world.turns();
+    world.turns();
+    assert_eq!(world.deliveries.mark(world.queue).unwrap(), Offset(3));
+    assert!(world.progress.is_empty());
+    assert!(world.told.iter().any(|told| matches!(told, Departure::Reply(_))));
+}
+
+/// Consumers own one key each; entries have them in turn.
+fn by_key(world: &mut World, owners: [Receiver; 2]) {
+    let ranges = vec![(0, 1, owners[0]), (1, 2, owners[1])];
+    let selection = Selection::ByKey(Key::Publisher, Arc::new(Owners::new(ranges).unwrap()));
+    world.deliveries.select(world.queue, selection).unwrap();
+}
+
+#[test]
+fn the_key_of_an_entry_is_what_the_log_says_and_moves_when_its_holder_has_nothing_of_it() {
+    let mut world = World::new();
+    let (one, two) = (world.consumer(1, 100), world.consumer(2, 100));
+    by_key(&mut world, [one, two]);
+    world.publish(&[1, 2, 1, 2]);
+    world.commit();
+    let sent = world.turns();
+    assert_eq!((world.numbers_of(&sent, one), world.numbers_of(&sent, two)), (vec![0, 2], vec![1, 3]));
+    world.say(2, two, Says::Again, &[1, 3], None);
+    let sent = world.turns();
+    assert_eq!(world.numbers_of(&sent, two), [1, 3]);
+    // From now on the first owns both, but the second still has something.
+    by_key(&mut world, [one, one]);
+    world.publish(&[1, 1]);
+    world.commit();
+    let sent = world.turns();
+    assert_eq!((world.numbers_of(&sent, one), world.numbers_of(&sent, two)), (vec![4], vec![]));
+    world.say(2, two, Says::Done, &[1], None);
+    assert!(world.turns().is_empty());
+    world.say(2, two, Says::Again, &[3], None);
+    let sent = world.turns();
+    assert_eq!(world.numbers_of(&sent, one), [3, 5]);
 }
 
 #[test]
@@ -121,6 +252,7 @@ fn a_transient_session_without_room_is_told_how_many_messages_of_an_entry_it_mis
     assert_eq!(missed[0].count, 9);
 }
 
+// accepts: S4.24
 #[test]
 fn what_is_done_is_acknowledged_with_all_its_messages_and_never_given_again() {
     let mut world = World::new();
@@ -146,6 +278,7 @@ fn what_is_done_is_acknowledged_with_all_its_messages_and_never_given_again() {
     assert_eq!(offsets(&world.turns()), [7]);
 }
 
+// accepts: S4.25
 #[test]
 fn done_up_to_is_for_all_before_whoever_has_them_and_for_what_waits() {
     let mut world = World::new();
@@ -186,6 +319,7 @@ fn what_waits_to_be_given_out_again_can_be_done() {
     assert!(world.turns().is_empty() && !world.deliveries.is_waiting());
 }
 
+// accepts: S4.29 S4.31
 #[test]
 fn what_is_wanted_again_comes_ahead_of_what_is_new_in_order_and_is_counted() {
     let mut world = World::new();
@@ -204,6 +338,22 @@ fn what_is_wanted_again_comes_ahead_of_what_is_new_in_order_and_is_counted() {
     assert_eq!((offsets(&sent), redeliveries(&sent)), (vec![0, 1, 2, 3, 4], vec![2, 1, 2, 1, 1]));
 }
 
+#[test]
+fn what_comes_back_goes_ahead_of_what_is_at_hand_again_already() {
+    let mut world = World::new();
+    let one = world.consumer(1, 3);
+    world.publish(&[1, 1, 1]);
+    world.commit();
+    world.turns();
+    world.say(1, one, Says::AllAgain, &[], None);
+    world.permit(one, 1);
+    assert_eq!(offsets(&world.turns()), [0]);
+    world.say(1, one, Says::Again, &[0], None);
+    world.permit(one, 3);
+    assert_eq!(offsets(&world.turns()), [0, 1, 2]);
+}
+
+// accepts: S4.130
 #[test]
 fn what_comes_back_from_one_that_has_gone_keeps_its_count() {
     let mut world = World::new();

@@ -32,15 +32,18 @@ impl Deliveries {
             match (publish.fate, publish.stored) {
                 (Fate::Accepted, Some(stored)) => self.accept(arrivals, publish, stored),
                 (Fate::Accepted, None) => {}
-                (Fate::Duplicate, _) => self.answer(arrivals, publish, end, None),
+                (Fate::Duplicate, _) => self.answer(publish, arrivals.entry_of(publish), end, None),
                 (Fate::Refused(refusal), _) => {
                     match publish.entry {
                         Some(_) => self.reports.refuse_entry(),
                         None => self.reports.refuse(publish.connection, refusal),
                     }
-                    self.answer(arrivals, publish, LogPosition(0), Some(refusal));
+                    self.answer(publish, arrivals.entry_of(publish), LogPosition(0), Some(refusal));
                 }
-                (Fate::Denied, _) => self.answer(arrivals, publish, LogPosition(0), Some(Refusal::NotAuthorized)),
+                (Fate::Denied, _) => {
+                    let refusal = Some(Refusal::NotAuthorized);
+                    self.answer(publish, arrivals.entry_of(publish), LogPosition(0), refusal);
+                }
             }
         }
     }
@@ -66,8 +69,9 @@ impl Deliveries {
 
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
-            self.answer(arrivals, publish, stored.durable_at, None);
-            let count = arrivals.entry_of(publish).map_or(1, |parts| parts.count.max(1));
+            let parts = arrivals.entry_of(publish);
+            let count = parts.map_or(1, |parts| parts.count.max(1));
+            self.answer(publish, parts, stored.durable_at, None);
             let end = Offset(stored.offset.0.saturating_add(u64::from(count)));
             let is_any_unwritable = self.receivers.is_any_unwritable();
             let mut awaits = |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, end));
@@ -134,7 +138,9 @@ impl Deliveries {
         }
     }
 
-    /// A queue that is not given entries whole is offered each message of one by itself.
+    /// A queue that is not given entries whole is offered each message of one by itself. Not inlined, nor is what
+    /// answers an entry: single messages need not go round it.
+    #[inline(never)]
     fn offer_each(&mut self, handle: ids::Queue, entry: &Found) {
         let Some(queue) = self.queues.get_mut(handle) else { return };
         let (party, end) = (queue.party, entry_of(entry).end());
@@ -155,8 +161,15 @@ impl Deliveries {
     }
 
     /// A publisher is told that its message was taken, or why it was not.
-    fn answer(&mut self, arrivals: &Arrivals, publish: &Publish, position: LogPosition, refusal: Option<Refusal>) {
-        if let Some(parts) = arrivals.entry_of(publish) {
+    #[inline]
+    fn answer(
+        &mut self,
+        publish: &Publish,
+        parts: Option<&EntryParts>,
+        position: LogPosition,
+        refusal: Option<Refusal>,
+    ) {
+        if let Some(parts) = parts {
             return self.answer_entry(publish, parts, position, refusal);
         }
         let step = match publish.qos {
@@ -177,6 +190,7 @@ impl Deliveries {
     }
 
     /// A producer is told what became of its entry.
+    #[inline(never)]
     fn answer_entry(&mut self, publish: &Publish, parts: &EntryParts, position: LogPosition, refusal: Option<Refusal>) {
         let EntryParts { producer, sequence_first, sequence_last, .. } = *parts;
         let connection = publish.connection;

@@ -196,8 +196,11 @@ impl Cursor {
     /// True if some of the entry is new to this cursor and was not acknowledged before it was restored.
     #[inline]
     pub fn wants(&self, entry: &Entry) -> bool {
-        let (first, end) = (entry.offset.0.max(self.read), entry.end().0);
-        first < end && (self.acknowledged.is_empty() || !self.acknowledged.contains_range(first, end))
+        if entry.offset.0 < self.read && entry.end().0 <= self.read {
+            return false;
+        }
+        let is_acknowledged = |of: &RangeSet| of.contains_range(entry.offset.0.max(self.read), entry.end().0);
+        self.acknowledged.is_empty() || !is_acknowledged(&self.acknowledged)
     }
 
     /// There is no further matching record below `to`.

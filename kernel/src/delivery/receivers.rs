@@ -145,9 +145,6 @@ impl Receivers {
     pub fn add(&mut self, mut receiver: Receiver) -> ids::Receiver {
         let handle = self.next();
         self.free.pop();
-        if self.consumers_on(receiver.connection).is_empty() {
-            self.lines.take(receiver.connection);
-        }
         receiver.serial = self.begin(receiver.connection);
         receiver.copied_for = self.instant.number();
         if let Some(line) = self.lines.get_mut(receiver.connection) {

@@ -7,10 +7,11 @@ use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::entry::{EntryParts, Permits, Says, Settlement};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Arrivals, Departure, Found, Outgoing, Publish, Refusal, Scan, Sending, Stored, Target, Terms,
+    Arrivals, Departure, Found, Outgoing, Publish, Refusal, Scan, Sending, Stored, Subscription, Target, Terms,
 };
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
 use holdfast_kernel::mqtt::exchange;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub const QUEUE: Party = Party(50);
@@ -28,14 +29,35 @@ pub struct World {
     pub deliveries: Deliveries,
     pub records: Vec<Record>,
     pub queue: Queue,
+    /// The queue is routed to.
+    pub is_target: bool,
     /// Whoever else is routed to.
     pub others: Vec<(Queue, Connection)>,
     /// So many records are durable.
     pub durable: usize,
+    /// Bytes of each record.
+    pub size_bytes: u32,
+    /// A scan finds no more records than this.
+    pub page: usize,
+    /// The numbers of entries that retention has taken.
+    pub lost: BTreeSet<u64>,
     /// What has left and is no message.
     pub told: Vec<Departure>,
     /// The encoded progress of the queue, in order.
     pub progress: Vec<(Party, Vec<u8>)>,
+}
+
+/// The slot of an entry's key, as the log has it.
+pub fn key_of(number: u64) -> u16 {
+    (number % 2) as u16
+}
+
+/// What differs between sessions.
+struct Attached {
+    state: State,
+    subscriptions: Arc<[Subscription]>,
+    receive_maximum: u16,
+    entries_maximum: usize,
 }
 
 pub fn whole(party: Party, state: State, end: u64) -> GroupAttachment {
@@ -52,26 +74,42 @@ impl World {
             deliveries,
             records: Vec::new(),
             queue,
+            is_target: true,
             others: Vec::new(),
             durable: 0,
+            size_bytes: 100,
+            page: usize::MAX,
+            lost: BTreeSet::new(),
             told: Vec::new(),
             progress: Vec::new(),
         }
     }
 
-    /// A session on a connection that reads everything.
+    /// A session on a connection that reads everything from now on.
     pub fn session(&mut self, connection: Connection, receive_maximum: u16, entries_maximum: usize) -> Queue {
-        let attachment = Attachment {
-            party: Party(7),
-            state: State::new(self.end()),
-            subscriptions: reads(),
-            receive_maximum,
-            end: self.end(),
-            entries_maximum,
-            pack_maximum: 0,
-        };
+        let state = State::new(self.end());
+        self.attach(connection, Party(7), Attached { state, subscriptions: reads(), receive_maximum, entries_maximum })
+    }
+
+    /// A session that reads everything from an offset on, and falls behind.
+    pub fn session_at(&mut self, connection: Connection, party: Party, mark: Offset, receive_maximum: u16) {
+        let (state, subscriptions) = (State::new(mark), reads());
+        self.attach(connection, party, Attached { state, subscriptions, receive_maximum, entries_maximum: 0 });
+    }
+
+    /// A session that reads nothing by itself.
+    pub fn reader_of_groups(&mut self, connection: Connection, party: Party, receive_maximum: u16) {
+        let (state, subscriptions) = (State::new(self.end()), Arc::from([]));
+        self.attach(connection, party, Attached { state, subscriptions, receive_maximum, entries_maximum: 0 });
+    }
+
+    fn attach(&mut self, connection: Connection, party: Party, attached: Attached) -> Queue {
+        let Attached { state, subscriptions, receive_maximum, entries_maximum } = attached;
+        let (end, pack_maximum, reads) = (self.end(), 0, !subscriptions.is_empty());
+        let attachment =
+            Attachment { party, state, subscriptions, receive_maximum, end, entries_maximum, pack_maximum };
         let (_, queue) = self.deliveries.attach(connection, attachment).unwrap();
-        self.others.push((queue, connection));
+        self.others.extend(reads.then_some((queue, connection)));
         queue
     }
 
@@ -109,7 +147,8 @@ impl World {
         let mut arrivals = Arrivals::default();
         for count in counts {
             let number = self.records.len() as u64;
-            let place = Stored { entry: number, ..stored(self.end().0, number + 1) };
+            let size_bytes = self.size_bytes;
+            let place = Stored { entry: number, size_bytes, ..stored(self.end().0, number + 1) };
             self.records.push(Record { offset: self.end().0, count: *count });
             let publish = self.entry(&mut arrivals, number, *count);
             arrivals.publishes.push(Publish { stored: Some(place), ..publish });
@@ -119,7 +158,8 @@ impl World {
 
     fn entry(&self, arrivals: &mut Arrivals, number: u64, count: u32) -> Publish {
         let terms = Terms { qos: 2, ..Terms::default() };
-        let all = [(self.queue, Connection::GROUP)].into_iter().chain(self.others.iter().copied());
+        let queue = self.is_target.then_some((self.queue, Connection::GROUP));
+        let all = queue.into_iter().chain(self.others.iter().copied());
         let targets = all.map(|(queue, connection)| Target { queue, connection, terms: terms.clone(), own: None });
         let parts = EntryParts {
             producer: 3,
@@ -209,13 +249,15 @@ impl World {
     fn scan(&self, scan: &mut Scan) {
         let durable = self.durable_end();
         let terms = Terms { qos: 2, ..Terms::default() };
-        let of =
-            |number: u64, offset: u64, count: u32| Found { entry: number, count, ..found(offset, 1, 0, terms.clone()) };
+        let of = |number: u64, offset: u64, count: u32| {
+            let size_bytes = self.size_bytes;
+            Found { entry: number, count, size_bytes, ..found(offset, 1, key_of(number), terms.clone()) }
+        };
         for owed in scan.owed.clone() {
             let number = self.number_at(owed);
             let record = self.records[number as usize];
             let count = if scan.whole { record.count } else { 1 };
-            scan.found_owed.push((owed < durable).then(|| of(number, owed.0, count)));
+            scan.found_owed.push((owed < durable && !self.lost.contains(&number)).then(|| of(number, owed.0, count)));
         }
         scan.reached = scan.from;
         if scan.subscriptions.is_empty() || scan.from >= durable {
@@ -230,7 +272,7 @@ impl World {
                 false => (record.offset.max(scan.from.0)..end).map(|offset| (offset, 1)).collect(),
             };
             for (offset, count) in messages {
-                if scan.found.len() as u32 == scan.records_maximum {
+                if scan.found.len() == self.page.min(scan.records_maximum as usize) {
                     return;
                 }
                 scan.found.push(of(number as u64, offset, count));
