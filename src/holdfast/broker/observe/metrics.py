@@ -140,8 +140,9 @@ def _bridge_losses(seen: Snapshot) -> Labelled:
 
 
 def _accepted(seen: Snapshot) -> Labelled:
-    for (transport, version), count in seen.accepted.items():
-        yield (transport, PROTOCOL_VERSIONS.get(version, str(version))), count
+    for (transport, protocol, version), count in seen.accepted.items():
+        name = PROTOCOL_VERSIONS.get(version, str(version))
+        yield (transport, name if protocol == "mqtt" else f"{protocol} {version}"), count
 
 
 def _sessions(seen: Snapshot) -> Labelled:

@@ -22,6 +22,7 @@ from typing import Protocol, cast
 from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
 from holdfast.broker.open_files import connections_possible
+from holdfast.broker.sockets.codec import Codec
 from holdfast.broker.sockets.layer import Upper
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
@@ -98,6 +99,7 @@ class Connection(Upper):
         "_buffer",
         "_connections",
         "certificate_name",
+        "codec",
         "gives",
         "handle",
         "opened_at_us",
@@ -117,8 +119,11 @@ class Connection(Upper):
         connections: "Connections",
         buffer: bytearray,
         transport_name: str,
+        codec: Codec,
         opener: Opener | None = None,
     ) -> None:
+        self.codec = codec
+        """What is spoken on it."""
         self.opener = opener
         """Whoever opened it from this side; `None`: it was accepted."""
         self.gives = True
@@ -141,6 +146,11 @@ class Connection(Upper):
         self.waiting_bytes = -1
         """What the inbox held of it when we last looked, after the peer had closed."""
         self.transport: asyncio.Transport
+
+    @property
+    def kind(self) -> tuple[str, str, int]:
+        """Transport, protocol and its version."""
+        return self.transport_name, self.codec.protocol, self.protocol_version
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
@@ -200,8 +210,13 @@ class Connections:
 
     def __init__(self, ground: Ground) -> None:
         config, world, kernel = ground.config, ground.world, ground.kernel
-        self._inbox = kernel.inbox
-        self._outboxes = kernel.outboxes
+        self.mqtt = Codec(
+            protocol="mqtt",
+            inbox=kernel.inbox,
+            outboxes=kernel.outboxes,
+            frame_bytes_maximum=config.maximum_packet_size_bytes,
+        )
+        self._inboxes = (kernel.inbox,)
         self._deliveries = kernel.deliveries
         self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
@@ -210,7 +225,6 @@ class Connections:
         self._schedule = ground.schedule.soon
         self._per_address_maximum = config.connections_per_address_maximum
         self._open_files = world.open_files()
-        self._packet_bytes_maximum = config.maximum_packet_size_bytes
         self._counts = ground.counts
         self._by_handle: dict[int, Connection] = {}
         self._by_address: Counter[str] = Counter()
@@ -224,8 +238,8 @@ class Connections:
         self._closing: dict[Connection, int] = {}
         self._drained: asyncio.Future[None] | None = None
         self._congested = False
-        self.accepted: Counter[tuple[str, int]] = Counter()
-        """Connections that have a session, by transport and protocol version."""
+        self.accepted: Counter[tuple[str, str, int]] = Counter()
+        """Connections that were let in, by transport, protocol and its version."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.reconfigure(config)
@@ -238,9 +252,15 @@ class Connections:
         for connection in self._by_handle.values():
             connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
 
-    def make(self, transport_name: str = "tcp", opener: Opener | None = None) -> Connection:
-        """A protocol for a socket that was accepted, or that somebody opens."""
-        return Connection(self, self.read_buffer, transport_name, opener)
+    def make(
+        self,
+        transport_name: str = "tcp",
+        opener: Opener | None = None,
+        codec: Codec | None = None,
+    ) -> Connection:
+        """A protocol for a socket that was accepted, or that somebody opens; MQTT is spoken on it
+        where nothing else is said."""
+        return Connection(self, self.read_buffer, transport_name, codec or self.mqtt, opener)
 
     def reserve(self) -> int:
         """A handle without a socket, for whoever is delivered to before there is one."""
@@ -275,7 +295,7 @@ class Connections:
         connection.transport.set_write_buffer_limits(*self._write_buffer_bytes)
         self._by_handle[connection.handle] = connection
         self._pending[connection] = 0
-        self._inbox.open(connection.handle)
+        connection.codec.inbox.open(connection.handle)
         if connection.opener is None:
             self.comes_from(connection, connection.peer)
 
@@ -292,9 +312,9 @@ class Connections:
     def enter(self, connection: Connection, phase: Phase) -> None:
         """It has come so far."""
         if phase is Phase.ACCEPTED:
-            self.accepted[connection.transport_name, connection.protocol_version] += 1
+            self.accepted[connection.kind] += 1
         elif connection.phase is Phase.ACCEPTED:
-            self.accepted[connection.transport_name, connection.protocol_version] -= 1
+            self.accepted[connection.kind] -= 1
         connection.phase = phase
         # Whoever has not shown who it is stays among those that have little time.
         if phase is not Phase.AUTHENTICATING:
@@ -304,7 +324,7 @@ class Connections:
         """`count` bytes of it are in the read buffer."""
         now_us = self._now_us()
         self.received_bytes += count
-        waiting_bytes = self._inbox.feed(connection.handle, count, now_us)
+        waiting_bytes = connection.codec.inbox.feed(connection.handle, count, now_us)
         if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
             connection.transport.pause_reading()
             connection.paused_at_us = now_us
@@ -317,7 +337,7 @@ class Connections:
         """Its socket takes bytes, or does not."""
         if connection.phase is not Phase.ACCEPTED:
             return
-        self._outboxes.set_writable(connection.handle, writable)
+        connection.codec.outboxes.set_writable(connection.handle, writable)
         self._deliveries.set_writable(connection.handle, writable and connection.gives)
         if writable:
             self._schedule()
@@ -348,21 +368,21 @@ class Connections:
     def resume(self) -> None:
         """After a turn: reads on from whoever was paused and need not be any longer."""
         behind = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
-        self._congested = behind or self._inbox.next_at_us() is not None
+        self._congested = behind or self._waits_for_all()
         if self._congested or not self._paused:
             return
         now_us = self._now_us()
         for connection in list(self._paused):
-            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            waiting_bytes = connection.codec.inbox.feed(connection.handle, 0, now_us)
             if waiting_bytes <= self._read_ahead_bytes(connection):
                 self._paused.discard(connection)
-                self._inbox.unread(connection.handle, connection.paused_at_us, now_us)
+                connection.codec.inbox.unread(connection.handle, connection.paused_at_us, now_us)
                 connection.transport.resume_reading()
 
     def stalled(self, from_us: int, to_us: int) -> None:
         """Nobody was read between these times."""
-        for handle in self._by_handle:
-            self._inbox.unread(handle, from_us, to_us)
+        for handle, connection in self._by_handle.items():
+            connection.codec.inbox.unread(handle, from_us, to_us)
 
     def finished(self) -> list[Connection]:
         """After a turn: connections whose peer has gone and of which nothing more can be
@@ -372,11 +392,11 @@ class Connections:
         now_us = self._now_us()
         finished = []
         for connection in self._ended:
-            waiting_bytes = self._inbox.feed(connection.handle, 0, now_us)
+            waiting_bytes = connection.codec.inbox.feed(connection.handle, 0, now_us)
             if connection.phase in (Phase.AUTHENTICATING, Phase.ADMITTING):
                 continue
             # What waits for the limit of all is decoded later, however long it stays the same.
-            if self._inbox.next_at_us() is not None:
+            if connection.codec.inbox.next_at_us() is not None:
                 continue
             if waiting_bytes in (0, connection.waiting_bytes):
                 finished.append(connection)
@@ -394,11 +414,11 @@ class Connections:
         self._by_handle.pop(connection.handle, None)
         if self._per_address_maximum and connection.opener is None:
             self._leave(address_of(connection.peer))
-        self._inbox.close(connection.handle)
+        connection.codec.inbox.close(connection.handle)
         # Whoever gets the handle next may not inherit what this one was granted.
         self._ungrant(connection.handle)
         if was_accepted:
-            self._outboxes.close(connection.handle)
+            connection.codec.outboxes.close(connection.handle)
         self._free.append(connection.handle)
         # uvloop raises where one writes to a socket that the peer has closed.
         if not connection.transport.is_closing():
@@ -455,7 +475,11 @@ class Connections:
         if self._by_address[address] <= 0:
             del self._by_address[address]
 
+    def _waits_for_all(self) -> bool:
+        """True while all together send faster than they are read."""
+        return any(inbox.next_at_us() is not None for inbox in self._inboxes)
+
     def _read_ahead_bytes(self, connection: Connection) -> int:
         if connection.phase is Phase.ACCEPTED:
-            return self._packet_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
+            return connection.codec.frame_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
         return READ_AHEAD_BYTES_MAXIMUM

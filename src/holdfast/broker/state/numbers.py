@@ -31,8 +31,8 @@ class Numbers:
     log: Mapping[str, int]
     remembered: Mapping[str, int]
     """Bytes of what the log remembers, by what it is."""
-    accepted: Mapping[tuple[str, int], int]
-    """Connections that have a session, by transport and protocol version."""
+    accepted: Mapping[tuple[str, str, int], int]
+    """Connections that were let in, by transport, protocol and its version."""
     connections: int
     sessions_attached: int
     sessions_recorded: int
