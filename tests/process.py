@@ -26,8 +26,8 @@ class BrokerProcess:
 
     def __init__(self, directory: Path, *arguments: str, **settings: object) -> None:
         """`settings` are those of the configuration, as `Config` calls them; a port of 0 is one
-        that the system chooses, MQTT has such a one by default, and HTTP is off. `arguments` are
-        further ones of the command line."""
+        that the system chooses, MQTT has such a one by default, and the others are off.
+        `arguments` are further ones of the command line."""
         self._arguments = arguments
         self.program = [str(Path(sys.executable).with_name("holdfast"))]
         self.data_directory = directory / "data"
@@ -35,7 +35,8 @@ class BrokerProcess:
         self.ports: dict[str, int] = {}
         """Where it listens, by the names of its listeners; known once it has started."""
         self._held: list[HeldPort] = []
-        chosen = {"host": HOST, "mqtt_port": 0, "http_port": "off", **settings}
+        off = {"http_port": "off", "pulsar_port": "off"}
+        chosen = {"host": HOST, "mqtt_port": 0, **off, **settings}
         self._settings = {
             BY_ATTRIBUTE[name].environment_variable: str(chosen[name]) for name in chosen
         }

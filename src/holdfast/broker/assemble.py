@@ -14,6 +14,7 @@ from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.counts import Counts
 from holdfast.broker.delivery.entrance import Entrance
 from holdfast.broker.delivery.parts import DeliveryParts, assemble_delivery
+from holdfast.broker.endings import Endings
 from holdfast.broker.environments import Environments
 from holdfast.broker.ground import Ground
 from holdfast.broker.moments import Moments
@@ -25,6 +26,7 @@ from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.mqtt.wills import Wills
+from holdfast.broker.pulsar.door import PulsarDoor
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import Connections
@@ -38,7 +40,15 @@ from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
 from holdfast.core.limits import READ_BUFFER_BYTES
-from holdfast.kernel import Deliveries, Inbox, Log, Outboxes, Routes
+from holdfast.kernel import (
+    Deliveries,
+    Inbox,
+    Log,
+    Outboxes,
+    PulsarInbox,
+    PulsarOutboxes,
+    Routes,
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,17 +75,14 @@ def assemble(config: Config, world: World) -> Server:
     closing = Closing(connections, sessions, ground.counts)
     permissions = Permissions(ground, access, connections, closing, sessions, delivery.redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
+    # fmt: off
     control_packets = ControlPackets(
-        ground,
-        connections,
-        admission,
-        permissions,
-        closing,
-        sessions,
-        delivery.groups,
+        ground, connections, admission, permissions, closing, sessions, delivery.groups,
         system_topics,
     )
+    # fmt: on
     bridges = Bridges(ground, records, connections, delivery, chores)
+    pulsar = PulsarDoor(ground, access, records, connections, delivery, chores)
     stages = Stages(
         kernel=kernel,
         bridges=bridges,
@@ -83,6 +90,8 @@ def assemble(config: Config, world: World) -> Server:
         control_packets=control_packets,
         admission=admission,
         closing=closing,
+        endings=Endings(closing, pulsar.closing),
+        pulsar=pulsar,
         sessions=sessions,
         queues=delivery.queues,
         groups=delivery.groups,
@@ -104,15 +113,21 @@ def assemble(config: Config, world: World) -> Server:
         steps=Steps(world.ticks_ns, world.now_us),
         environments=ground.environments,
     )
-    sessions.recover(world.now_us())
-    delivery.recover(lambda party: _is_there(party, sessions, delivery), world.now_us())
-    stages.batches.recover()
-    bridges.recover(world.now_us())
+    _recover(stages, delivery, world.now_us())
     records.keep_up(world.workers(1), commits.wake, schedule.soon)
     stages.chores.begin(sessions.write_recovered(world.now_us), _tell_found_connected)
     stages.chores.begin(sessions.renew_records(world.now_us), lambda _nothing: None)
     stages.chores.begin(_prepare_filters(kernel.log), lambda _nothing: None)
     return Server(config, world, stages, records, schedule, ground.counts)
+
+
+def _recover(stages: Stages, delivery: DeliveryParts, now_us: int) -> None:
+    """Finds what is on record."""
+    stages.sessions.recover(now_us)
+    shared = delivery.recover(lambda party: _is_there(party, stages.sessions, delivery), now_us)
+    stages.pulsar.recover(shared)
+    stages.batches.recover()
+    stages.bridges.recover(now_us)
 
 
 def _is_there(party: int, sessions: Sessions, delivery: DeliveryParts) -> bool:
@@ -157,9 +172,11 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
     stages = KernelStages(
         read_buffer=read_buffer,
         inbox=Inbox(read_buffer),
+        pulsar_inbox=PulsarInbox(read_buffer),
         routes=Routes(world.seed()),
         log=kernel_log,
         deliveries=Deliveries(),
         outboxes=Outboxes(),
+        pulsar_outboxes=PulsarOutboxes(),
     )
     return stages, records

@@ -37,6 +37,7 @@ DURABILITY_WARNINGS: Final = {
 PLACES: Final = {
     "mqtt": "MQTT on {}",
     "mqtts": "MQTT with TLS on {}",
+    "pulsar": "Pulsar on {}",
     "ws": "MQTT over WebSocket on {}",
     "wss": "MQTT over WebSocket with TLS on {}",
     "unix": "MQTT on {}",

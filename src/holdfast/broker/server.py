@@ -52,7 +52,8 @@ class Server:
         self._records = records
         self._schedule = schedule
         self._counts = counts
-        self.listeners = Listeners(config, world, stages.connections, counts)
+        codecs = {"pulsar": stages.pulsar.codec}
+        self.listeners = Listeners(config, world, stages.connections, counts, codecs)
         self._turn = Turn(config, world, stages, schedule)
         self._sweep = Sweep(config, world, stages, records, schedule)
         self._pack_timer = PackTimer(stages.packs, schedule, stages.steps, world)
@@ -67,7 +68,7 @@ class Server:
         self.bridge_commands = BridgeCommands(stages, world.now_us)
 
     async def start(self) -> None:
-        """Listens for MQTT. Raises `ListenError`, or `ConfigurationError` for certificates."""
+        """Listens for clients. Raises `ListenError`, or `ConfigurationError` for certificates."""
         await self.listeners.start()
         self._sweep.start()
         self._pack_timer.start()
@@ -188,6 +189,7 @@ class Server:
         stages.bridges.reconfigure(config)
         stages.packs.reconfigure(config)
         stages.queue_names.reconfigure(config)
+        stages.pulsar.reconfigure(config)
         self._turn.reconfigure(config)
         self._sweep.reconfigure(config)
         self._tell_retention(config)
@@ -207,7 +209,7 @@ class Server:
         self._turn.stages_in_order(now_us)
         self._stages.bridges.close(now_us)
         for connection in self._stages.connections.all():
-            self._stages.closing.shut_down(connection, now_us)
+            self._stages.endings.of(connection).shut_down(connection, now_us)
         self._rest(now_us)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from holdfast.kernel import Deliveries, Inbox, Log, Outboxes, Routes
+from holdfast.kernel import (
+    Deliveries,
+    Inbox,
+    Log,
+    Outboxes,
+    PulsarInbox,
+    PulsarOutboxes,
+    Routes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,9 +18,11 @@ class KernelStages:
     """One of each; a turn calls them in this order."""
 
     read_buffer: bytearray
-    """What all sockets read into, and `inbox.feed` copies from."""
+    """What all sockets read into, and the inboxes copy from."""
     inbox: Inbox
+    pulsar_inbox: PulsarInbox
     routes: Routes
     log: Log
     deliveries: Deliveries
     outboxes: Outboxes
+    pulsar_outboxes: PulsarOutboxes

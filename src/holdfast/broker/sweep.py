@@ -69,6 +69,7 @@ class Sweep:
         self._parts: Final[Parts] = [
             ("connections", self._connections),
             ("admission", stages.admission.sweep),
+            ("pulsar", stages.pulsar.sweep),
             ("sessions", stages.sessions.sweep),
             ("expiry", self._clear_expired),
             ("groups", stages.groups.sweep),
@@ -155,16 +156,17 @@ class Sweep:
         self._stages.losses.trim(now_us)
 
     def _connections(self, now_us: int) -> None:
-        connections, closing = self._stages.connections, self._stages.closing
-        for handle in self._stages.kernel.inbox.silent(now_us):
+        connections, endings = self._stages.connections, self._stages.endings
+        kernel = self._stages.kernel
+        for handle in (*kernel.inbox.silent(now_us), *kernel.pulsar_inbox.silent(now_us)):
             connection = connections.get(handle)
             # Who is not read by us cannot be heard.
             if connection is not None and not connections.is_paused(connection):
-                closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+                endings.of(connection).silent(connection, now_us)
         for connection in connections.overdue(
             opened_before_us=now_us - CONNECT_TIMEOUT_S * SECOND_US
         ):
-            closing.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+            endings.of(connection).silent(connection, now_us)
         connections.abort_closing(closed_before_us=now_us - STOP_TIMEOUT_S * SECOND_US)
 
     def _redrives(self, now_us: int) -> None:

@@ -25,6 +25,7 @@ from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queue_names import QueueNames
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.endings import Endings
 from holdfast.broker.environments import Environments
 from holdfast.broker.moments import Moments
 from holdfast.broker.mqtt.admission import Admission
@@ -35,6 +36,7 @@ from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.mqtt.wills import Wills
+from holdfast.broker.pulsar.door import PulsarDoor
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.sockets.connection import STALL_US, Connections
 from holdfast.broker.stages import KernelStages
@@ -44,7 +46,6 @@ from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
 from holdfast.kernel import Arrivals, Outgoing
-from holdfast.protocols.mqtt.will import Ending
 
 STAGES: Final = (
     "admission",
@@ -71,6 +72,8 @@ class Stages:
     control_packets: ControlPackets
     admission: Admission
     closing: Closing
+    endings: Endings
+    pulsar: PulsarDoor
     sessions: Sessions
     queues: Queues
     groups: Groups
@@ -93,9 +96,13 @@ class Stages:
     environments: Environments
 
     def name_of(self, party: int) -> str:
-        """Whose queue it is, or whose message: a client's, a group's or a bridge's; empty for one
-        that has gone."""
-        return self.bridges.name_of(party) or self.sessions.name_of(party)
+        """Whose queue it is, or whose message: a client's, a group's, a subscription's or a
+        bridge's; empty for one that has gone."""
+        return (
+            self.bridges.name_of(party)
+            or self.pulsar.subscriptions.name_of(party)
+            or self.sessions.name_of(party)
+        )
 
 
 class Turn:
@@ -117,12 +124,16 @@ class Turn:
         self.acknowledgements = 0
         self.control_packets = 0
         self.commit_times = CommitTimes()
+        self._topics = stages.pulsar.subscriptions.topics()
+        """Whatever its QoS is stored of these, beside what the settings say."""
         self.reconfigure(config)
+        stages.pulsar.subscriptions.watch = self._store_always
         schedule.turn = self.run
 
     def reconfigure(self, config: Config) -> None:
         """Stores what these settings ask for from now on."""
-        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
+        self._rules = [topic_filter.encode() for topic_filter in config.store_all]
+        self._store_always(self._topics)
 
     def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
@@ -150,12 +161,16 @@ class Turn:
         self._go_on(now_us)
         decode_ns = ticks_ns()
         control_packets = kernel.inbox.decode(arrivals, now_us)
+        commands = kernel.pulsar_inbox.decode(arrivals, now_us)
         self._store(arrivals, now_us)
         stages.wills.appended(stages.sessions.will_appended, now_us)
         control_ns = ticks_ns()
         if control_packets:
             self.control_packets += len(control_packets)
             stages.control_packets.take(control_packets, now_us)
+        if commands:
+            self.control_packets += len(commands)
+            stages.pulsar.commands.take(commands, now_us)
 
         scan_ns = ticks_ns()
         durable_offset = kernel.log.durable_offset()
@@ -174,9 +189,11 @@ class Turn:
         self._remember(now_us)
         encode_ns = ticks_ns()
         kernel.outboxes.encode(outgoing, kernel.log, now_us)
-        leaving = kernel.outboxes.take()
+        kernel.pulsar_outboxes.encode(outgoing, kernel.log)
+        leaving = kernel.outboxes.take(), kernel.pulsar_outboxes.take()
         write_ns = ticks_ns()
-        stages.connections.write(leaving)
+        for batch in leaving:
+            stages.connections.write(batch)
         stages.bridges.turn()
 
         exceptions_ns = ticks_ns()
@@ -194,6 +211,10 @@ class Turn:
         )
         # fmt: on
 
+    def _store_always(self, topics: list[str]) -> None:
+        self._topics = topics
+        self._store_all = [*self._rules, *(topic_name.encode() for topic_name in topics)]
+
     def _store(self, arrivals: Arrivals, now_us: int) -> None:
         """What has come is routed and stored, and what nobody publishes from outside with it."""
         kernel, stages = self._stages.kernel, self._stages
@@ -207,6 +228,7 @@ class Turn:
         stages.batches.appended(arrivals, now_us)
         kernel.inbox.forget(arrivals)
         kernel.outboxes.pass_through(arrivals, now_us)
+        kernel.pulsar_outboxes.pass_through(arrivals)
         kernel.deliveries.admit(arrivals, kernel.log.end_position())
 
     def _go_on(self, now_us: int) -> None:
@@ -217,6 +239,7 @@ class Turn:
             stages.commits.collect()
             self.commit_times.ended(now_us)
         stages.admission.decide(now_us)
+        stages.pulsar.decide(now_us)
         stages.admission.durable(durable_position(), now_us)
         stages.promises.durable(durable_position())
 
@@ -253,7 +276,7 @@ class Turn:
         stages.losses.notice(kernel.outboxes.notices(), stages.name_of, now_us)
         stages.losses.write_ahead(now_us)
         for gone in stages.connections.finished():
-            stages.closing.end(gone, Ending.ABNORMAL, now_us)
+            stages.endings.of(gone).gone(gone, now_us)
 
     def _next_turn(self, now_us: int) -> None:
         """Wakes the committer if somebody waits for the disk, and asks for another turn if a stage
@@ -266,10 +289,12 @@ class Turn:
         if promised or handed_in or kernel.deliveries.awaits_commit():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        arrived = kernel.inbox.ready() or kernel.deliveries.waiting() or kernel.outboxes.waiting()
+        arrived = kernel.inbox.ready() or kernel.pulsar_inbox.ready()
+        arrived = arrived or kernel.deliveries.waiting() or kernel.outboxes.waiting()
         handed_in = stages.entrance.waiting() or stages.batches.waiting()
         if arrived or handed_in or stages.chores.is_busy():
             self._schedule.soon()
-        next_at_us = kernel.inbox.next_at_us()
+        waiting = kernel.inbox.next_at_us(), kernel.pulsar_inbox.next_at_us()
+        next_at_us = min((at_us for at_us in waiting if at_us is not None), default=None)
         if next_at_us is not None:
             self._schedule.later(max(next_at_us - now_us, 0) / 1_000_000)

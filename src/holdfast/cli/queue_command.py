@@ -43,7 +43,7 @@ def add_to(commands: Subparsers) -> None:
         help="look at the queues of a running broker by their names",
         description="Look at the queues of a running broker by their names: tbmq.msg.all, which is"
         " the log, tbmq.msg.persisted, which is kept for DEVICE clients, one for each"
-        " APPLICATION client, and those of cursors and bridges.",
+        " APPLICATION client, and those of cursors, bridges and Pulsar's subscriptions.",
         allow_abbrev=False,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)

@@ -42,6 +42,7 @@ LISTENERS: Final = MappingProxyType(
         "mqtts": "mqtt.tls_port",
         "ws": "ws.port",
         "wss": "ws.tls_port",
+        "pulsar": "pulsar.port",
         "http": "http.port",
         "https": "http.tls_port",
     }
@@ -83,6 +84,7 @@ class Config(
             "mqtts": self.mqtt_tls_port,
             "ws": self.ws_port,
             "wss": self.ws_tls_port,
+            "pulsar": self.pulsar_port,
             "http": self.http_port,
             "https": self.http_tls_port,
         }
@@ -156,23 +158,32 @@ def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> 
     """Refuse what contradicts itself; `origins` tells where a value is to be corrected. Raises
     `ConfigurationError`."""
     _check_listeners(config, origins)
-    most = config.client_bytes_per_second
-    if most and most < config.maximum_packet_size_bytes:
-        raise ConfigurationError(
-            f"{_place(origins, 'limits.client_bytes_per_second')}{show_size(most)} is"
-            " less than one packet of mqtt.maximum_packet_size_bytes"
-        )
+    largest = {"mqtt.maximum_packet_size_bytes": config.maximum_packet_size_bytes}
+    if config.pulsar_port is not None:
+        largest["pulsar.max_message_bytes"] = config.pulsar_max_message_bytes
+    for name, size_bytes in largest.items():
+        _check_room(config, origins, name, size_bytes)
     low, high = config.write_buffer_low_bytes, config.write_buffer_high_bytes
     if low > high:
         raise ConfigurationError(
             f"{_place(origins, 'limits.write_buffer_low_bytes')}{show_size(low)} is more than"
             f" limits.write_buffer_high_bytes, {show_size(high)}"
         )
-    least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
+
+
+def _check_room(config: Config, origins: Mapping[str, str], name: str, size_bytes: int) -> None:
+    """The largest that may come as one piece has to pass."""
+    most = config.client_bytes_per_second
+    if most and most < size_bytes:
+        raise ConfigurationError(
+            f"{_place(origins, 'limits.client_bytes_per_second')}{show_size(most)} is"
+            f" less than one packet of {name}"
+        )
+    least = size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(
             f"{_place(origins, 'log.segment_bytes')}{show_size(config.segment_bytes)} cannot hold"
-            f" one record of mqtt.maximum_packet_size_bytes; at least {show_size(least)} is needed"
+            f" one record of {name}; at least {show_size(least)} is needed"
         )
 
 

@@ -196,6 +196,20 @@ fleet may reconnect at once. Each is a keyed digest of 32 bytes and a user name.
 LOGIN_FAILURES_TRACKED_MAXIMUM: Final = 65_536
 """Addresses and users whose failed logins are counted; the longest quiet one makes room."""
 
+PULSAR_SUBSCRIPTIONS_MAXIMUM: Final = 10_000
+"""Durable subscriptions of Pulsar: each is a queue with a control record of its own, and all of
+them are looked at when the log lets old segments go."""
+
+PULSAR_CONSUMERS_PER_SUBSCRIPTION_MAXIMUM: Final = 1_000
+"""Consumers of one subscription: to find whose turn it is means, at worst, to ask each of them."""
+
+PULSAR_CONSUMERS_PER_CONNECTION_MAXIMUM: Final = 10_000
+"""Consumers of one connection, which a client with a pattern of topics has by the thousand; each is
+a few hundred bytes, and leaves when the connection does, in one step of the loop."""
+
+PULSAR_PRODUCERS_PER_CONNECTION_MAXIMUM: Final = 10_000
+"""Producers of one connection, for the same reasons."""
+
 COMMAND_BYTES_MAXIMUM: Final = 1_048_576
 """The largest command of a Pulsar client that is read beside the messages: a topic's name has at
 most 192 KiB, and the definition of a schema seldom 100. A frame may have more, for a message."""

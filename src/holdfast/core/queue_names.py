@@ -1,5 +1,5 @@
 """How queues are named: those of APPLICATION clients by the broker (acceptance S0.10 to S0.13,
-S0.74 to S0.80), and cursors by whoever makes them.
+S0.74 to S0.80), cursors by whoever makes them, and subscriptions after their topics.
 
 Owns: the rules, and the order in which names are tried. Never: knows which names are taken.
 
@@ -20,6 +20,7 @@ PERSISTED: Final = "tbmq.msg.persisted"
 """What is kept for persistent DEVICE clients, all of them together."""
 APPLICATION_PREFIX: Final = "tbmq.msg.app."
 SHARED_PREFIX: Final = "tbmq.msg.app.shared."
+SUBSCRIPTION_PREFIX: Final = "subscription/"
 CONSUMER_GROUP_PREFIX: Final = "application-shared-msg-consumer-group-"
 _CURSOR_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}").fullmatch
 CURSOR_NAME_RULE: Final = (
@@ -55,8 +56,21 @@ def is_cursor_name(name: str) -> bool:
 
 
 def bridge_queue_name(name: str) -> str:
-    """The name of a bridge's queue; nothing else can have a slash in its name."""
+    """The name of a bridge's queue; nothing else begins with this word and a slash."""
     return f"bridge/{name}"
+
+
+def subscription_queue_name(subscription: str, topic_name: str) -> str:
+    """The name of the queue of a durable subscription; a slash in the subscription's own name is
+    escaped, and nothing else has one behind this word."""
+    escaped = subscription.replace("%", "%25").replace("/", "%2F")
+    return f"{SUBSCRIPTION_PREFIX}{escaped}/{topic_name}"
+
+
+def parse_subscription_queue_name(name: str) -> tuple[str, str]:
+    """The inverse: the subscription's own name, and its topic's."""
+    escaped, _, topic_name = name.removeprefix(SUBSCRIPTION_PREFIX).partition("/")
+    return escaped.replace("%2F", "/").replace("%25", "%"), topic_name
 
 
 def consumer_group(share_name: str, queue_name: str) -> str:

@@ -15,9 +15,10 @@ from holdfast.core.loss_reason import LossReason
 from holdfast.core.topic_properties import UNLIMITED as NO_LIMIT
 from holdfast.core.units import MILLISECOND_US, SECOND_US
 
-QueueKind = Literal["client", "group", "redrive", "cursor", "bridge"]
+QueueKind = Literal["client", "group", "redrive", "cursor", "bridge", "subscription"]
 """Whose queue it is: a client's own, that of a group of shared subscriptions, of a loss that is
-driven again, of a reader of the log that keeps its place here, or of a bridge to another broker."""
+driven again, of a reader of the log that keeps its place here, of a bridge to another broker, or of
+a durable subscription of Pulsar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,7 @@ def subscription_row(client: str, item: Row) -> Row:
 def _queue_of(record: Row) -> str:
     """What the queue is called in all tables: nobody else's is called so."""
     kind, owner = record["kind"], record["owner"]
-    return str(owner) if kind in ("client", "group") else f"{kind}/{owner}"
+    return str(owner) if kind in ("client", "group", "subscription") else f"{kind}/{owner}"
 
 
 def _name_of(record: Row) -> str:

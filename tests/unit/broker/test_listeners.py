@@ -32,7 +32,7 @@ class Protocol(asyncio.Protocol):
 def listeners(directory: Path, made: list[int]) -> Listeners:
     config = Config(data_dir=directory, mqtt_port=0, http_port=None)
     connections: Any = SimpleNamespace(make=lambda: Protocol(made), read_buffer=bytearray(1))
-    return Listeners(config, RealWorld(), connections, Counts())
+    return Listeners(config, RealWorld(), connections, Counts(), {})
 
 
 def test_connections_that_wait_are_taken_many_at_a_time(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class Access:
     ) -> None:
         self.book = Book(records)
         self.passwords = Passwords(world)
-        self.watch: Callable[[str | None], None] = _nobody_watches
+        self.watchers: list[Callable[[str | None], None]] = []
         """Called with the name of a user when something about it has changed, and with `None` when
         it concerns everybody."""
         self._failures = LoginFailures(config)
@@ -187,6 +187,10 @@ class Access:
         """True if it may publish to this topic."""
         return rules.allows_topic(self.publish_grant(identity, client_identifier), topic_name)
 
+    def may_receive(self, identity: Identity, client_identifier: str, topic_name: str) -> bool:
+        """True if it may receive from this topic."""
+        return rules.allows_topic(self.receive_grant(identity, client_identifier), topic_name)
+
     def may_subscribe(self, identity: Identity, client_identifier: str) -> Callable[[str], bool]:
         """What says of each filter, shared or not, whether it may subscribe to that now: a
         SUBSCRIBE may have thousands, for which rules are gone through once."""
@@ -228,7 +232,8 @@ class Access:
         self.passwords.forget(owner)
         # The first credential or rule concerns everybody, and so does the end of the last.
         everybody = owner in (EVERYONE, ANONYMOUS) or before != self._presence()
-        self.watch(None if everybody else owner)
+        for watch in self.watchers:
+            watch(None if everybody else owner)
 
     def _nobody(self, login: Login) -> Identity:
         client_type = self._client_types.of(login.client_identifier, login.user_name)
@@ -345,10 +350,6 @@ def _allows_subscription(
         return False
     # What a group has is given to any of its members, so each must be allowed all of it.
     return all(rules.allows_filter(item, shared.topic_filter) for item in (subscribe, receive))
-
-
-def _nobody_watches(_user_name: str | None) -> None:
-    """Until there is somebody to be told."""
 
 
 def _may_use(credential: Credential, client_identifier: str) -> bool:

@@ -16,6 +16,7 @@ from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.environments import Environments
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
 
 
@@ -31,13 +32,14 @@ class DeliveryParts:
     groups: Groups
     cursors: Cursors
 
-    def recover(self, is_there: Callable[[int], bool], now_us: int) -> None:
-        """Finds the queues on record that several take from; `is_there` says of a party whether
-        its losses may still be driven again."""
+    def recover(self, is_there: Callable[[int], bool], now_us: int) -> list[QueueRecord]:
+        """Finds the queues on record that several take from, and returns them; `is_there` says of a
+        party whether its losses may still be driven again."""
         shared = self.queues.recover(now_us)
         self.groups.recover(shared, now_us)
         self.redrives.recover(shared, is_there, now_us)
         self.cursors.recover(shared, now_us)
+        return shared
 
 
 def assemble_delivery(

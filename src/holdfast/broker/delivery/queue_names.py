@@ -21,10 +21,10 @@ from holdfast.core.queue_names import client_queue_names, shared_queue_names
 class Owner(NamedTuple):
     """Whose queue it is."""
 
-    kind: Literal["application", "shared", "cursor", "bridge"]
+    kind: Literal["application", "shared", "cursor", "bridge", "subscription"]
     of: str
-    """The client identifier, the topic filter that groups read, or the own name of a cursor or a
-    bridge."""
+    """The client identifier, the topic filter that groups read, or the own name of a cursor, a
+    bridge or a subscription."""
 
 
 class QueueNames:

@@ -191,10 +191,18 @@ class Queues:
         """It is the kernel's from now on, under this number."""
         self._attached[party] = queue
 
-    def open(self, queue: QueueAtRest, owner: int, end_offset: int, sent_before: int) -> int:
+    def open(
+        self,
+        queue: QueueAtRest,
+        owner: int,
+        end_offset: int,
+        sent_before: int,
+        *,
+        whole: bool = False,
+    ) -> int:
         """Attaches a shared queue, which reads up to `end_offset` and hands over what is lost of it
-        in the name of `owner`; what lies below `sent_before` may have been sent. Returns its
-        number."""
+        in the name of `owner`; what lies below `sent_before` may have been sent. One that is
+        `whole` is given entries as they are. Returns its number."""
         attached = self._deliveries.open_group(
             party=queue.party,
             owner=owner,
@@ -203,6 +211,7 @@ class Queues:
             mark=queue.mark,
             end_offset=end_offset,
             sent_before=sent_before,
+            whole=whole,
         )
         self._attached[queue.party] = attached
         return attached

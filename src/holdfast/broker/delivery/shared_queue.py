@@ -53,7 +53,8 @@ class SharedQueue:
     def open(self, queue: QueueAtRest, owner: int, end_offset: int) -> int:
         """Attaches it; what is lost of it is lost by `owner`. Returns the kernel's queue."""
         sent_before = end_offset if self.record.is_returned else self.sent_before
-        self.queue = self._queues.open(queue, owner, end_offset, sent_before)
+        whole = self.record.is_whole
+        self.queue = self._queues.open(queue, owner, end_offset, sent_before, whole=whole)
         return self.queue
 
     def join(self, connection: int, terms: Subscription) -> None:

@@ -29,6 +29,14 @@ class Closing:
         self._sessions = sessions
         self._counts = counts
 
+    def gone(self, connection: Connection, now_us: int) -> None:
+        """The peer has closed without a word, or is out of reach."""
+        self.end(connection, Ending.ABNORMAL, now_us)
+
+    def silent(self, connection: Connection, now_us: int) -> None:
+        """Nothing has come from it for one and a half times its Keep Alive [MQTT-3.1.2-22]."""
+        self.expel(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, now_us)
+
     def end(
         self,
         connection: Connection,

@@ -62,7 +62,7 @@ class Permissions:
         self._counts = ground.counts
         self._waiting: deque[Attached] = deque()
         self._set_rates(ground.config)
-        access.watch = self.renew
+        access.watchers.append(self.renew)
 
     def reconfigure(self, config: Config) -> None:
         """Other rates hold from now on."""

@@ -201,7 +201,7 @@ METRICS: Final = (
     Metric("holdfast_connections", "gauge", "Connections open now, those without a session too.",
            lambda seen: seen.connections),
     Metric("holdfast_connections_accepted", "gauge",
-           "Connections that have a session now, by transport and version of MQTT.",
+           "Connections that were let in, by transport and version of MQTT or Pulsar's protocol.",
            _accepted, ("transport", "protocol_version")),
     Metric("holdfast_connections_opened", "counter", "Connections that a listener has taken.",
            _Count(Event.CONNECTIONS_OPENED)),
@@ -241,6 +241,13 @@ METRICS: Final = (
     Metric("holdfast_sessions_taken_over", "counter",
            "Connections ended because their session passed to another one.",
            _Count(Event.SESSIONS_TAKEN_OVER)),
+
+    Metric("holdfast_pulsar_requests_refused", "counter",
+           "Requests of Pulsar clients that were answered with an error, by the reason.",
+           _ByReason(Event.PULSAR_REQUESTS_REFUSED), ("reason",)),
+    Metric("holdfast_pulsar_connections_ended_by_broker", "counter",
+           "Connections of Pulsar clients that the broker has ended, by the reason.",
+           _ByReason(Event.PULSAR_CONNECTIONS_ENDED), ("reason",)),
 
     Metric("holdfast_sessions", "gauge",
            "Sessions that are connected, and persistent sessions at rest.", _sessions, ("state",)),

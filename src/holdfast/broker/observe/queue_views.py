@@ -25,7 +25,7 @@ from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
 from holdfast.core.subscription import IN_FORCE, Subscription, own_of
 from holdfast.kernel import topic_matches
 
-Kind = Literal["log", "persisted", "application", "shared", "cursor", "bridge"]
+Kind = Literal["log", "persisted", "application", "shared", "cursor", "bridge", "subscription"]
 ALWAYS_THERE = (EVERYTHING, PERSISTED)
 EVERYBODY = 0
 """In place of a party: whose own messages are not left out."""
@@ -33,8 +33,8 @@ EVERYBODY = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Who reads a queue to its end: a client, a group of clients, the holder of a cursor, or the
-    remote of a bridge."""
+    """Who reads a queue to its end: a client, a group of clients, the holder of a cursor, the
+    remote of a bridge, or the consumers of a subscription."""
 
     consumer_group: str | None
     """The group's name; `None`: the client that the queue belongs to, or who holds the cursor."""
@@ -108,6 +108,7 @@ class QueueViews:
         self._log, self._queues = broker.log, broker.queues
         self._sessions, self._groups = broker.sessions, broker.groups
         self._cursors, self._bridges = broker.cursors, broker.bridges
+        self._subscriptions = broker.subscriptions
         self._consumers = Consumers(broker)
 
     def named(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
@@ -172,6 +173,8 @@ class QueueViews:
             return (yield from self._cursor(queue_name, inquiry))
         if owner.kind == "bridge":
             return (yield from self._bridge(queue_name, owner.of, inquiry))
+        if owner.kind == "subscription":
+            return (yield from self._subscription(queue_name, inquiry))
         attached = self._sessions.attached(owner.of)
         session = self._sessions.on_record(owner.of) if attached is None else attached.session
         # It may have ended within this turn.
@@ -300,6 +303,32 @@ class QueueViews:
             created_at_offset=contents.record.created_at_offset,
             begin_offset=contents.mark,
             consumers=len(reader.consumers),
+            readers=(reader,),
+        )
+
+    def _subscription(self, queue_name: str, inquiry: Inquiry) -> Pieces[QueueView | None]:
+        seen = self._subscriptions.of(queue_name)
+        if seen is None:
+            return None
+        queued = yield from self._subscriptions.backlog(queue_name, inquiry)
+        reader = Reader(
+            consumer_group=seen.name,
+            consumers=seen.consumers,
+            committed_offset=seen.mark,
+            waiting=queued,
+            in_flight=seen.in_flight,
+        )
+        span = QueueSpan(seen.party, seen.reads, seen.created_at_offset)
+        kept = yield from self._queues.kept_from(inquiry, span)
+        return QueueView(
+            queue_name=queue_name,
+            kind="subscription",
+            topic_filter=seen.topic_name,
+            party=seen.party,
+            subscriptions=seen.reads,
+            created_at_offset=seen.created_at_offset,
+            begin_offset=_begin(kept, seen.created_at_offset, [reader]),
+            consumers=len(seen.consumers),
             readers=(reader,),
         )
 

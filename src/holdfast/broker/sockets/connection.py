@@ -216,7 +216,7 @@ class Connections:
             outboxes=kernel.outboxes,
             frame_bytes_maximum=config.maximum_packet_size_bytes,
         )
-        self._inboxes = (kernel.inbox,)
+        self._inboxes = (kernel.inbox, kernel.pulsar_inbox)
         self._deliveries = kernel.deliveries
         self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes

@@ -1,4 +1,4 @@
-"""Everything that listens for MQTT.
+"""Everything that listens for clients.
 
 Owns: the listening sockets, which layers stand on which of them, and the TLS context.
 Never: knows what comes of a connection; it makes them and lets go.
@@ -8,7 +8,7 @@ Invariant: `reconfigure` changes everything or nothing, and no connection that i
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_network
 from socket import socket
@@ -18,6 +18,7 @@ from websockets.http11 import Request, Response
 
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.sockets.certificates import is_encrypted, server_context
+from holdfast.broker.sockets.codec import Codec
 from holdfast.broker.sockets.connection import Connections, show_address
 from holdfast.broker.sockets.layer import Upper
 from holdfast.broker.sockets.proxy_protocol import ProxyLayer
@@ -33,7 +34,7 @@ BACKLOG_CONNECTIONS = 4_096
 """Connections that the operating system holds for us: a fleet that reconnects after an outage comes
 all at once, and who is turned away here waits seconds before trying again."""
 
-TRANSPORTS = {"mqtt": "tcp", "mqtts": "tls", "ws": "ws", "wss": "wss"}
+TRANSPORTS = {"mqtt": "tcp", "mqtts": "tls", "ws": "ws", "wss": "wss", "pulsar": "tcp"}
 """Listeners, and the names that their connections have."""
 
 SWITCHING_PROTOCOLS = 101
@@ -47,12 +48,19 @@ class Listeners:
     """The listeners that the settings ask for."""
 
     def __init__(
-        self, config: Config, world: World, connections: Connections, counts: Counts
+        self,
+        config: Config,
+        world: World,
+        connections: Connections,
+        counts: Counts,
+        codecs: Mapping[str, Codec],
     ) -> None:
+        """`codecs` says by its name on which listener something else than MQTT is spoken."""
         self._config = config
         self._world = world
         self._connections = connections
         self._counts = counts
+        self._codecs = codecs
         self._tls: SSLContext | None = None
         self._handshakes = Handshakes(world.workers)
         self._servers: list[tuple[str, asyncio.Server]] = []
@@ -130,7 +138,7 @@ class Listeners:
         return context
 
     def addresses(self, *names: str) -> list[tuple[str, int]]:
-        """Where MQTT clients can connect by TCP; of those listeners, or of all."""
+        """Where clients can connect by TCP; of those listeners, or of all."""
         return [
             socket.getsockname()[:2]
             for name, server in self._servers
@@ -158,6 +166,8 @@ class Listeners:
         self._handshakes.stop()
 
     def _factory(self, name: str) -> Factory:
+        if name in self._codecs:
+            return partial(self._connections.make, TRANSPORTS[name], codec=self._codecs[name])
         if name == "mqtt" and name not in self._config.proxy_protocol:
             return self._connections.make
         return lambda: self._stack(name)

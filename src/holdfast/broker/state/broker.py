@@ -23,6 +23,7 @@ from holdfast.broker.state.numbers import Numbers, count
 from holdfast.broker.state.queues import QueuesState
 from holdfast.broker.state.recorded import Recorded
 from holdfast.broker.state.sessions import SessionsState
+from holdfast.broker.state.subscriptions import SubscriptionsState
 from holdfast.core.config import Config
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 
@@ -36,6 +37,7 @@ class Broker:
     groups: GroupsState
     cursors: CursorsState
     bridges: BridgesState
+    subscriptions: SubscriptionsState
     queues: QueuesState
     log: LogState
     environments: EnvironmentsState
@@ -66,6 +68,7 @@ def look_at(server: Server, view_path: str) -> Broker:
         groups=GroupsState(stages.groups, sessions.client_on, sessions.at_rest),
         cursors=CursorsState(stages.cursors),
         bridges=BridgesState(stages.bridges, stages.queues, stages.losses),
+        subscriptions=SubscriptionsState(stages.pulsar.subscriptions),
         queues=QueuesState(
             kernel,
             stages.queues,

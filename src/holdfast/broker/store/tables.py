@@ -52,6 +52,8 @@ class Table(IntEnum):
     """Name of a producer to `ProducerRecord`."""
     BRIDGES = 12
     """Name of a bridge that was made while the broker ran to its `core.bridge.Bridge`."""
+    TOPICS = 13
+    """Name of a topic that Pulsar clients know of to nothing yet."""
 
 
 DELIVERY_STATE_REMOVED = b"\x02"
@@ -99,15 +101,15 @@ class QueueRecord:
     """The number under which the log knows it."""
     kind: QueueKind
     owner: str
-    """Its client's identifier, the name of its group or cursor, the number of the loss that it
-    drives again, or `RETURNED`."""
+    """Its client's identifier, the name of its group, cursor or subscription, the number of the
+    loss that it drives again, or `RETURNED`."""
     created_at_offset: int
     """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
     """What it gets, on the terms of each, without the offsets that were cut off."""
     queue_name: str | None = None
     """Its own name, if it has one: a client's that is an APPLICATION, a group's from the first of
-    those that subscribes to it until it ends, and a cursor's."""
+    those that subscribes to it until it ends, a cursor's and a subscription's."""
     ends_at_us: int | None = None
     """When a group ends if nobody subscribes to it again; `None` while somebody does."""
     target: int = 0
@@ -127,6 +129,11 @@ class QueueRecord:
     def named(self) -> bool:
         """True if it has a name of its own."""
         return self.queue_name is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is given entries as their producers sent them."""
+        return self.kind == "subscription"
 
     @property
     def is_returned(self) -> bool:

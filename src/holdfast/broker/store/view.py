@@ -18,7 +18,7 @@ from holdfast.broker.store.tables import WILL_OF_CONNECTED, Table, key_party, pa
 
 IN_MEMORY = ":memory:"
 """The path of a view without a file."""
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Another one, newer or older, means: empty it and read the log again."""
 
 _WILLS_OF_CONNECTED = WILL_OF_CONNECTED.to_bytes(8, "big")
@@ -101,6 +101,9 @@ CREATE INDEX producers_by_time ON producers (forget_at_us);
 CREATE TABLE bridges (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE topics (
+    key BLOB PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 _NAMES = {
     Table.SESSIONS: "sessions",
@@ -115,6 +118,7 @@ _NAMES = {
     Table.QUEUES: "queues",
     Table.PRODUCERS: "producers",
     Table.BRIDGES: "bridges",
+    Table.TOPICS: "topics",
 }
 _PUT = {
     table: f"INSERT OR REPLACE INTO {name} (key, value, number) VALUES {{}}"  # noqa: S608

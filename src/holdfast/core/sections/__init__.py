@@ -10,6 +10,7 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "listen": "Where the broker listens, and behind which proxies.",
         "mqtt": "MQTT over TCP, TLS and Unix sockets, and what one connection is granted.",
         "ws": "MQTT over WebSocket.",
+        "pulsar": "Pulsar's binary protocol, and what one of its connections is granted.",
         "http": "Health, metrics, administration and the read interface.",
         "tls": "Certificates of the listeners with TLS, and of their clients.",
         "access": "Who is let in.",

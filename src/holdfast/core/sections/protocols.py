@@ -14,6 +14,7 @@ from holdfast.core.settings import (
     port,
     setting,
     size,
+    text,
     texts,
 )
 from holdfast.core.units import KIB, MIB
@@ -23,9 +24,13 @@ def _is_origin_like(item: str) -> bool:
     return item == "*" or re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", item) is not None
 
 
+def _is_namespace(item: str) -> bool:
+    return re.fullmatch(r"[-=:.\w]+/[-=:.\w]+", item, re.ASCII) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProtocolsSection:
-    """The tables `mqtt`, `ws` and `http`."""
+    """The tables `mqtt`, `ws`, `pulsar` and `http`."""
 
     mqtt_port: int | None = setting(
         "mqtt.port",
@@ -112,6 +117,43 @@ class ProtocolsSection:
         """Web pages that may open a WebSocket, by their origin; * is all of them. Without any:
         those of the host that the page asks for, and on loopback that must be localhost. Any other
         would come from inside the reader's network, and from the reader's own machine.""",
+        reloadable=True,
+    )
+    pulsar_port: int | None = setting(
+        "pulsar.port",
+        port(),
+        "off",
+        "The listener for Pulsar's binary protocol; 6650 is its customary port.",
+    )
+    pulsar_max_message_bytes: int = setting(
+        "pulsar.max_message_bytes",
+        size(1 * KIB, 64 * MIB),
+        "5MiB",
+        """The largest message, or batch of messages, that a producer may send; a frame has 10 KiB
+        more for its command. Pulsar's own default, which clients are told when they connect.""",
+    )
+    pulsar_keep_alive_s: int = setting(
+        "pulsar.keep_alive_s",
+        duration(1, 3_600),
+        "30s",
+        """How often a client is asked whether it is there; one that says nothing for twice as long
+        is disconnected, and others can have what it held. Pulsar's own default.""",
+        reloadable=True,
+    )
+    pulsar_namespaces: tuple[str, ...] = setting(
+        "pulsar.namespaces",
+        texts(_is_namespace, "a tenant, a slash and a namespace"),
+        "public/default",
+        """The namespaces that there are, each behind its tenant. Topics of any other are refused;
+        those of public/default have the names that MQTT clients know them by.""",
+        reloadable=True,
+    )
+    pulsar_advertised_address: str | None = setting(
+        "pulsar.advertised_address",
+        or_off(text()),
+        "off",
+        """The host and port that clients are told topics are at, where they cannot reach the
+        address that they arrive at: behind a forwarded port or a load balancer. off: that one.""",
         reloadable=True,
     )
     http_port: int | None = setting(

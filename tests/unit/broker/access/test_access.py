@@ -203,7 +203,7 @@ def test_anonymous_clients_end_with_the_first_user() -> None:
 
 def test_who_watches_is_told_whom_a_change_concerns(door: Doorway) -> None:
     told: list[str | None] = []
-    door.access.watch = told.append
+    door.access.watchers.append(told.append)
     door.add("second", "word")
     door.add("third", "word", allow=["a"])
     door.add("fourth", "word", allow=["a"])

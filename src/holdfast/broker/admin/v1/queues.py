@@ -76,13 +76,14 @@ class Queue(Struct, kw_only=True):
             description="log: everything. persisted: what is kept for DEVICE clients, all of them"
             " together. application: of one client. shared: of the groups of one filter. cursor:"
             " what it has not released. bridge: what its remote has not acknowledged."
+            " subscription: of a durable subscription of Pulsar."
         ),
     ]
     client_identifier: str | None
     environment: Annotated[
         str | None, Meta(description="Of that client; groups have theirs each by itself.")
     ]
-    topic_filter: Annotated[str | None, Meta(description="Of a shared queue.")]
+    topic_filter: Annotated[str | None, Meta(description="Of a shared queue or a subscription.")]
     partitions: Annotated[int, Meta(description="1: a queue has one order.")]
     created_at_offset: int
     first_offset: Annotated[int | None, Meta(description="Of the oldest message.")]

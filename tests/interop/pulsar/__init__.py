@@ -1,0 +1,1 @@
+"""Pulsar's own client against a real broker."""

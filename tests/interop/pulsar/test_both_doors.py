@@ -1,0 +1,67 @@
+"""One topic, two protocols: what devices publish comes to services, and the other way."""
+
+from tests.interop.pulsar.conftest import MakeClient
+from tests.interop.seen import Seen
+from tests.interop.wire import Wire
+from tests.process import BrokerProcess
+
+
+def received(wire: Wire, count: int) -> list[bytes]:
+    """So many messages, acknowledged."""
+    payloads = []
+    for _ in range(count):
+        packet = wire.receive("publish")
+        payloads.append(packet["payload"])
+        if packet["qos"]:
+            wire.acknowledge("puback", packet["packet_identifier"])
+    return payloads
+
+
+def test_a_device_gets_each_message_of_a_batch(
+    shared_broker: BrokerProcess, client: MakeClient, prefix: str
+) -> None:
+    sent = [str(number).encode() for number in range(20)]
+    with Wire(shared_broker.port) as wire:
+        wire.connect(prefix)
+        assert wire.subscribe(f"{prefix}/+", 1) == [1]
+        for compression in ("NONE", "LZ4", "ZSTD"):
+            producer = client().producer(
+                f"{prefix}%2Fa", batching_enabled=True, compression=compression
+            )
+            producer.send_many(sent)
+            assert received(wire, 20) == sent
+
+
+def test_a_device_at_qos_0_gets_each_message_of_a_batch(
+    shared_broker: BrokerProcess, client: MakeClient, prefix: str
+) -> None:
+    sent = [str(number).encode() for number in range(20)]
+    with Wire(shared_broker.port) as wire:
+        wire.connect(prefix)
+        assert wire.subscribe(f"{prefix}/+", 0) == [0]
+        client().producer(f"{prefix}%2Fa", batching_enabled=True).send_many(sent)
+        assert received(wire, 20) == sent
+
+
+def test_a_consumer_gets_what_devices_publish(
+    shared_broker: BrokerProcess, client: MakeClient, prefix: str
+) -> None:
+    consumer = client().consumer(f"{prefix}%2Fa", "mine")
+    with Wire(shared_broker.port) as wire:
+        wire.connect(prefix)
+        for number, qos in ((1, 1), (2, 1), (3, 0)):
+            wire.publish(f"{prefix}/a", str(number).encode(), qos=qos, identifier=number)
+        assert consumer.take(3) == [b"1", b"2", b"3"]
+
+
+def test_a_subscription_is_a_queue_like_others(
+    shared_broker: Seen, client: MakeClient, prefix: str
+) -> None:
+    pulsar = client()
+    pulsar.consumer(f"{prefix}%2Fa", "my/own").close()
+    pulsar.producer(f"{prefix}%2Fa").send_many([b"1", b"2", b"3"])
+    queues = shared_broker.get("/v1/queues")["queues"]
+    name = f"subscription/my%2Fown/{prefix}/a"
+    (queue,) = [row for row in queues if row["queue_name"] == name]
+    assert queue["kind"] == "subscription"
+    assert [reader["waiting"] for reader in queue["readers"]] == [3]

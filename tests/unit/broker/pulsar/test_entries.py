@@ -1,0 +1,206 @@
+"""Entries on their way: from a producer to the disk, to consumers, and to subscribers of MQTT."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from holdfast.kernel import Packet, decode_packets, encode_packet
+from holdfast.protocols.pulsar.fields import SubType, Success
+from tests.builders.entries import (
+    ACK_RESPONSE,
+    MESSAGE,
+    SEND_ERROR,
+    SEND_RECEIPT,
+    Frame,
+    acknowledge,
+    entry,
+    flow,
+    redeliver,
+    send,
+)
+from tests.builders.pulsar import Answer, PulsarBroker, producer, subscribe
+from tests.builders.still import Wire
+
+SHARED = {"sub_type": SubType.SHARED}
+BATCH = entry([b"a", b"b", b"c"])
+CHECKSUM_ERROR = 9
+
+Test = Callable[[PulsarBroker], Awaitable[None]]
+
+
+def with_broker(directory: Path, test: Test) -> None:
+    async def run() -> None:
+        await test(PulsarBroker(directory))
+
+    asyncio.run(run())
+
+
+def frames(answers: list[Answer], kind: int) -> list[Frame]:
+    return [answer for answer in answers if isinstance(answer, Frame) and answer.kind == kind]
+
+
+async def subscriber(broker: PulsarBroker, topic_filter: str, qos: int) -> Wire:
+    wire = Wire(broker.server.stages.connections.make())
+    fields = {"client_identifier": f"q{qos}", "clean_start": True, "keep_alive_s": 0}
+    wire.send(encode_packet("connect", fields, protocol_version=5))
+    await broker.settle()
+    wanted = {"packet_identifier": 1, "subscriptions": [{"topic_filter": topic_filter, "qos": qos}]}
+    wire.send(encode_packet("subscribe", wanted, protocol_version=5))
+    await broker.settle()
+    wire.written.clear()
+    return wire
+
+
+def packets(wire: Wire) -> list[Packet]:
+    found, used = decode_packets(bytes(wire.written), protocol_version=5, role="client")
+    del wire.written[:used]
+    return found
+
+
+def test_a_receipt_waits_for_the_disk_and_has_the_sequence_id_of_its_entry(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        wire.send(send(1, 7, BATCH, 3) + send(1, 10, entry([b"x"], batch=False)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert wire.answers() == []
+        await broker.settle()
+        receipts = frames(wire.answers(), SEND_RECEIPT)
+        assert [receipt.fields[2] for receipt in receipts] == [7, 10]
+        assert [receipt.message_id[1] for receipt in receipts] == [0, 1]
+
+    with_broker(tmp_path, test)
+
+
+def test_an_entry_with_a_wrong_checksum_is_refused_and_the_next_one_is_taken(
+    tmp_path: Path,
+) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        damaged = BATCH[:-1] + b"d"
+        answers = await broker.send(wire, send(1, 0, damaged, 3), send(1, 3, BATCH, 3))
+        (error,) = frames(answers, SEND_ERROR)
+        assert error.fields[3] == CHECKSUM_ERROR
+        (receipt,) = frames(answers, SEND_RECEIPT)
+        assert receipt.fields[2] == 3
+        assert receipt.message_id[1] == 0
+
+    with_broker(tmp_path, test)
+
+
+def test_a_consumer_is_given_an_entry_as_it_came_and_as_many_as_it_permits(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        answers = await broker.send(wire, *(send(1, 3 * number, BATCH, 3) for number in range(3)))
+        assert frames(answers, MESSAGE) == []
+        given = frames(await broker.send(wire, flow(2, 4)), MESSAGE)
+        assert [message.tail for message in given] == [BATCH, BATCH]
+        # Four were permitted and six given.
+        assert frames(await broker.send(wire, flow(2, 2)), MESSAGE) == []
+        assert len(frames(await broker.send(wire, flow(2, 1)), MESSAGE)) == 1
+
+    with_broker(tmp_path, test)
+
+
+def test_an_acknowledgement_is_answered_when_it_is_durable(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        given = frames(await broker.send(wire, send(1, 0, BATCH, 3), flow(2, 10)), MESSAGE)
+        (message,) = given
+        wire.send(acknowledge(2, message.message_id, request=5))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert wire.answers() == []
+        await broker.settle()
+        (answer,) = frames(wire.answers(), ACK_RESPONSE)
+        assert answer.fields[6] == 5
+        found = broker.door.subscriptions.find("t", "mine")
+        assert found is not None
+        assert found.queue.in_flight() == 0
+
+    with_broker(tmp_path, test)
+
+
+def test_what_a_consumer_wants_again_comes_again_counted(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2, **SHARED))
+        given = frames(await broker.send(wire, send(1, 0, BATCH, 3), flow(2, 10)), MESSAGE)
+        (first,) = given
+        (again,) = frames(await broker.send(wire, redeliver(2, first.message_id)), MESSAGE)
+        assert again.message_id == first.message_id
+        assert (first.fields.get(3, 0), again.fields[3]) == (0, 1)
+
+    with_broker(tmp_path, test)
+
+
+def test_a_subscriber_of_mqtt_gets_each_message_of_a_batch(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        subscribers = [await subscriber(broker, "a/+", qos) for qos in (0, 1)]
+        wire = await broker.client()
+        await broker.ask(wire, producer("a%2Fb"))
+        await broker.send(wire, send(1, 0, BATCH, 3))
+        for qos, each in enumerate(subscribers):
+            got = packets(each)
+            assert [packet.fields["payload"] for packet in got] == [b"a", b"b", b"c"]
+            assert {packet.fields["qos"] for packet in got} == {qos}
+            assert {packet.fields["topic_name"] for packet in got} == {"a/b"}
+
+    with_broker(tmp_path, test)
+
+
+def test_a_consumer_is_given_what_is_published_by_mqtt_at_any_qos(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        assert await broker.ask(wire, subscribe("a%2Fb", "mine")) == [Success(request_id=1)]
+        await broker.send(wire, flow(1, 10))
+        device = await subscriber(broker, "else", 0)
+        fields = {"topic_name": "a/b", "payload": b"x", "retain": False, "dup": False}
+        for qos in (0, 1):
+            publish = fields | {"qos": qos, "packet_identifier": qos}
+            device.send(encode_packet("publish", publish, protocol_version=5))
+        await broker.settle()
+        given = frames(wire.answers(), MESSAGE)
+        assert [message.message_id[1] for message in given] == [0, 1]
+        assert all(message.tail.endswith(b"x") for message in given)
+
+    with_broker(tmp_path, test)
+
+
+def test_what_was_not_acknowledged_goes_to_who_comes_next(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire, other = await broker.client(), await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        single = entry([b"x"], batch=False)
+        sent = [send(1, number, single) for number in range(3)]
+        given = frames(await broker.send(wire, *sent, flow(2, 10)), MESSAGE)
+        await broker.send(wire, acknowledge(2, given[1].message_id))
+        wire.drop()
+        await broker.settle()
+        await broker.ask(other, subscribe("t", "mine", 1))
+        again = frames(await broker.send(other, flow(1, 10)), MESSAGE)
+        assert [message.message_id for message in again] == [
+            given[0].message_id,
+            given[2].message_id,
+        ]
+
+    with_broker(tmp_path, test)
+
+
+def test_all_up_to_an_entry_is_acknowledged(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        sent = [send(1, 3 * number, BATCH, 3) for number in range(3)]
+        given = frames(await broker.send(wire, *sent, flow(2, 100)), MESSAGE)
+        await broker.send(wire, acknowledge(2, given[1].message_id, up_to=True))
+        found = broker.door.subscriptions.find("t", "mine")
+        assert found is not None
+        assert found.queue.in_flight() == 3
+        assert found.queue.mark() == found.queue.record.created_at_offset + 6
+
+    with_broker(tmp_path, test)
