@@ -7,8 +7,10 @@ use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
 use super::header::SegmentKind;
 use super::index::{between, Class};
-use super::record::Record;
+use super::record::{Kind, Record};
 use super::segment::Indexed;
+use super::unpacked::Unpacked;
+use crate::entry::Closed;
 use crate::error::Result;
 use crate::ids::{Offset, TopicId};
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ pub(super) struct Query {
     filters: Option<HashMap<TopicId, Vec<Filter>>>,
     resume: Option<(Offset, u32, u32)>,
     merged: Option<(u32, Arc<Vec<u32>>)>,
+    unpacked: Unpacked,
 }
 
 /// The bounds of one read.
@@ -80,6 +83,7 @@ impl Query {
             filters: criteria.filters_of_topics(dictionary),
             resume: None,
             merged: None,
+            unpacked: Unpacked::default(),
         })
     }
 
@@ -107,9 +111,9 @@ impl Query {
                 Some(positions) if positions.is_empty() => None,
                 Some(positions) => {
                     let positions = between(&positions, start, u32::MAX).iter().copied();
-                    self.read_segment(archive, dictionary, (place, end), positions, &mut reading)?
+                    self.read_segment(archive, dictionary, (place, from, end), positions, &mut reading)?
                 }
-                None => self.read_in_order(archive, dictionary, (place, start, end), &mut reading)?,
+                None => self.read_in_order(archive, dictionary, (place, start), (from, end), &mut reading)?,
             };
             if let Some(reached) = reached {
                 return Ok((reading.columns, reached));
@@ -124,7 +128,7 @@ impl Query {
         &mut self,
         archive: &mut Archive,
         dictionary: &Dictionary,
-        (place, end): (usize, Offset),
+        (place, from, end): (usize, Offset, Offset),
         positions: impl Iterator<Item = u32>,
         reading: &mut Reading,
     ) -> Result<Option<Offset>> {
@@ -134,12 +138,13 @@ impl Query {
             if record.offset >= end {
                 break;
             }
-            if reading.is_full() {
-                self.resume = Some((record.offset, number, position));
-                return Ok(Some(record.offset));
-            }
-            if self.criteria.takes(&record, self.filters.as_ref()) {
-                reading.columns.push(dictionary.name(record.topic), &record);
+            let stopped = match reading.is_full() {
+                true => Some(record.offset.max(from)),
+                false => self.push(&record, dictionary.name(record.topic), (from, end), reading),
+            };
+            if let Some(offset) = stopped {
+                self.resume = Some((offset, number, position));
+                return Ok(Some(offset));
             }
             reading.pass(&record);
         }
@@ -150,7 +155,8 @@ impl Query {
         &mut self,
         archive: &mut Archive,
         dictionary: &Dictionary,
-        (place, start, end): (usize, u32, Offset),
+        (place, start): (usize, u32),
+        (from, end): (Offset, Offset),
         reading: &mut Reading,
     ) -> Result<Option<Offset>> {
         let Some(segment) = archive.segments.get(place) else { return Ok(None) };
@@ -166,19 +172,69 @@ impl Query {
                     self.resume = Some((record.offset, number, position));
                     break;
                 }
-                if reading.is_full() {
-                    self.resume = Some((record.offset, number, position));
-                    return Ok(Some(record.offset));
-                }
-                let is_of_topics = self.topics.contains(&record.topic.0);
-                if is_of_topics && self.criteria.takes(&record, self.filters.as_ref()) {
-                    reading.columns.push(dictionary.name(record.topic), &record);
+                let stopped = match reading.is_full() {
+                    true => Some(record.offset.max(from)),
+                    false if !self.topics.contains(&record.topic.0) => None,
+                    false => self.push(&record, dictionary.name(record.topic), (from, end), reading),
+                };
+                if let Some(offset) = stopped {
+                    self.resume = Some((offset, number, position));
+                    return Ok(Some(offset));
                 }
                 reading.pass(&record);
             }
             position = position.saturating_add(narrow(record.size_bytes()));
         }
         Ok(None)
+    }
+
+    /// Appends the messages of a record that lie in a range and meet the criteria. Returns at which of them it stopped,
+    /// if there may be no more. An entry whose messages cannot be told apart is one row without a value that says why.
+    fn push(
+        &mut self,
+        record: &Record<'_>,
+        topic: &[u8],
+        (from, end): (Offset, Offset),
+        reading: &mut Reading,
+    ) -> Option<Offset> {
+        let Query { criteria, filters, unpacked, .. } = self;
+        if record.kind != Kind::Entry {
+            if criteria.takes(record, filters.as_ref()) {
+                reading.columns.push(topic, record);
+            }
+            return None;
+        }
+        let one = Record { kind: Kind::Message, count: 1, properties: &[], payload: &[], ..*record };
+        let opened = match unpacked.messages(record.offset, record.payload) {
+            Ok(opened) => opened,
+            Err(closed) => {
+                let row = Record { properties: reason_of(closed), ..one };
+                if record.offset >= from && criteria.takes(&row, filters.as_ref()) {
+                    reading.columns.push(topic, &row);
+                }
+                return None;
+            }
+        };
+        for offset in record.offset.max(from).0..record.end().min(end).0 {
+            if reading.is_full() {
+                return Some(Offset(offset));
+            }
+            let place = index64(offset.saturating_sub(record.offset.0));
+            let Some(inner) = opened.message(place) else { continue };
+            let row = Record {
+                offset: Offset(offset),
+                key: inner.key,
+                properties: inner.properties,
+                event_time: inner.event_time,
+                retain: inner.retain,
+                payload: inner.payload,
+                ..one
+            };
+            if criteria.takes(&row, filters.as_ref()) {
+                reading.columns.push(topic, &row);
+            }
+        }
+        None
     }
 
     /// The smallest offset such that the range has so many messages of the topics, or about so many bytes of them, or
@@ -337,6 +393,16 @@ impl Query {
             self.merged = Some((number, Arc::clone(&positions)));
         }
         Ok(Some(positions))
+    }
+}
+
+/// A user property that says why the messages of an entry cannot be told apart.
+fn reason_of(closed: Closed) -> &'static [u8] {
+    match closed {
+        Closed::Encrypted => b"\x26\x00\x06closed\x00\x09encrypted",
+        Closed::Chunk => b"\x26\x00\x06closed\x00\x05chunk",
+        Closed::Malformed => b"\x26\x00\x06closed\x00\x09malformed",
+        Closed::TooLarge => b"\x26\x00\x06closed\x00\x09too_large",
     }
 }
 
