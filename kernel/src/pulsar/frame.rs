@@ -22,8 +22,8 @@ pub struct Frame {
 pub const CONTRADICTION: &str = "a frame whose sizes contradict each other";
 
 impl Frame {
-    /// The frame at the start of `bytes`; `None` if its head is not complete. An error if its command would not fit into
-    /// it.
+    /// The frame at the start of `bytes`; `None` if its head is not complete. An error if its command does not fit
+    /// into it.
     pub fn read(bytes: &[u8]) -> Result<Option<Frame>, &'static str> {
         let Some((total, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let Some(command) = rest.first_chunk::<4>() else { return Ok(None) };
