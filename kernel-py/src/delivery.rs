@@ -112,6 +112,10 @@ impl Deliveries {
         self.inner.detach_consumer(Receiver(receiver)).map_err(to_python)
     }
 
+    fn open(&mut self, connection: u32) {
+        self.inner.open(Connection(connection));
+    }
+
     fn close(&mut self, connection: u32) -> PyResult<()> {
         self.inner.close(Connection(connection)).map_err(to_python)
     }

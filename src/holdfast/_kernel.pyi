@@ -768,6 +768,9 @@ class Deliveries:
     def detach_consumer(self, receiver: int) -> None:
         """The consumer is gone: what it had goes back to its queue, ahead of what is new and in offset order, and counts
         as no redelivery."""
+    def open(self, connection: int) -> None:
+        """A connection that may have producers and consumers is known from now on: what is held for it before it has any
+        leaves. `close` ends it."""
     def close(self, connection: int) -> None:
         """A connection with producers or consumers has ended: its consumers are detached, and what waits for it leaves no
         more. To be called before its number is used again."""

@@ -32,7 +32,9 @@ class SoonWorkers(InlineWorkers):
 
 
 class SoonWorld(StillWorld):
-    """A world in which passwords are checked."""
+    """A world in which passwords are checked, and nothing is durable before it is committed."""
+
+    durability = "fsync"
 
     def workers(self, count: int) -> SoonWorkers:
         return SoonWorkers()

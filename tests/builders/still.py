@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.broker.sockets.connection import Connection
 from holdfast.broker.world import Files, FolderFiles
@@ -50,6 +50,8 @@ class StillWorld:
     """A world in which no time passes but what a test lets pass."""
 
     commits_made: InlineCommits
+    durability: Literal["memory", "fsync"] = "memory"
+    """What counts as durable: everything, or what a test has committed."""
 
     def __init__(self) -> None:
         self.time_us = NOW_US
@@ -78,7 +80,7 @@ class StillWorld:
             segment_bytes=config.segment_bytes,
             cache_bytes=config.cache_bytes,
             reserve_bytes=config.reserve_bytes,
-            durability="memory",
+            durability=self.durability,
             seed=7,
             now_us=self.time_us,
         )

@@ -47,6 +47,11 @@ impl Deliveries {
         Ok(())
     }
 
+    /// The connection is known from now on, before it has a receiver: what is held for it is its own.
+    pub fn open(&mut self, connection: Connection) {
+        self.receivers.begin(connection);
+    }
+
     /// The connection has ended, its receivers by permits with it; nothing that waits for it leaves any more.
     pub fn close(&mut self, connection: Connection) -> Result<()> {
         for handle in self.receivers.consumers_on(connection).to_vec() {

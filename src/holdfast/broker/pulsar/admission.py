@@ -69,6 +69,7 @@ class PulsarAdmission:
         self._counts = ground.counts
         self._inbox = ground.kernel.pulsar_inbox
         self._outboxes = ground.kernel.pulsar_outboxes
+        self._deliveries = ground.kernel.deliveries
         self._parties = parties
         self._decided: deque[tuple[Connection, Connect, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
@@ -155,6 +156,7 @@ class PulsarAdmission:
         handle = connection.handle
         self._connections.enter(connection, Phase.ACCEPTED)
         self._outboxes.open(handle)
+        self._deliveries.open(handle)
         self._answers.send(handle, connected(opening, self._offer))
         self._inbox.accept(
             handle,
