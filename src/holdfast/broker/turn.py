@@ -124,16 +124,12 @@ class Turn:
         self.acknowledgements = 0
         self.control_packets = 0
         self.commit_times = CommitTimes()
-        self._topics = stages.pulsar.subscriptions.topics()
-        """Whatever its QoS is stored of these, beside what the settings say."""
         self.reconfigure(config)
-        stages.pulsar.subscriptions.watch = self._store_always
         schedule.turn = self.run
 
     def reconfigure(self, config: Config) -> None:
         """Stores what these settings ask for from now on."""
-        self._rules = [topic_filter.encode() for topic_filter in config.store_all]
-        self._store_always(self._topics)
+        self._store_all = [topic_filter.encode() for topic_filter in config.store_all]
 
     def published(self) -> tuple[list[int], int]:
         """What clients have published: messages at QoS 0, 1 and 2, and the bytes of all of them."""
@@ -211,10 +207,6 @@ class Turn:
         )
         # fmt: on
 
-    def _store_always(self, topics: list[str]) -> None:
-        self._topics = topics
-        self._store_all = [*self._rules, *(topic_name.encode() for topic_name in topics)]
-
     def _store(self, arrivals: Arrivals, now_us: int) -> None:
         """What has come is routed and stored, and what nobody publishes from outside with it."""
         kernel, stages = self._stages.kernel, self._stages
@@ -269,6 +261,8 @@ class Turn:
             stages.closing.denied(connection, count)
         for connection, packet_identifier, kind in kernel.outboxes.refused():
             kernel.deliveries.refuse(connection, packet_identifier, kind)
+        for receiver, offset, kind in kernel.pulsar_outboxes.gone():
+            kernel.deliveries.refuse_entry(receiver, offset, kind)
         for connection, reason_code in kernel.deliveries.refused():
             stages.closing.refused(connection, reason_code, now_us)
         for connection in kernel.deliveries.at_fault():

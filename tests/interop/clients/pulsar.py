@@ -7,6 +7,8 @@ process, whichever broker that was. Its calls wait, so that each runs in a threa
 import asyncio
 import base64
 import logging
+import os
+import sys
 import threading
 from typing import Any
 
@@ -156,4 +158,7 @@ def _told(message_id: pulsar.MessageId) -> list[int]:
 
 
 if __name__ == "__main__":
+    # The core writes to standard output itself, between the answers and into them.
+    sys.stdout = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), 1)
     serve(PulsarClient)

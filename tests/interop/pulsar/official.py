@@ -44,6 +44,7 @@ class Official:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._number = next(NUMBERS)
+        self._is_connected = False
 
     def connect(
         self, port: int, *, user: tuple[str, str] | None = None, operation_timeout_s: int = 60
@@ -55,6 +56,7 @@ class Official:
             user=user,
             operation_timeout_s=operation_timeout_s,
         )
+        self._is_connected = True
         return self
 
     def producer(self, topic: str, **options: Any) -> "OfficialProducer":
@@ -73,7 +75,9 @@ class Official:
 
     def disconnect(self) -> None:
         """Ends it with all that it has."""
-        self.call("disconnect")
+        if self._is_connected:
+            self._is_connected = False
+            self.call("disconnect")
 
     def call(self, name: str, **fields: Any) -> dict[str, Any]:
         """Asks the library for something; what it raises fails the test."""
@@ -99,7 +103,8 @@ class OfficialProducer:
         """Sends messages together and waits for all receipts."""
         encoded = [base64.b64encode(payload).decode() for payload in payloads]
         answer = self._client.call("send_many", producer=self._key, payloads=encoded, **options)
-        assert all(isinstance(outcome, list) for outcome in answer["message_ids"]), answer
+        refused = [outcome for outcome in answer["message_ids"] if not isinstance(outcome, list)]
+        assert not refused, refused[0]
         return [_message_id(outcome) for outcome in answer["message_ids"]]
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ from holdfast.broker.access.access import Access, Denial, Identity, Login
 from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.rates import Rate
 from holdfast.broker.counts import Event
-from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.pulsar.answers import Answers
@@ -56,7 +55,6 @@ class PulsarAdmission:
         clients: Clients,
         keep_alive: KeepAlive,
         rights: Rights,
-        parties: Parties,
         answers: Answers,
     ) -> None:
         self._access = access
@@ -70,7 +68,6 @@ class PulsarAdmission:
         self._inbox = ground.kernel.pulsar_inbox
         self._outboxes = ground.kernel.pulsar_outboxes
         self._deliveries = ground.kernel.deliveries
-        self._parties = parties
         self._decided: deque[tuple[Connection, Connect, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
         self._denied: deque[tuple[int, Connection, Connect, Refusal]] = deque()

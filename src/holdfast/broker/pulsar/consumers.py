@@ -107,7 +107,8 @@ class Consumers:
     def close(self, client: Client, command: CloseConsumer, now_us: int) -> None:
         """Takes a CLOSE_CONSUMER; one that is not there is closed already."""
         self._remove(client, command.consumer_id, now_us)
-        self._answers.send(client.handle, Success(request_id=command.request_id))
+        # What it has acknowledged stays so, if it was the last one.
+        self._accept(client, command.request_id)
 
     def unsubscribe(self, client: Client, command: Unsubscribe, now_us: int) -> None:
         """Takes an UNSUBSCRIBE: the subscription ends, and with it its consumers."""

@@ -79,7 +79,6 @@ class PulsarDoor:
             self.clients,
             self._keep_alive,
             self.rights,
-            delivery.parties,
             answers,
         )
         self._lookups = Lookups(ground, self.rights, self.topics, answers)

@@ -11,7 +11,7 @@ Invariants:
 Flow: consumers -> here -> routes, delivery.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -49,16 +49,9 @@ class Subscriptions:
         self._queues = queues
         self._by_name: dict[str, DurableSubscription] = {}
         self._by_party: dict[int, DurableSubscription] = {}
-        self.watch: Callable[[list[str]], None] = _nobody_watches
-        """Called with the topics that are read, when there is another one or one less: what is
-        published to them is stored, whatever its QoS."""
 
     def __len__(self) -> int:
         return len(self._by_name)
-
-    def topics(self) -> list[str]:
-        """Those that are read, in order."""
-        return sorted({found.topic_name for found in self._by_name.values()})
 
     def has_room(self) -> bool:
         """True if there may be another one."""
@@ -105,7 +98,6 @@ class Subscriptions:
         self._queues.begin(record.party, place, [], now_us)
         found = self._add(record)
         found.queue.put(record, now_us)
-        self._changed()
         return found
 
     def prepare(self, subscription: DurableSubscription, now_us: int) -> Pieces[None]:
@@ -140,7 +132,6 @@ class Subscriptions:
         del self._by_party[record.party]
         self._names.release(record.queue_name)
         subscription.queue.end(now_us)
-        self._changed()
         return self._log.end_position()
 
     def recover(self, queues: Iterable[QueueRecord]) -> None:
@@ -180,10 +171,3 @@ class Subscriptions:
             retain_as_published=True,
             identifier=None,
         )
-
-    def _changed(self) -> None:
-        self.watch(self.topics())
-
-
-def _nobody_watches(_topics: list[str]) -> None:
-    """Until there is somebody to be told."""
