@@ -24,6 +24,7 @@ class BrokerProcess:
             *("--listen-host", "127.0.0.1"),
             *("--mqtt-port", str(self.mqtt_port)),
             *("--http-port", str(self.http_port)),
+            *("--pulsar-port", "off"),
         ]
         self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None

@@ -110,6 +110,7 @@ class Holdfast(Broker):
             "--data-dir", str(directory / "data"),
             "--mqtt-port", str(port),
             "--http-port", "off",
+            "--pulsar-port", "off",
             "--log-durability", self._durability,
         ]  # fmt: skip
 

@@ -32,6 +32,7 @@ CONFIG = Config(
     host=HOST,
     mqtt_port=1883,
     http_port=None,
+    pulsar_port=None,
     segment_bytes=MIB,
     checkpoint_bytes=4 * MIB,
     reserve_bytes=2 * MIB,

@@ -40,7 +40,7 @@ class Terminal:
         port = self._port.number
         for program in ("mosquitto_pub", "mosquitto_sub"):
             self._program(program, f'exec {mosquitto_clients() / program} -h {HOST} -p {port} "$@"')
-        own = f"--mqtt-port {port} --http-port off"
+        own = f"--mqtt-port {port} --http-port off --pulsar-port off"
         self._program(
             "holdfast",
             f'if [ "$1" = serve ]; then set -- "$@" {own}; fi\n'

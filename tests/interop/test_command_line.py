@@ -18,7 +18,7 @@ HOLDFAST = Path(sys.executable).with_name("holdfast")
 WITHIN_S = 120
 LAST_LINE = "messages are kept"
 
-ANY_PORTS = ("--mqtt-port", "0", "--http-port", "0")
+ANY_PORTS = ("--mqtt-port", "0", "--http-port", "0", "--pulsar-port", "0")
 
 
 class Serving:
@@ -94,6 +94,7 @@ def test_a_start_without_settings_says_where_it_listens_and_what_it_keeps(tmp_pa
     with serving(tmp_path, *ANY_PORTS) as broker:
         said = "\n".join(broker.said)
         assert "MQTT on 127.0.0.1:" in said
+        assert "Pulsar on 127.0.0.1:" in said
         assert "at /mqtt, on http://127.0.0.1:" in said
         assert f"data in {tmp_path / 'holdfast-data'}" in said
         assert "messages are kept for 7d, at most " in said
@@ -109,7 +110,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def test_a_listener_may_be_off(tmp_path: Path) -> None:
-    with serving(tmp_path, "--mqtt-port", "0", "--http-port", "off") as broker:
+    with serving(tmp_path, *ANY_PORTS, "--http-port", "off") as broker:
         assert not [line for line in broker.said if line.startswith("HTTP")]
 
 
@@ -138,7 +139,7 @@ def test_an_address_that_others_reach_needs_users_or_the_explicit_word(tmp_path:
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, sentence = refusal(tmp_path, "serve", "--mqtt-port", port, "--http-port", "off")
+        code, sentence = refusal(tmp_path, "serve", *ANY_PORTS, "--mqtt-port", port)
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}: " in sentence
 
@@ -166,7 +167,7 @@ def test_a_directory_that_a_newer_version_wrote_is_left_alone(tmp_path: Path) ->
         assert broker.end() == 0
     log = tmp_path / "holdfast-data" / "log"
     written = (log / "format").read_bytes()
-    (log / "format").write_bytes(written.replace(b"holdfast-log 1", b"holdfast-log 2"))
+    (log / "format").write_bytes(written.replace(b"holdfast-log 2", b"holdfast-log 3"))
     before = {file.name: file.read_bytes() for file in log.iterdir()}
 
     code, sentence = refusal(tmp_path, "serve", *ANY_PORTS)

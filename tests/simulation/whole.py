@@ -80,6 +80,7 @@ CONFIG = Config(
     host=HOST,
     mqtt_port=PORT,
     http_port=None,
+    pulsar_port=None,
     anonymous=True,
     segment_bytes=SEGMENT_BYTES,
     checkpoint_bytes=4 * SEGMENT_BYTES,

@@ -90,6 +90,15 @@ class Config(
         }
         return {name: port for name, port in wanted.items() if port is not None}
 
+    @property
+    def pulsar_message_bytes(self) -> int:
+        """The largest message that Pulsar clients are told of: what is configured, or less where a
+        segment or what a client may send in a second holds less."""
+        room = [self.pulsar_max_message_bytes, self.segment_bytes - RECORD_OVERHEAD_BYTES_MAXIMUM]
+        if self.client_bytes_per_second:
+            room.append(max(self.client_bytes_per_second - RECORD_OVERHEAD_BYTES_MAXIMUM, KIB))
+        return min(room)
+
 
 def _rows() -> Mapping[str, Setting]:
     described = [field for field in fields(Config) if "setting" in field.metadata]
@@ -158,32 +167,23 @@ def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> 
     """Refuse what contradicts itself; `origins` tells where a value is to be corrected. Raises
     `ConfigurationError`."""
     _check_listeners(config, origins)
-    largest = {"mqtt.maximum_packet_size_bytes": config.maximum_packet_size_bytes}
-    if config.pulsar_port is not None:
-        largest["pulsar.max_message_bytes"] = config.pulsar_max_message_bytes
-    for name, size_bytes in largest.items():
-        _check_room(config, origins, name, size_bytes)
+    most = config.client_bytes_per_second
+    if most and most < config.maximum_packet_size_bytes:
+        raise ConfigurationError(
+            f"{_place(origins, 'limits.client_bytes_per_second')}{show_size(most)} is"
+            " less than one packet of mqtt.maximum_packet_size_bytes"
+        )
     low, high = config.write_buffer_low_bytes, config.write_buffer_high_bytes
     if low > high:
         raise ConfigurationError(
             f"{_place(origins, 'limits.write_buffer_low_bytes')}{show_size(low)} is more than"
             f" limits.write_buffer_high_bytes, {show_size(high)}"
         )
-
-
-def _check_room(config: Config, origins: Mapping[str, str], name: str, size_bytes: int) -> None:
-    """The largest that may come as one piece has to pass."""
-    most = config.client_bytes_per_second
-    if most and most < size_bytes:
-        raise ConfigurationError(
-            f"{_place(origins, 'limits.client_bytes_per_second')}{show_size(most)} is"
-            f" less than one packet of {name}"
-        )
-    least = size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
+    least = config.maximum_packet_size_bytes + RECORD_OVERHEAD_BYTES_MAXIMUM
     if config.segment_bytes < least:
         raise ConfigurationError(
             f"{_place(origins, 'log.segment_bytes')}{show_size(config.segment_bytes)} cannot hold"
-            f" one record of {name}; at least {show_size(least)} is needed"
+            f" one record of mqtt.maximum_packet_size_bytes; at least {show_size(least)} is needed"
         )
 
 

@@ -229,6 +229,7 @@ def rehearse(
             host=BROKER[0],
             mqtt_port=BROKER[1],
             http_port=None,
+            pulsar_port=None,
             anonymous=True,
             segment_bytes=SEGMENT_BYTES,
             checkpoint_bytes=4 * SEGMENT_BYTES,

@@ -30,7 +30,7 @@ class Protocol(asyncio.Protocol):
 
 
 def listeners(directory: Path, made: list[int]) -> Listeners:
-    config = Config(data_dir=directory, mqtt_port=0, http_port=None)
+    config = Config(data_dir=directory, mqtt_port=0, http_port=None, pulsar_port=None)
     connections: Any = SimpleNamespace(make=lambda: Protocol(made), read_buffer=bytearray(1))
     return Listeners(config, RealWorld(), connections, Counts(), {})
 

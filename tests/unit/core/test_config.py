@@ -39,7 +39,7 @@ def refusal(
 def test_a_start_without_any_setting_is_reachable_from_this_machine_only() -> None:
     settings = load().config
     assert config.is_loopback(settings.host)
-    assert (settings.mqtt_port, settings.http_port) == (1883, 8080)
+    assert (settings.mqtt_port, settings.pulsar_port, settings.http_port) == (1883, 6650, 8080)
     assert settings.durability == "fsync"
 
 
@@ -164,7 +164,8 @@ def test_a_dotted_key_may_be_a_table() -> None:
         ("listen.host =", "holdfast.toml is not valid TOML"),
         ("session.ttl_s = 1\nMQTT_CLIENT_SESSION_EXPIRY_TTL = 2", "is a second value of"),
         ("mqtt.port = 1\nhttp.port = 1", "mqtt.port and http.port are both 1"),
-        ("mqtt.port = 'off'\nhttp.port = 'off'", "nothing would listen"),
+        ("mqtt.port = 'off'\npulsar.port = 'off'\nhttp.port = 'off'", "nothing would listen"),
+        ("pulsar.namespaces = ['public']", '"public" is not a tenant, a slash and a namespace'),
         (
             "mqtt.tls_port = 8883",
             "holdfast.toml: mqtt.tls_port: it needs tls.certificate, which is",
@@ -215,7 +216,13 @@ def test_several_addresses_may_be_listened_on() -> None:
 
 def test_ports_that_the_system_chooses_do_not_collide() -> None:
     ports = load("mqtt.port = 0\nhttp.port = 0\nws.port = 0").config.ports
-    assert ports == {"mqtt": 0, "ws": 0, "http": 0}
+    assert ports == {"mqtt": 0, "ws": 0, "pulsar": 6650, "http": 0}
+
+
+def test_pulsar_clients_are_told_of_no_message_that_would_not_pass() -> None:
+    assert load().config.pulsar_message_bytes == 5 * 2**20
+    assert load(segment_bytes="2MiB").config.pulsar_message_bytes == 2 * 2**20 - 2**17
+    assert load(client_bytes_per_second="1MiB").config.pulsar_message_bytes == 2**20 - 2**17
 
 
 @pytest.mark.parametrize(

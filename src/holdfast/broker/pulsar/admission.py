@@ -78,7 +78,7 @@ class PulsarAdmission:
         """Takes in clients by this from now on."""
         self._offer = Offer(
             server_version=f"Holdfast {__version__}",
-            max_message_size_bytes=config.pulsar_max_message_bytes,
+            max_message_size_bytes=config.pulsar_message_bytes,
         )
         self._rate = Rate(config.connections_per_second)
         self._delay_us = config.login_delay_s * SECOND_US

@@ -122,7 +122,7 @@ class ProtocolsSection:
     pulsar_port: int | None = setting(
         "pulsar.port",
         port(),
-        "off",
+        6650,
         "The listener for Pulsar's binary protocol; 6650 is its customary port.",
     )
     pulsar_max_message_bytes: int = setting(
@@ -130,7 +130,8 @@ class ProtocolsSection:
         size(1 * KIB, 64 * MIB),
         "5MiB",
         """The largest message, or batch of messages, that a producer may send; a frame has 10 KiB
-        more for its command. Pulsar's own default, which clients are told when they connect.""",
+        more for its command. Clients are told when they connect; they are told less where
+        log.segment_bytes or limits.client_bytes_per_second leave no room. Pulsar's own default.""",
     )
     pulsar_keep_alive_s: int = setting(
         "pulsar.keep_alive_s",
