@@ -6,16 +6,17 @@ first message to the last one that is done with.
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiomqtt
 import gmqtt
 
+from bench.macro.brokers import peak_resident_kib
 from holdfast import system
 from holdfast.client.consumer import Arrival, Consumer
 from holdfast.client.mqtt import ClientOptions
@@ -73,16 +74,9 @@ class Told:
             "taken": self.taken,
             "rate": self.taken / max(self.ended_s - self.began_s, 1e-9),
             "cpu_us": cpu_s / max(self.taken, 1) * 1e6,
-            "resident_mib": _most_resident_mib(),
+            # What `getrusage` says of a new process begins with what its parent held.
+            "resident_mib": peak_resident_kib(os.getpid()) / 1024,
         }
-
-
-def _most_resident_mib() -> float:
-    """The most memory that this process has held. What `getrusage` says of a new process begins
-    with what its parent held."""
-    status = Path("/proc/self/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
 
 
 async def ours(told: Told) -> None:

@@ -84,6 +84,7 @@ def test_answers_are_those_of_a_count_by_hand(spark: SparkSession, tmp_path: Pat
         assert [row[0] for row in served] == [20.0, 10.0, 55.0]
 
 
+@pytest.mark.long
 def test_answers_do_not_depend_on_the_steps_and_are_rebuilt_equal(
     spark: SparkSession, tmp_path: Path
 ) -> None:

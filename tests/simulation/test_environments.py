@@ -2,18 +2,21 @@
 messages is found."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.counts import Event
+from holdfast.broker.group_commands import GroupCommands
 from holdfast.broker.observe.clients import ClientsSeen
 from holdfast.broker.observe.thefts import Thefts
 from holdfast.broker.state.broker import Broker, look_at
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from tests.simulation.peer import Peer, Stand, sleep, with_broker
+from tests.simulation.test_retention import fill, until
 from tests.simulation.whole import CONFIG
 
 READS = "zebra/fx/+/reads"
@@ -261,6 +264,24 @@ def test_a_theft_by_whoever_is_alone_is_found_and_is_over_a_window_after_its_las
     with_broker(body, settings(environments_names=KNOWN))
 
 
+def test_what_is_taken_of_a_group_that_was_quiet_counts_from_its_first_message() -> None:
+    group = f"$share/bbu-azure-prod/{READS}"
+
+    async def body(stand: Stand) -> None:
+        thefts, consumers = watched(stand), Pods(stand)
+        await consumers.join(group, "bbu-azure-dev-1")
+        # Longer than a window: what comes then is the first in a new one.
+        await sleep(600)
+        await consumers.publish(10)
+        await sleep(3)
+        assert [(it.environment, it.messages) for it in thefts.takers(group)] == [("azure-dev", 10)]
+        await sleep(12)
+        (theft,) = thefts.going_on()
+        assert theft.taken == 10
+
+    with_broker(body, settings(environments_names=KNOWN))
+
+
 ORIGINAL = f"$share/bbu-azure-prod/{READS}"
 FORK = f"$share/bbu-azure-qa/{READS}"
 
@@ -322,6 +343,36 @@ def test_a_fork_without_a_time_gets_what_its_original_has_not_had_yet() -> None:
             assert (made.place, made.messages) == (10, 5)
 
     with_broker(body)
+
+
+def test_a_fork_whose_place_goes_while_it_is_counted_is_refused() -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        pods.peers.pop("bbu-azure-prod-1").cut()
+        await pods.publish(5)
+        stages = stand.server.stages
+        kept_log, place = stages.kernel.log, stages.groups.describe(ORIGINAL, lambda _: "")["mark"]
+        assert kept_log.whole_from() <= place
+
+        class LateChores:
+            """Retention is faster than they are."""
+
+            async def outcome(self, pieces: Pieces[int]) -> int:
+                counted = await stages.chores.outcome(pieces)
+                await fill(stand, "elsewhere")
+                await until(lambda: kept_log.whole_from() > place)
+                return counted
+
+        late = replace(stages, chores=cast(Chores, LateChores()))
+        commands = GroupCommands(late, stand.server.now_us, lambda: retained)
+        with pytest.raises(CommandRefusedError) as caught:
+            await commands.fork(ORIGINAL, "bbu-azure-qa", None)
+        assert caught.value.refusal is Refusal.GONE
+        assert FORK not in stages.groups
+
+    retained = settings(retention_bytes=3 * CONFIG.segment_bytes)
+    with_broker(body, retained)
 
 
 def test_a_fork_that_nobody_subscribes_to_ends_and_what_cannot_be_forked_is_refused() -> None:

@@ -382,7 +382,8 @@ class Running:
 
 def message_of(came: Came) -> Message:
     """What a processor is handed."""
-    # Each message is made one, so its parts are told by their places, which costs a third.
+    # Each message is made one, so its parts are told by their places: by name it takes half as
+    # long again.
     (topic, payload, qos, retain, dup, _, properties), _, at_us = came
     pairs = tuple(properties.get("user_property", ()))
     identity = identity_among(pairs)
