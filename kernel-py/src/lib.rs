@@ -10,10 +10,12 @@ mod log_reader;
 mod moment;
 mod mqtt;
 mod notice;
+mod pulsar;
 mod ranges;
 mod route;
 mod rows;
 mod selection;
+mod sockets;
 mod store;
 #[cfg(feature = "testing")]
 mod testing;
@@ -26,6 +28,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
     flow::register(module)?;
     mqtt::register(module)?;
+    pulsar::register(module)?;
     route::register(module)?;
     rows::register(module)?;
     store::register(module)?;
