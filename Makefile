@@ -229,3 +229,4 @@ docs: setup ## Write the generated pages anew
 	$(BIN)/python -m tests.tidy.libraries_page --write
 	$(BIN)/python -m tests.tidy.kafka_page --write
 	$(BIN)/python -m tests.tidy.processor_keys_page --write
+	$(BIN)/python -m tests.tidy.pulsar_errors_page --write

@@ -3,25 +3,31 @@
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psycopg
 
 from bench.macro import machine
-from bench.macro.brokers import BrokerError, Holdfast
+from bench.macro.brokers import BrokerError, Holdfast, processor_ticks
 from bench.macro.measurement import WORK
 from bench.macro.rows import Row
 from bench.processors.drains import EXPIRY_S, HOST, TOPIC, payload
 from holdfast.client.mqtt import Client, ClientOptions, Publication
+from holdfast.processors.session import IDENTITY_WISH
 from tests.postgresql import postgres_server
 
 COUNT = 40_000
+BACKLOG = 1_000_000
+DELIVERIES = 200_000
+IDENTITY: Mapping[str, Any] = {"user_property": [IDENTITY_WISH]}
 QUEUE = Row("processors", (), (), {"queue.messages_maximum": 0})
 IN_FLIGHT = 1_000
 MEMBERS = 3
@@ -42,9 +48,11 @@ class Bench:
         """All lines, or those that begin so."""
         lines: dict[str, Callable[[], None]] = {
             "client": self._client,
+            "identity": self._identity,
             "sqlite": lambda: self._rows("sqlite"),
             "postgresql": lambda: self._rows("postgresql"),
             "three": self._three,
+            "backlog": self._backlog,
             "latency": self._latency,
         }
         for name, line in lines.items():
@@ -62,12 +70,20 @@ class Bench:
         _tell_ratio("to gmqtt", mine, gmqtt, "at least 5")
         _tell_ratio("to aiomqtt", mine, aiomqtt, "at least 20")
 
+    def _identity(self) -> None:
+        with_it = self._median(lambda: self._brokers_time(IDENTITY))
+        without = self._median(lambda: self._brokers_time({}))
+        for what, figures in (("with an identity", with_it), ("without", without)):
+            print(f"  the broker's time for a delivery {what}: {figures['cpu_us']:.2f} us")
+        ratio = with_it["cpu_us"] / without["cpu_us"]
+        print(f"  ratio, with to without: {ratio:.2f} (at most 1.1)", flush=True)
+
     def _rows(self, database: str) -> None:
         whole = self._median(lambda: self._drained("rows-processor", database))
         listed = self._median(lambda: self._listed(database))
         loop = self._median(lambda: self._drained("rows-aiomqtt", database))
         _tell(f"reads into {database}", whole)
-        _tell("the same rows from a list", listed)
+        _tell("the same from a list, parsed", listed)
         _tell("a loop of aiomqtt that writes the same batches", loop)
         _tell_ratio("to the list", whole, listed, "at least 0.5")
         _tell_ratio("to the loop", whole, loop, "at least 5")
@@ -80,6 +96,18 @@ class Bench:
         _tell("three instances of it, in sum", three)
         _tell_ratio("three to one", three, one, "at least 0.9")
         print(f"  least share of one of the three: {three['least']:.2f} (at least 0.25)")
+
+    def _backlog(self) -> None:
+        live = self._live(BACKLOG)
+        with (
+            self._place("sqlite") as (directory, sink),
+            self._filled(directory, TOPIC, BACKLOG) as port,
+        ):
+            drained = _finish(_begin("rows-processor", port=port, count=BACKLOG, sink=sink))
+        _tell(f"{BACKLOG:,} reads into sqlite as they are published", live)
+        _tell(f"{BACKLOG:,} reads that have waited", drained)
+        _tell_ratio("drained to live", drained, live, "at least 1")
+        print(f"  memory: {drained['resident_mib']:.0f} MiB (at most 120)")
 
     def _latency(self) -> None:
         for database in ("sqlite", "postgresql"):
@@ -111,6 +139,24 @@ class Bench:
             return _finish(
                 subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
             )
+
+    def _live(self, count: int) -> Figures:
+        with self._place("sqlite") as (directory, sink), self._filled(directory, TOPIC, 0) as port:
+            drain = _begin("rows-processor", port=port, count=count, sink=sink)
+            asyncio.run(_publish(port, count))
+            return _finish(drain)
+
+    def _brokers_time(self, properties: Mapping[str, Any]) -> Figures:
+        with (
+            self._place("") as (directory, _),
+            Holdfast(self._program, "fsync").serve(QUEUE, directory) as (process, port),
+        ):
+            asyncio.run(_subscribe(port, TOPIC, properties))
+            asyncio.run(_publish(port, DELIVERIES))
+            before = processor_ticks(process)
+            _finish(_begin("ours", port=port, count=DELIVERIES))
+            seconds = (processor_ticks(process) - before) / os.sysconf("SC_CLK_TCK")
+            return {"cpu_us": seconds / DELIVERIES * 1e6}
 
     def _listed(self, database: str) -> Figures:
         with self._place(database) as (_, sink):
@@ -146,19 +192,27 @@ class Bench:
             yield directory, urls.get(database, self._postgres)
 
     @contextmanager
-    def _filled(self, directory: Path, topic_filter: str) -> Iterator[int]:
+    def _filled(
+        self, directory: Path, topic_filter: str, count: int | None = None
+    ) -> Iterator[int]:
         """A broker with messages that wait; yields its port."""
         with Holdfast(self._program, "fsync").serve(QUEUE, directory) as (_, port):
-            asyncio.run(_fill(port, topic_filter, self._count))
+            asyncio.run(_subscribe(port, topic_filter))
+            asyncio.run(_publish(port, self._count if count is None else count))
             yield port
 
 
-async def _fill(port: int, topic_filter: str, count: int) -> None:
+async def _subscribe(
+    port: int, topic_filter: str, properties: Mapping[str, Any] = IDENTITY
+) -> None:
     waiting = Client("drain", ClientOptions(session_expiry_interval_s=EXPIRY_S))
     await waiting.connect(HOST, port)
-    await waiting.subscribe(topic_filter, 2)
+    await waiting.subscribe_all((topic_filter,), 2, properties)
     waiting.disconnect()
     await waiting.lost.wait()
+
+
+async def _publish(port: int, count: int) -> None:
     publisher = Client("readers", ClientOptions(in_flight_maximum=IN_FLIGHT))
     await publisher.connect(HOST, port)
     publisher.publish(

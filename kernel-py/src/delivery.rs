@@ -16,8 +16,8 @@ use holdfast_kernel::mqtt::{exchange, reason_code};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-/// Attached queues with their cursors, windows and what is in flight. Python names connections, of which each has one
-/// receiver; this is where they become receivers.
+/// Attached queues with their cursors, windows and what is in flight. Python names connections, of which each has at
+/// most one receiver with a queue of its own, and this is where they become receivers; those by permits it names.
 #[pyclass(module = "holdfast._kernel")]
 pub struct Deliveries {
     pub inner: kernel::Deliveries,
@@ -79,7 +79,7 @@ impl Deliveries {
         Ok(encoded(py, &state))
     }
 
-    #[pyo3(signature = (*, party, owner, state, subscriptions, mark, end_offset, sent_before = 0))]
+    #[pyo3(signature = (*, party, owner, state, subscriptions, mark, end_offset, sent_before = 0, whole = false))]
     #[allow(clippy::too_many_arguments, reason = "they are one queue, by keyword in Python")]
     fn open_group(
         &mut self,
@@ -90,6 +90,7 @@ impl Deliveries {
         mark: u64,
         end_offset: u64,
         sent_before: u64,
+        whole: bool,
     ) -> PyResult<u32> {
         let attachment = kernel::members::GroupAttachment {
             party: Party(party),
@@ -98,8 +99,39 @@ impl Deliveries {
             subscriptions: subscriptions_of(subscriptions)?,
             end: Offset(end_offset),
             sent_before: Offset(sent_before),
+            whole,
         };
         Ok(self.inner.open_group(attachment).0)
+    }
+
+    fn attach_consumer(&mut self, connection: u32) -> PyResult<u32> {
+        Ok(self.inner.attach_consumer(Connection(connection)).map_err(to_python)?.0)
+    }
+
+    fn detach_consumer(&mut self, receiver: u32) -> PyResult<()> {
+        self.inner.detach_consumer(Receiver(receiver)).map_err(to_python)
+    }
+
+    fn close(&mut self, connection: u32) -> PyResult<()> {
+        self.inner.close(Connection(connection)).map_err(to_python)
+    }
+
+    #[pyo3(signature = (queue, receiver, *, counts_redeliveries))]
+    fn join_consumer(&mut self, queue: u32, receiver: u32, counts_redeliveries: bool) -> PyResult<()> {
+        self.inner.join_consumer(Queue(queue), Receiver(receiver), counts_redeliveries).map_err(to_python)
+    }
+
+    fn leave_consumer(&mut self, queue: u32, receiver: u32) {
+        self.inner.leave_consumer(Queue(queue), Receiver(receiver));
+    }
+
+    fn consumers(&mut self, queue: u32) -> PyResult<Vec<(u32, u64, u64, i64)>> {
+        let members = self.inner.consumers(Queue(queue)).map_err(to_python)?.into_iter();
+        Ok(members.map(|member| (member.receiver.0, member.given, member.in_flight, member.permits)).collect())
+    }
+
+    fn refuse_entry(&mut self, receiver: u32, offset: u64, kind: &NoticeKind) {
+        self.inner.refuse_entry(Receiver(receiver), Offset(offset), kind.0);
     }
 
     fn keep_unreceived(&mut self, keeps: bool) {

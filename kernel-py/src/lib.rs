@@ -28,7 +28,6 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
     flow::register(module)?;
     mqtt::register(module)?;
-    pulsar::register(module)?;
     route::register(module)?;
     rows::register(module)?;
     store::register(module)?;
@@ -36,6 +35,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     committer::register(module)?;
     delivery::register(module)?;
     notice::register(module)?;
+    pulsar::register(module)?;
     ranges::register(module)?;
     #[cfg(feature = "testing")]
     entry::register(module)?;

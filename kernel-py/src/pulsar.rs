@@ -163,7 +163,7 @@ impl PulsarOutboxes {
         PulsarOutboxes { inner: outbox::Outboxes::default() }
     }
 
-    #[pyo3(signature = (connection, *, frame_bytes_maximum))]
+    #[pyo3(signature = (connection, *, frame_bytes_maximum = usize::MAX))]
     fn open(&mut self, connection: u32, frame_bytes_maximum: usize) -> PyResult<()> {
         self.inner.open(Connection(connection), frame_bytes_maximum).map_err(invalid)
     }
@@ -200,9 +200,9 @@ impl PulsarOutboxes {
         self.inner.encode(&mut outgoing.inner, &mut log.inner).map_err(to_python)
     }
 
-    fn refused(&mut self) -> Vec<(u32, u64, NoticeKind)> {
-        let refused = self.inner.refused().into_iter();
-        refused.map(|(receiver, offset, kind)| (receiver.0, offset.0, NoticeKind(kind))).collect()
+    fn gone(&mut self) -> Vec<(u32, u64, NoticeKind)> {
+        let gone = self.inner.gone().into_iter();
+        gone.map(|(receiver, offset, kind)| (receiver.0, offset.0, NoticeKind(kind))).collect()
     }
 
     fn take<'py>(&mut self, py: Python<'py>) -> Vec<(u32, Bound<'py, PyBytes>)> {

@@ -177,6 +177,14 @@ impl Log {
         self.inner.prepare_filters(effort)
     }
 
+    fn declare(&mut self, topic_name: &[u8], now_us: u64) -> PyResult<u32> {
+        Ok(self.inner.declare(topic_name, Timestamp(now_us)).map_err(to_python)?.0)
+    }
+
+    fn entries_end(&self, topic_name: &[u8]) -> Option<u64> {
+        self.inner.entries_end(topic_name)
+    }
+
     fn stored_at(&mut self, offset: u64) -> PyResult<Option<u64>> {
         Ok(self.inner.stored_at(Offset(offset)).map_err(to_python)?.map(|at| at.0))
     }

@@ -18,7 +18,8 @@ pub struct Cursor {
 }
 
 fn entry(offset: u64, count: u32, key_slot: u16, not_before: u64) -> Entry {
-    Entry { offset: Offset(offset), count, key_slot: KeySlot(key_slot), not_before: Timestamp(not_before) }
+    let (key_slot, not_before) = (KeySlot(key_slot), Timestamp(not_before));
+    Entry { offset: Offset(offset), count, number: offset, key_slot, not_before }
 }
 
 #[pymethods]

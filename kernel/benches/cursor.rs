@@ -13,7 +13,7 @@ const ROUNDS: u64 = 500;
 const REPETITIONS: u32 = 7;
 
 fn entry(offset: u64) -> Entry {
-    Entry { offset: Offset(offset), count: 1, key_slot: KeySlot(0), not_before: Timestamp(0) }
+    Entry { offset: Offset(offset), count: 1, number: offset, key_slot: KeySlot(0), not_before: Timestamp(0) }
 }
 
 /// Runs `rounds` of a window delivered, then acknowledged in the order that `order` gives; gaps lie between.

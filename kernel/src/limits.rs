@@ -189,6 +189,10 @@ pub const DAMAGE_REPORTS_MAXIMUM: usize = 1_000;
 /// characters can ask for gigabytes.
 pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
 
+/// Messages that a receiver by permits may have without having said anything of them; beyond it the receiver is given
+/// nothing. Brokers of the protocol that has such receivers have the same.
+pub const CONSUMER_UNSETTLED_MAXIMUM: u64 = 50_000;
+
 /// Messages of one entry: the number stands in its metadata and costs its sender nothing, and each takes an offset.
 pub const ENTRY_MESSAGES_MAXIMUM: u32 = 65_536;
 

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn entry(offset: u64, count: u32) -> Entry {
-    Entry { offset: Offset(offset), count, key_slot: KeySlot((offset % 3) as u16), not_before: Timestamp(0) }
+    let key_slot = KeySlot((offset % 3) as u16);
+    Entry { offset: Offset(offset), count, number: offset, key_slot, not_before: Timestamp(0) }
 }
 
 fn ends(entry: &Entry) -> u64 {

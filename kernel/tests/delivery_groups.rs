@@ -158,6 +158,7 @@ impl World {
                 subscriptions: reads(),
                 end,
                 sent_before: Offset(0),
+                whole: false,
             };
             self.group = Some(self.deliveries.open_group(attachment));
         }

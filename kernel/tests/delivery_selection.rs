@@ -139,6 +139,7 @@ fn group_of(party: Party) -> GroupAttachment {
         subscriptions: reads(),
         end: Offset(0),
         sent_before: Offset(0),
+        whole: false,
     }
 }
 

@@ -283,7 +283,7 @@ fn the_page_of_the_format_shows_this_checkpoint() {
     let mut written = vec![0; file.size().unwrap() as usize];
     file.read_at(0, &mut written).unwrap();
     let page = include_str!("../../docs/formats/log.md");
-    let block = page.split("```").nth(3).unwrap();
+    let block = page.split("```").nth(5).unwrap();
     let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
     let shown: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
     let lines: Vec<String> = written.chunks(16).map(|line| format!("{line:02x?}")).collect();

@@ -196,15 +196,15 @@ fn what_cannot_be_sent_is_told_with_its_reason_and_leaves_no_trace() {
     let mut outboxes = opened();
     let gone = &mut Stored { tail: None, is_gone: true };
     assert_eq!(sent(&mut outboxes, vec![sending(0)], gone), []);
-    assert_eq!(outboxes.refused(), [(RECEIVER, Offset(70), NoticeKind::Retention)]);
+    assert_eq!(outboxes.gone(), [(RECEIVER, Offset(70), NoticeKind::Retention)]);
     let whole = framed(&heading(&[]), &batch_of(3));
     outboxes.open(HERE, whole.len()).unwrap();
     outboxes.add_consumer(HERE, CONSUMER, RECEIVER);
     outboxes.write(HERE, b"before");
     let all = sent(&mut outboxes, vec![sending(0), sending(1)], &mut a_batch());
     assert_eq!(all, [(HERE, [&b"before"[..], &whole].concat())]);
-    assert_eq!(outboxes.refused(), [(RECEIVER, Offset(70), NoticeKind::TooLarge)]);
-    assert_eq!(outboxes.refused(), []);
+    assert_eq!(outboxes.gone(), [(RECEIVER, Offset(70), NoticeKind::TooLarge)]);
+    assert_eq!(outboxes.gone(), []);
     let counters = outboxes.counters();
     assert_eq!((counters.dropped_retention, counters.dropped_too_large, counters.entries_sent), (1, 1, 1));
 }

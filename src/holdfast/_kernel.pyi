@@ -406,8 +406,8 @@ class PulsarOutboxes:
     """Bytes that wait for each connection of the Pulsar protocol, and the encoder."""
 
     def __new__(cls) -> PulsarOutboxes: ...
-    def open(self, connection: int, *, frame_bytes_maximum: int) -> None:
-        """The client takes frames of this size."""
+    def open(self, connection: int, *, frame_bytes_maximum: int = ...) -> None:
+        """The client takes frames of this size; of any, if that is not said."""
     def close(self, connection: int) -> None: ...
     def write(self, connection: int, data: bytes) -> None:
         """Appends encoded bytes."""
@@ -423,9 +423,9 @@ class PulsarOutboxes:
     def encode(self, outgoing: Outgoing, log: Log) -> None:
         """Encodes what `Outboxes.encode` has left in `outgoing`, which is empty then: entries as they came, SEND_RECEIPT or
         SEND_ERROR, ACK_RESPONSE, and what waited for the disk."""
-    def refused(self) -> list[tuple[int, int, NoticeKind]]:
+    def gone(self) -> list[tuple[int, int, NoticeKind]]:
         """(receiver, first offset, why) of entries that were not sent since the last call: larger than the client takes, or
-        taken by retention. `Deliveries` is to be told."""
+        taken by retention. `Deliveries.refuse_entry` is to be told."""
     def take(self) -> list[tuple[int, bytes]]:
         """All bytes of all writable connections that have some, one item for each connection."""
     def counters(self) -> dict[str, int]:
@@ -621,6 +621,10 @@ class Log:
     def prepare_filters(self, effort: int) -> bool:
         """Gets ready for filters with wildcards, with about this effort (`effort`); true once it is. Without it the first
         one to come does that."""
+    def declare(self, topic_name: bytes, now_us: int) -> int:
+        """The number of a topic, which it gets if it has none; durable once the log is up to where it ends now."""
+    def entries_end(self, topic_name: bytes) -> int | None:
+        """How many entries a topic has had; `None` if there is no such topic."""
     def stored_at(self, offset: int) -> int | None:
         """When (in microseconds) the message with an offset was stored; `None` if it is gone, damaged or not durable."""
     def offset_at(self, time_us: int) -> int:
@@ -842,11 +846,32 @@ class Deliveries:
         `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
         self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int,
-        sent_before: int = ...,
+        sent_before: int = ..., whole: bool = ...,
     ) -> int:
         """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
         the group's own. `owner` is whose messages No Local leaves out. What lies below `sent_before` may have been
-        sent to somebody: whoever gets it is told so (`Outboxes.mark_again`)."""
+        sent to somebody: whoever gets it is told so (`Outboxes.mark_again`). A `whole` queue reads one topic, is given
+        entries as they are, and is for consumers alone."""
+    def attach_consumer(self, connection: int) -> int:
+        """A consumer is on this connection from now on, beside others or a session; returns its receiver. It takes by
+        permits, which begin at 0 and are its own: neither joining a queue nor leaving one changes them."""
+    def detach_consumer(self, receiver: int) -> None:
+        """The consumer is gone: what it had goes back to its queue, ahead of what is new and in offset order, and counts
+        as no redelivery."""
+    def close(self, connection: int) -> None:
+        """A connection with producers or consumers has ended: its consumers are detached, and what waits for it leaves no
+        more. To be called before its number is used again."""
+    def join_consumer(self, queue: int, receiver: int, *, counts_redeliveries: bool) -> None:
+        """The consumer takes its turn at a queue that is `whole`, and at no other. With `counts_redeliveries` it is told how
+        often each entry was wanted again; without, it is told 0, and wanting one entry again is wanting all that it has."""
+    def leave_consumer(self, queue: int, receiver: int) -> None:
+        """The consumer gets nothing more from the queue, and what it had goes back as by `detach_consumer`. What it still
+        says to be done with counts."""
+    def consumers(self, queue: int) -> list[tuple[int, int, int, int]]:
+        """(receiver, messages that it has been given, messages of those that it has, permits) of those that take from the
+        queue, in the order in which they joined."""
+    def refuse_entry(self, receiver: int, offset: int, kind: NoticeKind) -> None:
+        """An entry that could not be encoded (gone from the log) counts as done, with a notice, and has cost no permits."""
     def keep_unreceived(self, keeps: bool) -> None:
         """Whether a group's message of QoS 2 stays the group's until it is received, where its member's session ends with
         the connection: then it goes back to the group, and the notice "session_ended" is for those alone that did
@@ -881,7 +906,8 @@ class Deliveries:
         received (QoS 2: PUBREC came), retained (u8; beside the queue's order), queue (u32: the party of the queue that
         gave it), attempts (u16) and since (u64, us): on this connection."""
     def backlog(self, queue: int) -> tuple[int, int]:
-        """The offset from which a group reads on, and the messages before it that wait to be given out again."""
+        """The offset from which a group reads on, and the messages before it that wait to be given out again. Of a `whole`
+        queue too, messages and not entries."""
     def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
         """Replaces the queue's subscriptions, past ones included."""
     def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
@@ -904,8 +930,9 @@ class Deliveries:
         filter. Once more for the same filter begins again."""
     def set_writable(self, connection: int, writable: bool) -> None: ...
     def admit(self, arrivals: Arrivals, end_position: int) -> None:
-        """Takes over this turn: acknowledgements of subscribers; messages and what publishers are owed (PUBACK, PUBREC,
-        PUBCOMP) wait until they are durable. `end_position` is the log's present end."""
+        """Takes over this turn: acknowledgements of subscribers, settlements and permits of consumers; messages and what
+        publishers are owed (PUBACK, PUBREC, PUBCOMP, receipts of entries) wait until they are durable. `end_position` is
+        the log's present end."""
     def hold(self, connection: int, data: bytes, position: int) -> None:
         """`data` goes out once the log is durable up to `position` (CONNACK, SUBACK, UNSUBACK)."""
     def settle(self, durable_offset: int, durable_position: int, outgoing: Outgoing) -> None:
@@ -921,7 +948,7 @@ class Deliveries:
         None if there is nothing and nothing waits for it. `progressed` is to be told."""
     def progressed(self, position: int) -> None:
         """That is durable once the log is durable up to `position`; what depends on it (PUBLISH of QoS 2, PUBREL,
-        PUBCOMP) goes out then."""
+        PUBCOMP, replies to consumers) goes out then."""
     def refuse(self, connection: int, packet_identifier: int, kind: NoticeKind) -> None:
         """A delivery that could not be encoded (too large for the client, or gone from the log) counts as done, with a
         notice."""
@@ -959,7 +986,8 @@ class Deliveries:
     def acknowledged(self, queue: int) -> int:
         """Messages that a session has acknowledged of its queue since it was attached."""
     def in_flight(self, queue: int) -> int:
-        """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too."""
+        """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too; of a
+        `whole` queue those that its consumers have."""
     def party_state(self, connection: int, unreleased: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:

@@ -210,8 +210,8 @@ ANSWERS = (
     Fault(
         "PUBACK does not wait for the disk",
         "kernel/src/delivery/admission.rs",
-        "self.answer(publish, stored.durable_at, None);",
-        "self.answer(publish, LogPosition(0), None);",
+        "self.answer(publish, parts, stored.durable_at, None);",
+        "self.answer(publish, parts, LogPosition(0), None);",
         ("kernel/tests/delivery_cases.rs::nothing_is_answered_or_sent_before_it_is_durable",),
     ),
     Fault(
@@ -307,4 +307,43 @@ PLACES = (
     ),
 )
 
-FAULTS = (*RECOVERY, *FILES, *RETAINING, *COMMITS, *ANSWERS, *VIEW, *PLACES)
+CASES = "kernel/tests/delivery_consumers.rs"
+CONSUMERS = (
+    Fault(
+        "a consumer is given entries without permits",
+        "kernel/src/delivery/consumer.rs",
+        "self.permits > 0 && ",
+        "",
+        (f"{CASES}::nothing_is_given_without_permits_and_an_entry_may_take_them_below_zero",),
+    ),
+    Fault(
+        "a consumer wants again what another has",
+        "kernel/src/delivery/consumers.rs",
+        "known.filter(|known| known.holder == member).map",
+        "known.map",
+        (f"{CASES}::nobody_can_want_again_what_another_has_or_what_nobody_has",),
+    ),
+    Fault(
+        "to leave counts as wanting again",
+        "kernel/src/delivery/consumers.rs",
+        "take_back(queue, consumer, &held_by(queue, member), false);",
+        "take_back(queue, consumer, &held_by(queue, member), true);",
+        (f"{CASES}::what_comes_back_from_one_that_has_gone_keeps_its_count",),
+    ),
+    Fault(
+        "what is done while it waits is given out again",
+        "kernel/src/delivery/consumers.rs",
+        "        // It may be at hand to be given out again.\n        group.look_again();\n",
+        "",
+        (f"{CASES}::what_waits_to_be_given_out_again_can_be_done",),
+    ),
+    Fault(
+        "the rest of an entry is not read from the log",
+        "kernel/src/delivery/admission.rs",
+        "Offered::Later => queue.read_up_to(end),",
+        "Offered::Later => {}",
+        (f"{CASES}::a_session_that_falls_behind_inside_an_entry_reads_on_there",),
+    ),
+)
+
+FAULTS = (*RECOVERY, *FILES, *RETAINING, *COMMITS, *ANSWERS, *VIEW, *PLACES, *CONSUMERS)

@@ -13,6 +13,7 @@ from tests.tidy import (
     limits_page,
     metrics_page,
     processor_keys_page,
+    pulsar_errors_page,
     settings_page,
 )
 from tests.tidy.repository import ROOT, files, name
@@ -120,6 +121,10 @@ def test_the_page_of_metrics_says_what_the_code_says() -> None:
 
 def test_the_page_of_processors_keys_says_what_the_code_says() -> None:
     assert processor_keys_page.PAGE.read_text() == processor_keys_page.page(), "run: make docs"
+
+
+def test_the_page_of_pulsars_errors_says_what_the_code_says() -> None:
+    assert pulsar_errors_page.PAGE.read_text() == pulsar_errors_page.page(), "run: make docs"
 
 
 def test_metrics_that_a_page_names_exist() -> None:

@@ -2,9 +2,10 @@
 
 use super::cursor::Entry;
 use super::held::Arrived;
-use super::queue::Offered;
+use super::queue::{entry_of, Offered};
 use super::window::Stepped;
 use super::Deliveries;
+use crate::flow::entry::{EntryParts, Receipt};
 use crate::flow::exchange::{Follows, Next};
 use crate::flow::state::{Flight, Phase, Source};
 use crate::flow::{
@@ -14,23 +15,35 @@ use crate::flow::{
 use crate::ids::{self, Connection, KeySlot, LogPosition, Offset, Timestamp};
 
 impl Deliveries {
-    /// Takes over one turn. Acknowledgements of subscribers count at once; messages, and what their publishers are
+    /// Takes over one turn. What receivers say counts at once; messages, and what their publishers are
     /// owed, wait until they are durable. `end` is the log's present end: repeated messages wait for that. `next` is
     /// the table of the protocol in which it all came.
     pub fn admit(&mut self, arrivals: &Arrivals, end: LogPosition, next: Next) {
         for acknowledgement in &arrivals.acknowledgements {
             self.acknowledge(acknowledgement, next);
         }
+        for settlement in &arrivals.settlements {
+            self.hear(arrivals, settlement);
+        }
+        for permits in &arrivals.permits {
+            self.permit(permits);
+        }
         for publish in &arrivals.publishes {
             match (publish.fate, publish.stored) {
                 (Fate::Accepted, Some(stored)) => self.accept(arrivals, publish, stored),
                 (Fate::Accepted, None) => {}
-                (Fate::Duplicate, _) => self.answer(publish, end, None),
+                (Fate::Duplicate, _) => self.answer(publish, arrivals.entry_of(publish), end, None),
                 (Fate::Refused(refusal), _) => {
-                    self.reports.refuse(publish.connection, refusal);
-                    self.answer(publish, LogPosition(0), Some(refusal));
+                    match publish.entry {
+                        Some(_) => self.reports.refuse_entry(),
+                        None => self.reports.refuse(publish.connection, refusal),
+                    }
+                    self.answer(publish, arrivals.entry_of(publish), LogPosition(0), Some(refusal));
                 }
-                (Fate::Denied, _) => self.answer(publish, LogPosition(0), Some(Refusal::NotAuthorized)),
+                (Fate::Denied, _) => {
+                    let refusal = Some(Refusal::NotAuthorized);
+                    self.answer(publish, arrivals.entry_of(publish), LogPosition(0), refusal);
+                }
             }
         }
     }
@@ -42,10 +55,10 @@ impl Deliveries {
             if self.receivers.serial_of(departure.connection()) != serial {
                 continue;
             }
-            if let Departure::Acknowledgement(told) = &departure {
-                if is_end(told) {
-                    self.reports.answer(told.connection);
-                }
+            match &departure {
+                Departure::Acknowledgement(told) if is_end(told) => self.reports.answer(told.connection),
+                Departure::Receipt(_) => self.reports.receipt(),
+                _ => {}
             }
             outgoing.departures.push(departure);
         }
@@ -56,15 +69,17 @@ impl Deliveries {
 
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
         if publish.qos > 0 {
-            self.answer(publish, stored.durable_at, None);
+            let parts = arrivals.entry_of(publish);
+            let count = parts.map_or(1, |parts| parts.count.max(1));
+            self.answer(publish, parts, stored.durable_at, None);
+            let end = Offset(stored.offset.0.saturating_add(u64::from(count)));
             let is_any_unwritable = self.receivers.is_any_unwritable();
-            let mut awaits =
-                |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, stored.offset));
+            let mut awaits = |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, end));
             if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(&mut awaits)) {
                 let found = Found {
                     offset: stored.offset,
                     entry: stored.entry,
-                    count: 1,
+                    count,
                     location: stored.location,
                     size_bytes: stored.size_bytes,
                     qos: publish.qos,
@@ -74,7 +89,7 @@ impl Deliveries {
                     terms: Default::default(),
                 };
                 for target in targets.iter().filter(|target| target.connection == Connection::GROUP) {
-                    self.expect_key(target.queue, arrivals, publish, stored.offset);
+                    self.expect_key(target.queue, arrivals, publish, &found);
                 }
                 self.held.arrive(Arrived {
                     durable_at: stored.durable_at,
@@ -86,12 +101,13 @@ impl Deliveries {
         }
     }
 
-    /// True if this message is to be offered to the target when it is durable. A queue that has to read the log up to
-    /// here anyway finds it there: which is so as long as its receiver takes nothing, and is asked only then.
-    fn is_awaited(&mut self, target: &Target, offset: Offset) -> bool {
+    /// True if the message that ends at `end` is to be offered to the target when it is durable. A queue that has to
+    /// read the log up to here anyway finds it there: which is so as long as its receiver takes nothing, and is asked
+    /// only then.
+    fn is_awaited(&mut self, target: &Target, end: Offset) -> bool {
         let queue = self.queues.get_mut(target.queue).filter(|queue| queue.connection == target.connection);
         let Some(queue) = queue.filter(|queue| queue.is_behind() && queue.group.is_none()) else { return true };
-        queue.read_up_to(Offset(offset.0.saturating_add(1)));
+        queue.read_up_to(end);
         false
     }
 
@@ -104,6 +120,10 @@ impl Deliveries {
                 continue;
             }
             let mut found = Found { terms: terms.clone(), ..arrived.found.clone() };
+            if found.count > 1 && !queue.is_whole() {
+                self.offer_each(target.queue, &found);
+                continue;
+            }
             let (party, offset) = (queue.party, found.offset);
             if let Some(slot) = queue.keys().and_then(|keys| keys.expected(offset)) {
                 found.key_slot = slot;
@@ -118,8 +138,40 @@ impl Deliveries {
         }
     }
 
+    /// A queue that is not given entries whole is offered each message of one by itself. Not inlined, nor is what
+    /// answers an entry: single messages need not go round it.
+    #[inline(never)]
+    fn offer_each(&mut self, handle: ids::Queue, entry: &Found) {
+        let Some(queue) = self.queues.get_mut(handle) else { return };
+        let (party, end) = (queue.party, entry_of(entry).end());
+        let size_bytes = entry.size_bytes.checked_div(entry.count).unwrap_or_default().max(1);
+        for offset in (entry.offset.0..end.0).map(Offset) {
+            match queue.offer(Found { offset, count: 1, size_bytes, ..entry.clone() }) {
+                Offered::Taken => continue,
+                Offered::Later => queue.read_up_to(end),
+                Offered::Skipped => {
+                    let count = end.0.saturating_sub(offset.0);
+                    self.notices.add(Notice { party, kind: NoticeKind::SlowReader, first: offset, end, count });
+                }
+            }
+            // What this one is, the others behind it are too.
+            break;
+        }
+        self.queues.make_ready(handle);
+    }
+
     /// A publisher is told that its message was taken, or why it was not.
-    fn answer(&mut self, publish: &Publish, position: LogPosition, refusal: Option<Refusal>) {
+    #[inline]
+    fn answer(
+        &mut self,
+        publish: &Publish,
+        parts: Option<&EntryParts>,
+        position: LogPosition,
+        refusal: Option<Refusal>,
+    ) {
+        if let Some(parts) = parts {
+            return self.answer_entry(publish, parts, position, refusal);
+        }
         let step = match publish.qos {
             // Who handed a message in asks for its outcome.
             _ if publish.connection == Connection::NONE => return,
@@ -135,6 +187,18 @@ impl Deliveries {
             refusal,
         };
         self.held.until(position, serial, Departure::Acknowledgement(acknowledgement));
+    }
+
+    /// A producer is told what became of its entry.
+    #[inline(never)]
+    fn answer_entry(&mut self, publish: &Publish, parts: &EntryParts, position: LogPosition, refusal: Option<Refusal>) {
+        let EntryParts { producer, sequence_first, sequence_last, .. } = *parts;
+        let connection = publish.connection;
+        let stored = publish.stored.filter(|_| refusal.is_none());
+        let (topic, entry) = stored.map_or_else(Default::default, |stored| (stored.topic, stored.entry));
+        let receipt = Receipt { connection, producer, sequence_first, sequence_last, topic, entry, refusal };
+        let serial = self.receivers.begin(connection);
+        self.held.until(position, serial, Departure::Receipt(receipt));
     }
 
     /// The peer takes a step: what it says of a message that was sent to it, or of one of its own.
@@ -201,7 +265,7 @@ impl Deliveries {
             // Acknowledged although it was not sent again: the record must not come back.
             queue.entries.retain(|entry| entry.offset != offset);
             if !was_known {
-                let entry = Entry { offset, count: 1, key_slot: KeySlot(0), not_before: Timestamp(0) };
+                let entry = Entry { offset, count: 1, number: 0, key_slot: KeySlot(0), not_before: Timestamp(0) };
                 queue.cursor.acknowledge_ahead(&entry);
             }
         }

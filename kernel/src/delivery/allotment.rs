@@ -3,6 +3,7 @@
 //! A queue gives what it has at hand to its one receiver, or to a member of its group whom its selection chooses; what
 //! follows is the same for both.
 
+use super::consumer::Consumer;
 use super::members::Group;
 use super::queue::{entry_of, Queue};
 use super::queues::Turn;
@@ -17,6 +18,8 @@ use crate::ids::{self, Offset, Timestamp};
 enum Next {
     /// It leaves for a receiver.
     Leaves(ids::Receiver, Sending, Source),
+    /// It leaves for a receiver by permits; so many messages.
+    Given(Sending, u32),
     /// Its Message Expiry Interval has passed: it is not sent.
     Expired(Found, Source),
     /// It was acknowledged while it was looked up, or waits for its key: what is behind it may go.
@@ -73,6 +76,10 @@ impl Deliveries {
                         outgoing.departures.push(Departure::Sending(sending));
                     }
                 }
+                Next::Given(sending, messages) => {
+                    reports.give(messages, sending.redeliveries > 0);
+                    outgoing.departures.push(Departure::Sending(sending));
+                }
                 Next::Expired(found, source) => {
                     let (first, end) = (found.offset, entry_of(&found).end());
                     notices.add(Notice { party, kind: NoticeKind::Expired, first, end, count: u64::from(found.count) });
@@ -120,17 +127,29 @@ impl Receivers {
     }
 
     fn takes_of(&self, handle: ids::Queue, member: ids::Receiver) -> bool {
-        self.get(member).is_some_and(|receiver| receiver.takes_of(handle).is_some())
+        match self.get(member) {
+            Some(receiver) => receiver.takes_of(handle).is_some(),
+            None => self.consumer(member).is_some_and(|consumer| consumer.takes_of(handle)),
+        }
     }
 
     /// What a member that has room, in this turn too, has in flight from the group.
     fn load(&self, handle: ids::Queue, member: ids::Receiver) -> Option<usize> {
-        let receiver = self.get(member).filter(|receiver| !receiver.is_sated())?;
-        receiver.takes_of(handle).map(|membership| membership.in_flight)
+        match self.get(member) {
+            Some(receiver) if receiver.is_sated() => None,
+            Some(receiver) => receiver.takes_of(handle).map(|membership| membership.in_flight),
+            None => {
+                let consumer = self.consumer(member).filter(|consumer| !consumer.is_sated())?;
+                consumer.takes_of(handle).then(|| consumer.load())
+            }
+        }
     }
 
     fn is_sated(&self, member: ids::Receiver) -> bool {
-        self.get(member).is_some_and(Receiver::is_sated)
+        match self.get(member) {
+            Some(receiver) => receiver.is_sated(),
+            None => self.consumer(member).is_some_and(Consumer::is_sated),
+        }
     }
 
     fn is_durable(&self, handle: ids::Receiver) -> bool {
@@ -143,6 +162,8 @@ impl Receivers {
         for member in members.chain(&queue.receiver) {
             if let Some(receiver) = self.get_mut(*member) {
                 receiver.allotted_bytes = 0;
+            } else if let Some(consumer) = self.consumer_mut(*member) {
+                consumer.allotted_bytes = 0;
             }
         }
     }
@@ -315,6 +336,15 @@ fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers,
     match choose(handle, queue, receivers, now) {
         Chosen::Member(found, member, attempts) => {
             let again = attempts > 1 || found.offset < queue.sent_before;
+            if let Some(consumer) = receivers.consumer_mut(member) {
+                let again_by = queue.cursor.delivery(found.offset).filter(|_| attempts > 1);
+                let redeliveries = again_by.map_or(0, |delivery| delivery.redeliveries);
+                let sending = consumer.take(member, &found, redeliveries, again);
+                if let Some(keys) = queue.keys() {
+                    keys.sent(&found, member, now);
+                }
+                return Next::Given(sending, found.count);
+            }
             let receiver = receivers.get_mut(member);
             let taken = receiver.and_then(|receiver| receiver.take_shared(member, handle, &found, again, now));
             let Some((sending, source)) = taken else { return Next::Waits };

@@ -32,6 +32,8 @@ pub struct Entry {
     pub offset: Offset,
     /// How many messages it holds; 0 counts as 1.
     pub count: u32,
+    /// Its number among the entries of its topic; queues that are told of entries by it have one topic.
+    pub number: u64,
     /// The slot of its key.
     pub key_slot: KeySlot,
     /// It may not go to anybody before this time; 0 is at once.
@@ -54,6 +56,8 @@ pub struct Delivery {
     pub holder: Receiver,
     /// How often it was delivered: 1 at first, 0 if a delay has kept it from everybody so far.
     pub attempts: u16,
+    /// How often a holder wanted it again where that counts.
+    pub redeliveries: u16,
     /// Messages of the batch acknowledged one by one, by their index in it.
     acknowledged: Option<Box<RangeSet>>,
 }
@@ -189,10 +193,14 @@ impl Cursor {
         &self.acknowledged
     }
 
-    /// True if the entry is new to this cursor and not acknowledged before it was restored.
+    /// True if some of the entry is new to this cursor and was not acknowledged before it was restored.
     #[inline]
     pub fn wants(&self, entry: &Entry) -> bool {
-        entry.offset.0 >= self.read && (self.acknowledged.is_empty() || !self.acknowledged.contains(entry.offset.0))
+        if entry.offset.0 < self.read && entry.end().0 <= self.read {
+            return false;
+        }
+        let is_acknowledged = |of: &RangeSet| of.contains_range(entry.offset.0.max(self.read), entry.end().0);
+        self.acknowledged.is_empty() || !is_acknowledged(&self.acknowledged)
     }
 
     /// There is no further matching record below `to`.
@@ -207,7 +215,7 @@ impl Cursor {
         let wanted = self.wants(&entry);
         if wanted {
             self.held += 1;
-            self.offer(Delivery { entry, holder, attempts: 1, acknowledged: None }, State::Held);
+            self.offer(Delivery { entry, holder, attempts: 1, redeliveries: 0, acknowledged: None }, State::Held);
         }
         wanted
     }
@@ -218,7 +226,8 @@ impl Cursor {
         let wanted = self.wants(&entry);
         if wanted {
             let state = self.enqueue(entry.offset.0, entry.not_before);
-            self.offer(Delivery { entry, holder: Receiver::default(), attempts: 0, acknowledged: None }, state);
+            let holder = Receiver::default();
+            self.offer(Delivery { entry, holder, attempts: 0, redeliveries: 0, acknowledged: None }, state);
         }
         wanted
     }
@@ -296,6 +305,13 @@ impl Cursor {
         true
     }
 
+    /// What was given back was wanted again, and that counts.
+    pub fn count_redelivery(&mut self, offset: Offset) {
+        if let Some(slot) = self.find(offset.0).and_then(|index| self.slots.get_mut(index)) {
+            slot.delivery.redeliveries = slot.delivery.redeliveries.saturating_add(1);
+        }
+    }
+
     /// A holder has left: what it has waits for redelivery, in position order. Returns the number of entries.
     pub fn release(&mut self, holder: Receiver) -> u64 {
         let mut released = 0;
@@ -356,6 +372,26 @@ impl Cursor {
     /// What holders have, in position order.
     pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
         self.slots.iter().filter(|slot| slot.state == State::Held).map(|slot| &slot.delivery)
+    }
+
+    /// What is outstanding with this number, held or waiting; where all entries are those of one topic.
+    pub fn numbered(&self, number: u64) -> Option<&Delivery> {
+        let index = match self.slots.front() {
+            Some(first) if first.delivery.entry.number == number => 0,
+            _ => self.slots.binary_search_by_key(&number, |slot| slot.delivery.entry.number).ok()?,
+        };
+        self.slots.get(index).filter(|slot| slot.state != State::Done).map(|slot| &slot.delivery)
+    }
+
+    /// What is outstanding first, held or waiting.
+    pub fn first(&self) -> Option<&Delivery> {
+        self.slots.front().map(|slot| &slot.delivery)
+    }
+
+    /// The number of messages that wait, due or not.
+    pub fn waiting_messages(&self) -> u64 {
+        let waiting = self.slots.iter().filter(|slot| matches!(slot.state, State::Ready | State::Future));
+        waiting.map(|slot| slot.delivery.remaining()).sum()
     }
 
     /// True if a holder has the entry at this offset.

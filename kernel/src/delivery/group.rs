@@ -13,12 +13,12 @@
 use super::keys::{Hold, Keys};
 use super::members::{Group, GroupAttachment, Membership};
 use super::pack::Pack;
-use super::queue::Queue;
+use super::queue::{entry_of, Queue};
 use super::receiver::Receiver;
 use super::Deliveries;
 use crate::error::{Error, Result};
 use crate::flow::state::{Changes, Flight, Phase, Source, State};
-use crate::flow::{Arrivals, Notice, NoticeKind, Publish, Scan, Terms};
+use crate::flow::{Arrivals, Found, Notice, NoticeKind, Publish, Scan, Terms};
 use crate::ids::{self, Connection, Offset, Party};
 use crate::selection::Selection;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use std::sync::Arc;
 impl Deliveries {
     /// The group's queue is there from now on; members may join it.
     pub fn open_group(&mut self, attachment: GroupAttachment) -> ids::Queue {
-        let GroupAttachment { party, owner, state, subscriptions, end, sent_before } = attachment;
+        let GroupAttachment { party, owner, state, subscriptions, end, sent_before, whole } = attachment;
         let mut queue = Queue::resume(party, Connection::GROUP, &state, subscriptions, end, 0);
         queue.owner = owner;
-        queue.group = Some(Group::default());
+        queue.group = Some(Group { is_whole: whole, ..Group::default() });
         queue.sent_before = sent_before;
         self.queues.add(queue, self.held.settled_total())
     }
@@ -43,6 +43,7 @@ impl Deliveries {
             receiver.memberships.retain(|membership| membership.group != handle);
             receiver.divide();
         }
+        self.receivers.forget_queue(handle);
         Ok(state)
     }
 
@@ -81,12 +82,16 @@ impl Deliveries {
         Ok(())
     }
 
-    /// The slot of a message's key, for a group that asks for it: kept until the message is durable.
-    pub(super) fn expect_key(&mut self, handle: ids::Queue, arrivals: &Arrivals, publish: &Publish, offset: Offset) {
-        if let Some(keys) = self.queues.get_mut(handle).and_then(Queue::keys) {
-            let (topic, properties) = (arrivals.span(publish.topic), arrivals.span(publish.properties));
-            keys.expect(offset, keys.key.slot(topic, properties, publish.key_slot));
+    /// The slot of a message's key, for a group that asks for it: kept until the message is durable. The keys of an
+    /// entry's messages are in it: it is read from the log, which looks there.
+    pub(super) fn expect_key(&mut self, handle: ids::Queue, arrivals: &Arrivals, publish: &Publish, found: &Found) {
+        let Some(queue) = self.queues.get_mut(handle) else { return };
+        let Some(keys) = queue.keys() else { return };
+        if publish.entry.is_some() {
+            return queue.read_up_to(entry_of(found).end());
         }
+        let (topic, properties) = (arrivals.span(publish.topic), arrivals.span(publish.properties));
+        keys.expect(found.offset, keys.key.slot(topic, properties, publish.key_slot));
     }
 
     /// The members in their order: how many messages each has been given of the group, and how many are in flight.
@@ -114,6 +119,9 @@ impl Deliveries {
         let Some((group, party)) = queue.and_then(|queue| Some((queue.group.as_mut()?, queue.party))) else {
             return Err(no_group(handle));
         };
+        if group.is_whole {
+            return Err(Error::Invalid(format!("queue {} is for receivers by permits", handle.0)));
+        }
         let receiver = self.receivers.find(member)?;
         group.round.join(member);
         match receiver.membership_of(handle) {
@@ -148,7 +156,11 @@ impl Deliveries {
     /// Where the group reads on, and how many messages before that wait to be given out again.
     pub fn backlog(&mut self, handle: ids::Queue) -> Result<(Offset, usize)> {
         let queue = self.queues.find(handle)?;
-        Ok((queue.cursor.read(), queue.cursor.redelivery_count()))
+        let returned = match queue.is_whole() {
+            true => usize::try_from(queue.cursor.waiting_messages()).unwrap_or(usize::MAX),
+            false => queue.cursor.redelivery_count(),
+        };
+        Ok((queue.cursor.read(), returned))
     }
 
     /// A receiver has gone: what it had in flight at QoS 1 goes back to its groups at once.
@@ -165,7 +177,7 @@ impl Deliveries {
                 let source = Source::Group(membership.party);
                 let pending = receiver.window.pending().map(|(_, flight)| flight);
                 let of_group = pending.filter(|flight| flight.source == source);
-                of_group.for_each(|flight| keys.ended(&flight, cursor.delivery(flight.offset).is_some()));
+                of_group.for_each(|flight| keys.ended(flight.offset, cursor.delivery(flight.offset).is_some()));
                 keys.forget();
             }
             self.queues.make_ready(membership.group);
@@ -191,7 +203,7 @@ impl Deliveries {
         let Some(queue) = self.queues.get_mut(handle) else { return };
         let was_held = queue.cursor.acknowledge(flight.offset).is_some();
         if let Some(keys) = queue.keys() {
-            keys.ended(flight, was_held);
+            keys.ended(flight.offset, was_held);
         }
         if was_held {
             self.queues.change_group(handle);
@@ -206,11 +218,11 @@ impl Deliveries {
         for (first, found) in scan.owed.iter().copied().zip(scan.found_owed.drain(..)) {
             match found {
                 Some(found) => group.returned.push_back(found),
-                // Whoever had it may have acknowledged it while it was looked up.
-                None if cursor.acknowledge(first).is_none() => {}
                 None => {
-                    let (kind, end) = (NoticeKind::Retention, Offset(first.0.saturating_add(1)));
-                    self.notices.add(Notice { party: *party, kind, first, end, count: 1 });
+                    // Whoever had it may have acknowledged it while it was looked up.
+                    let Some(gone) = cursor.acknowledge(first) else { continue };
+                    let (kind, end, count) = (NoticeKind::Retention, gone.entry.end(), gone.remaining());
+                    self.notices.add(Notice { party: *party, kind, first, end, count });
                     is_any_gone = true;
                 }
             }
@@ -227,7 +239,8 @@ impl Deliveries {
             if let Some(group) = &mut queue.group {
                 group.is_changed = false;
             }
-            let Some(made) = queue.cursor.take_progress() else { continue };
+            let made = queue.cursor.take_progress().filter(|_| queue.party.is_durable());
+            let Some(made) = made else { continue };
             let acknowledged = made.ranges.iter().map(|(first, end)| (Offset(first), Offset(end))).collect();
             let changes = Changes { mark: Some(made.mark), acknowledged, ..Changes::default() };
             let mut value = Vec::new();

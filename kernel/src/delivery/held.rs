@@ -6,6 +6,7 @@
 //! 1. What was held first leaves first.
 //! 2. What depends on the progress of this turn has no position, and does not leave, until that is in the log.
 
+use super::queue::entry_of;
 use crate::flow::{Departure, Found, Target};
 use crate::ids::{LogPosition, Offset, Party};
 use std::collections::VecDeque;
@@ -63,7 +64,7 @@ impl Held {
 
     /// Everything below is durable or waits here.
     pub fn end(&self) -> Offset {
-        self.arrived.back().map_or(self.durable, |arrived| Offset(arrived.found.offset.0.saturating_add(1)))
+        self.arrived.back().map_or(self.durable, |arrived| entry_of(&arrived.found).end())
     }
 
     /// True if anything waits.

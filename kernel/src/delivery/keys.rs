@@ -9,7 +9,6 @@
 //! 4. At most [`KEYS_WAITING_MAXIMUM`] messages wait while those of other keys go past them.
 
 use super::window::Spread;
-use crate::flow::state::Flight;
 use crate::flow::Found;
 use crate::ids::{KeySlot, Offset, Receiver, Timestamp};
 use crate::limits::KEYS_WAITING_MAXIMUM;
@@ -150,8 +149,8 @@ impl Keys {
 
     /// A message is in flight no more: acknowledged, received, given up, or its member is gone. With the last one of
     /// its slot the slot may move.
-    pub fn ended(&mut self, flight: &Flight, was_held: bool) {
-        let Some(slot) = self.slots.remove(&flight.offset) else {
+    pub fn ended(&mut self, offset: Offset, was_held: bool) {
+        let Some(slot) = self.slots.remove(&offset) else {
             self.before = self.before.saturating_sub(usize::from(was_held));
             return;
         };

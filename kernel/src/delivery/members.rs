@@ -23,12 +23,22 @@ pub struct Group {
     pub returned: VecDeque<Found>,
     /// True while it is on the list of those with progress to remember.
     pub(super) is_changed: bool,
+    /// Its members take by permits, and are given entries as they are.
+    pub(super) is_whole: bool,
 }
 
 impl Group {
     /// True if it may look at further messages.
     pub fn looks_on(&self) -> bool {
         self.keys.as_ref().is_none_or(Keys::looks_on)
+    }
+
+    /// Forgets what has come back and is at hand: something has changed about it, so that it is looked up again.
+    pub(super) fn look_again(&mut self) {
+        self.returned.clear();
+        if let Some(keys) = &mut self.keys {
+            keys.forget();
+        }
     }
 
     /// How many messages wait at hand for their key's member or for their key to move.
@@ -67,4 +77,6 @@ pub struct GroupAttachment {
     pub end: Offset,
     /// What lies below may have been sent to somebody.
     pub sent_before: Offset,
+    /// It is given entries as they are, and its members are receivers by permits; it reads one topic.
+    pub whole: bool,
 }

@@ -9,13 +9,16 @@
 //! 2. Messages outstanding to a receiver never exceed what it allowed [MQTT-3.3.4-9].
 //! 3. Nothing is sent at QoS 1 or 2 that is not durable; publishers are told that their messages were
 //!    taken after that is durable (docs/adr/0002-one-log.md).
-//! 4. A QoS 2 message is sent after its packet identifier is durable, and released after it is durable that it was
+//! 4. An entry is at one receiver by permits at most, and that has a permit when it is given.
+//! 5. A QoS 2 message is sent after its packet identifier is durable, and released after it is durable that it was
 //!    received.
 //!
 //! Flow: store -> delivery -> encode. Woken by what arrives and by what becomes durable; never polls.
 
 mod admission;
 mod allotment;
+mod consumer;
+mod consumers;
 pub mod cursor;
 mod group;
 mod held;
@@ -33,6 +36,7 @@ mod reports;
 mod retained;
 pub mod window;
 
+pub use consumers::Consuming;
 pub use reports::Counters;
 
 use crate::error::{Error, Result};
@@ -149,7 +153,7 @@ impl Deliveries {
         Ok(state_of(receiver, queue, unreleased))
     }
 
-    /// The receiver on a connection, if it has one.
+    /// The receiver on a connection that has a queue of its own, if it has one.
     pub fn receiver_on(&self, connection: Connection) -> Option<ids::Receiver> {
         self.receivers.on(connection)
     }
@@ -182,9 +186,16 @@ impl Deliveries {
 
     /// Whether the connection's socket takes more bytes; while it does not, its messages stay in the log.
     pub fn set_writable(&mut self, connection: Connection, is_writable: bool) {
-        let Some(handle) = self.receivers.on(connection) else { return };
-        self.receivers.set_writable(handle, is_writable);
-        if is_writable {
+        self.receivers.set_writable(connection, is_writable);
+        if !is_writable {
+            return;
+        }
+        for handle in self.receivers.consumers_on(connection) {
+            if let Some(queue) = self.receivers.consumer(*handle).and_then(|consumer| consumer.queue) {
+                self.queues.make_ready(queue);
+            }
+        }
+        if let Some(handle) = self.receivers.on(connection) {
             self.make_queues_ready(handle);
         }
     }
@@ -321,6 +332,10 @@ impl Deliveries {
     /// that have not been received: their keys stay where they are until then.
     pub fn in_flight(&mut self, handle: ids::Queue) -> Result<usize> {
         let queue = self.queues.find(handle)?;
+        if queue.is_whole() {
+            let in_flight = self.consumers(handle)?.iter().map(|member| member.in_flight).sum::<u64>();
+            return Ok(usize::try_from(in_flight).unwrap_or(usize::MAX));
+        }
         if queue.group.is_some() {
             let held = queue.cursor.in_flight_count();
             return Ok(queue.keys().map_or(held, |keys| keys.in_flight()));

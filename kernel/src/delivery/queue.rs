@@ -235,7 +235,7 @@ impl Queue {
             owner: self.owner,
             subscriptions: if reads { Arc::clone(&self.subscriptions) } else { Arc::from([]) },
             receive: self.receive.clone(),
-            whole: false,
+            whole: self.is_whole(),
             key: self.group.as_ref().and_then(|group| Some(group.keys.as_ref()?.key.clone())),
             from: self.listed,
             owed: self.singles(durable),
@@ -284,6 +284,11 @@ impl Queue {
             let owed = self.owed.iter().map(|owed| owed.offset);
             owed.take_while(|offset| *offset < durable).take(limits::OWED_PAGE_MAXIMUM).collect()
         }
+    }
+
+    /// True if it is given entries as they are; else each of their messages by itself.
+    pub fn is_whole(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.is_whole)
     }
 
     /// True if a record is at hand.
@@ -382,5 +387,6 @@ impl Queue {
 
 /// The record as the cursor sees it.
 pub fn entry_of(found: &Found) -> Entry {
-    Entry { offset: found.offset, count: found.count, key_slot: found.key_slot, not_before: Timestamp(0) }
+    let Found { offset, count, entry: number, key_slot, .. } = *found;
+    Entry { offset, count, number, key_slot, not_before: Timestamp(0) }
 }

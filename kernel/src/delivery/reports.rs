@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Totals since the start.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counters {
-    /// Messages of QoS 1 and 2 given to a window, repeated ones included.
+    /// Messages of QoS 1 and 2 given to a window or by permits, repeated ones included.
     pub deliveries: u64,
-    /// Of those, sent again after a reconnect.
+    /// Of those, sent again after a reconnect, or because their receiver wanted that.
     pub redeliveries: u64,
     /// Deliveries that were acknowledged to the end.
     pub completed: u64,
-    /// Messages of QoS 1 and 2 that publishers were told the end of.
+    /// Messages of QoS 1 and 2, and entries, that publishers were told the end of.
     pub answered: u64,
-    /// Messages of any QoS that the log did not take.
+    /// Messages of any QoS, and entries, that were not taken.
     pub refused: u64,
 }
 
@@ -37,6 +37,18 @@ impl Reports {
         self.counters.redeliveries = self.counters.redeliveries.wrapping_add(u64::from(again));
     }
 
+    /// An entry with so many messages was given to a receiver, again or for the first time.
+    pub fn give(&mut self, messages: u32, again: bool) {
+        let messages = u64::from(messages);
+        self.counters.deliveries = self.counters.deliveries.wrapping_add(messages);
+        self.counters.redeliveries = self.counters.redeliveries.wrapping_add(if again { messages } else { 0 });
+    }
+
+    /// A receiver is done with so many messages of an entry.
+    pub fn settle(&mut self, messages: u64) {
+        self.counters.completed = self.counters.completed.wrapping_add(messages);
+    }
+
     /// The exchange about a message is over.
     pub fn complete(&mut self) {
         self.counters.completed = self.counters.completed.wrapping_add(1);
@@ -46,6 +58,16 @@ impl Reports {
     pub fn answer(&mut self, connection: Connection) {
         self.counters.answered = self.counters.answered.wrapping_add(1);
         *self.answered.entry(connection).or_default() += 1;
+    }
+
+    /// The publisher of an entry was told what became of it.
+    pub fn receipt(&mut self) {
+        self.counters.answered = self.counters.answered.wrapping_add(1);
+    }
+
+    /// An entry was not taken; its receipt says so.
+    pub fn refuse_entry(&mut self) {
+        self.counters.refused = self.counters.refused.wrapping_add(1);
     }
 
     /// The log did not take a message of the connection.

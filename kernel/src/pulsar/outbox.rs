@@ -46,13 +46,13 @@ pub struct Counters {
 }
 
 /// An entry that could not be sent: whose it was, its first offset, and why.
-pub type Refused = (Receiver, Offset, NoticeKind);
+pub type Gone = (Receiver, Offset, NoticeKind);
 
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
     outboxes: Buffers<Writer>,
-    refused: Vec<Refused>,
+    gone: Vec<Gone>,
     counters: Counters,
 }
 
@@ -131,9 +131,9 @@ impl Outboxes {
         Ok(())
     }
 
-    /// Entries that were not sent since the last call, because they are gone or larger than their receiver takes.
-    pub fn refused(&mut self) -> Vec<Refused> {
-        mem::take(&mut self.refused)
+    /// Entries that were not sent since the last call: retention took them, or they are too large for their receiver.
+    pub fn gone(&mut self) -> Vec<Gone> {
+        mem::take(&mut self.gone)
     }
 
     /// Hands all bytes of each writable connection to `send`, in one call.
@@ -165,7 +165,7 @@ impl Outboxes {
         let Some(consumer) = writer.and_then(|writer| writer.consumers.get(&receiver).copied()) else { return Ok(()) };
         let Some(entry) = messages.entry(location, offset)? else {
             self.counters.dropped_retention += 1;
-            self.refused.push((receiver, offset, NoticeKind::Retention));
+            self.gone.push((receiver, offset, NoticeKind::Retention));
             return Ok(());
         };
         let heading = Heading { consumer, topic: entry.topic, entry: entry.number, redeliveries };
@@ -186,7 +186,7 @@ impl Outboxes {
             self.counters.messages_sent += u64::from(entry.count);
         } else {
             self.counters.dropped_too_large += 1;
-            self.refused.push((receiver, offset, NoticeKind::TooLarge));
+            self.gone.push((receiver, offset, NoticeKind::TooLarge));
         }
         Ok(())
     }

@@ -198,8 +198,7 @@ impl Known {
     fn name(&mut self, arrivals: &mut Arrivals) -> Span {
         let name = &*self.producer.topic_name;
         if arrivals.span(self.named) != name {
-            self.named = span(arrivals.bytes.len(), name.len());
-            arrivals.bytes.extend_from_slice(name);
+            self.named = arrivals.hold(name);
         }
         self.named
     }

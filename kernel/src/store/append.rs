@@ -84,17 +84,30 @@ impl Appending {
 
     /// Appends the record to the filling chunk, for which there is room.
     pub(super) fn put(&mut self, archive: &mut Archive, record: &Record<'_>) -> Result<Location> {
+        self.put_checked(archive, record, None)
+    }
+
+    /// The same for an entry with the checksum that was compared already.
+    pub(super) fn put_checked(
+        &mut self,
+        archive: &mut Archive,
+        record: &Record<'_>,
+        checked: Option<u32>,
+    ) -> Result<Location> {
         let Some(segment) = archive.segments.last_mut() else { return Err(Error::Poisoned) };
         let location = Location { segment: segment.header.number, position: segment.end };
         let filling = &mut archive.tail.filling.bytes;
         let before = filling.len();
-        record::encode(record, archive.salt, filling);
+        match checked {
+            Some(checked) => record::encode_entry(record, checked, archive.salt, filling),
+            None => record::encode(record, archive.salt, filling),
+        }
         let size = filling.len().saturating_sub(before);
         if let Indexed::Open(index) = &mut segment.index {
             index.add(record, location.position, size);
         }
         segment.end = segment.end.saturating_add(narrow(size));
-        self.head.pass(record.kind, size);
+        self.head.pass(record, size);
         self.records_appended = self.records_appended.wrapping_add(1);
         if filling.len() >= CHUNK_BYTES {
             self.freeze(archive);

@@ -13,7 +13,7 @@ use super::filters::Topics;
 use super::footer::{self, Directory, TopicEntry};
 use super::header::{SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{between, mark_before, Class, Mark, SegmentIndex};
-use super::record::{self, Kind, Record};
+use super::record::{self, Record};
 use super::replay::{self, Pages};
 use super::segment::{Indexed, Segment};
 use super::tail::Tail;
@@ -142,6 +142,15 @@ impl Archive {
         }
     }
 
+    /// True if some records of the segment hold more than one message.
+    pub fn has_entries(&self, place: usize) -> bool {
+        self.segments.get(place).is_some_and(|segment| match &segment.index {
+            Indexed::Open(index) => index.has_entries,
+            Indexed::Closed(index) => index.has_entries,
+            Indexed::Sealed(trailer) => trailer.has_entries,
+        })
+    }
+
     /// What the segment has of a topic.
     pub fn topic(&mut self, place: usize, topic: TopicId) -> Result<Option<TopicCounts>> {
         self.effort = self.effort.wrapping_add(1);
@@ -151,8 +160,9 @@ impl Archive {
             Some(Indexed::Sealed(_)) => {
                 let entry = archive.directory(place)?.and_then(|directory| directory.entry(topic));
                 Ok(entry.map(|entry| TopicCounts {
-                    plain: entry.plain,
                     queued: entry.queued,
+                    plain_messages: entry.plain_messages,
+                    queued_messages: entry.queued_messages,
                     bytes: entry.bytes,
                     expires_s: entry.expires_s,
                     entry: Some(entry),
@@ -190,10 +200,11 @@ impl Archive {
         })
     }
 
-    /// Where in a segment the first message with `offset` or a later one starts; the end if there is none.
+    /// Where in a segment the record starts that has the message with `offset`, or the first one behind it; the end if
+    /// there is none.
     pub fn position_of(&mut self, place: usize, offset: Offset) -> Result<u32> {
         let start = self.mark_before(place, offset)?;
-        self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)
+        self.walk_to(place, start, |record| record.end() > offset)
     }
 
     /// The last position known to the index from which reading on comes to a message with this offset.
@@ -210,7 +221,7 @@ impl Archive {
         Ok(mark.map_or(SEGMENT_HEADER_BYTES, |mark| mark.position))
     }
 
-    /// Where the message with exactly this offset is; `None` if it is gone or damaged. `last` is the location of one
+    /// Where the record with exactly this message is; `None` if it is gone or damaged. `last` is the location of one
     /// with a smaller offset, where the caller knows one: from there to a message close behind it is a short walk.
     pub fn find_message(&mut self, offset: Offset, last: Option<Location>) -> Result<Option<Location>> {
         let place = self.first_from(offset);
@@ -218,9 +229,9 @@ impl Archive {
         if let Some(last) = last.filter(|last| self.find(last.segment) == Some(place)) {
             start = start.max(last.position);
         }
-        let position = self.walk_to(place, start, |record| record.kind == Kind::Message && record.offset >= offset)?;
+        let position = self.walk_to(place, start, |record| record.end() > offset)?;
         let Some(segment) = self.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
-        let found = self.record(place, position)?.is_some_and(|record| record.offset == offset);
+        let found = self.record(place, position)?.is_some_and(|record| record.offset <= offset);
         Ok(found.then_some(Location { segment, position }))
     }
 
@@ -230,7 +241,8 @@ impl Archive {
         for place in self.first_from(from)..self.segments.len() {
             let start = self.position_of(place, from)?;
             self.walk_to(place, start, |record| {
-                count += u64::from(record.kind == Kind::Message && record.publisher == party);
+                let is_of_party = record.kind.has_messages() && record.publisher == party;
+                count += if is_of_party { record.end().0.saturating_sub(record.offset.0.max(from.0)) } else { 0 };
                 false
             })?;
         }
@@ -282,7 +294,7 @@ impl Archive {
             let stop = next.map_or(u32::MAX, |mark| mark.position);
             let mut passed = start;
             let position = self.walk_to(place, start, |record| {
-                let is_wanted = record.kind == Kind::Message && record.appended_at >= time;
+                let is_wanted = record.kind.has_messages() && record.appended_at >= time;
                 let is_over = passed >= stop;
                 passed = passed.saturating_add(narrow(record.size_bytes()));
                 is_wanted || is_over
@@ -478,10 +490,12 @@ impl Archive {
 /// How many records a segment has of a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicCounts {
-    /// Of class [`Class::Plain`].
-    pub plain: u32,
-    /// Of class [`Class::Queued`].
+    /// Records of class [`Class::Queued`].
     pub queued: u32,
+    /// The messages of class [`Class::Plain`].
+    pub plain_messages: u32,
+    /// The messages of class [`Class::Queued`].
+    pub queued_messages: u32,
     /// Their bytes.
     pub bytes: u64,
     /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
@@ -490,15 +504,32 @@ pub struct TopicCounts {
 }
 
 impl TopicCounts {
+    /// Messages of both classes.
+    pub fn messages(&self) -> u64 {
+        u64::from(self.plain_messages).saturating_add(u64::from(self.queued_messages))
+    }
+
+    /// True if a record of class [`Class::Queued`] holds more than one message.
+    pub fn has_entries(&self) -> bool {
+        self.queued_messages > self.queued
+    }
+
     /// Bytes of its messages of class [`Class::Queued`]: each as many as all of them have on average.
     pub fn queued_bytes(&self, messages: u64) -> u64 {
-        let all = u64::from(self.plain).saturating_add(u64::from(self.queued)).max(1);
+        let all = self.messages().max(1);
         self.bytes.saturating_mul(messages) / all
     }
 }
 
 fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
     let postings = index.topics.get(&topic.0)?;
-    let (plain, queued) = (narrow(postings.plain.len()), narrow(postings.queued.len()));
-    Some(TopicCounts { plain, queued, bytes: postings.bytes, expires_s: postings.expires_s, entry: None })
+    let queued = narrow(postings.queued.len());
+    Some(TopicCounts {
+        queued,
+        plain_messages: postings.plain_messages,
+        queued_messages: postings.queued_messages,
+        bytes: postings.bytes,
+        expires_s: postings.expires_s,
+        entry: None,
+    })
 }

@@ -13,7 +13,7 @@ use super::encoding::{index, narrow, wide};
 use super::footer::{self, Trailer};
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::index::{Class, SegmentIndex};
-use super::record::{self, Kind};
+use super::record;
 use super::segment::{Indexed, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
@@ -343,7 +343,7 @@ impl CarryWrite {
 
     fn copy(&mut self, position: u32) -> Result<()> {
         let (place, salt) = (self.place.saturating_sub(1), self.files.salt);
-        let record = self.files.record(place, position)?.filter(|record| record.kind == Kind::Message);
+        let record = self.files.record(place, position)?.filter(|record| record.kind.has_messages());
         if let Some(record) = record {
             self.index.add(&record, self.end, record.size_bytes());
             self.end = self.end.saturating_add(narrow(record.size_bytes()));

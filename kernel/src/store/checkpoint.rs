@@ -12,7 +12,7 @@
 use super::derived::Derived;
 use super::encoding::{index64, narrow, wide, Decoder, Encoder};
 use super::head::Head;
-use super::header::FORMAT_VERSION;
+use super::header::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 use super::identity::read_all;
 use super::parties::PartyState;
 use super::retained::Retained;
@@ -300,7 +300,7 @@ fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<(Decoder<'a>, bool)
         _ => return Ok(None),
     };
     match body.u32() {
-        Some(FORMAT_VERSION) => Ok(Some((body, whole))),
+        Some(FORMAT_VERSION_OLDEST..=FORMAT_VERSION) => Ok(Some((body, whole))),
         Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat { file: name.to_owned(), version }),
         _ => Ok(None),
     }

@@ -13,6 +13,7 @@ use super::encoding::{index64, wide};
 use super::filters::{union, FilterMemory, Learning, Tally, Topics};
 use super::index::Class;
 use super::records::Records;
+use super::stretch::Stretch;
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
 use crate::ids::{Offset, Party, Timestamp, TopicId};
@@ -90,17 +91,8 @@ struct Part {
     places: Vec<(Offset, u32)>,
     total: u64,
     positions: Vec<u32>,
-}
-
-/// A segment, as far as it is asked about.
-#[derive(Clone, Copy)]
-struct Stretch {
-    place: usize,
-    number: u32,
-    first: Offset,
-    end: Offset,
-    /// All of a sealed segment lies within.
-    is_whole: bool,
+    /// Positions of records with several messages, and how many of them count.
+    entries: Vec<(u32, u64)>,
 }
 
 impl Question {
@@ -352,7 +344,7 @@ impl<'a> Looking<'a> {
                     part.tally
                 }
             };
-            part.sum = add(part.sum, tally);
+            part.sum = part.sum.and(tally);
             part.set = part.set.saturating_add(1);
             (part.tally, part.topic) = (Tally::default(), 0);
             if self.archive.effort >= until && part.set < count {
@@ -375,7 +367,8 @@ impl<'a> Looking<'a> {
         if wanted.len() > MANY_TOPICS {
             self.archive.load_postings(stretch.place)?;
         }
-        if let Some((first, end)) = question.common_range(stretch) {
+        let range = question.common_range(stretch).filter(|_| !self.archive.has_entries(stretch.place));
+        if let Some((first, end)) = range {
             return self.walk_together(question, stretch, &wanted, (first, end), until);
         }
         for (place, topic) in wanted.range(question.part.topic..).enumerate() {
@@ -387,7 +380,8 @@ impl<'a> Looking<'a> {
             self.archive.effort = self.archive.effort.saturating_add(TOPIC_EFFORT);
             let Some(counts) = self.archive.topic(stretch.place, TopicId(topic))? else { continue };
             let ranges = question.ranges(interest, topic, stretch);
-            match ranges.filter(|_| !question.may_have_expired(counts.expires_s)) {
+            let is_told = !question.may_have_expired(counts.expires_s) && !counts.has_entries();
+            match ranges.filter(|_| is_told) {
                 Some(ranges) => {
                     let mut found = Vec::new();
                     for (first, end) in ranges {
@@ -452,10 +446,13 @@ impl<'a> Looking<'a> {
     ) -> Result<bool> {
         let low = self.place_of(&mut question.part, stretch, stretch.first)?.max(question.part.position);
         let high = self.place_of(&mut question.part, stretch, stretch.end)?;
+        // The end may lie within the record that has it.
+        let last = self.archive.record(stretch.place, high)?.filter(|record| record.offset < stretch.end);
+        let high = high.saturating_add(u32::from(last.is_some()));
         let mut positions = Vec::new();
         self.archive.positions(stretch.place, TopicId(topic), Class::Queued, low, high, &mut positions)?;
         let name = self.dictionary.name(TopicId(topic));
-        let mut found = Vec::new();
+        let (mut found, mut entries) = (Vec::new(), Vec::new());
         let mut is_done = true;
         for (place, position) in positions.into_iter().enumerate() {
             if place > 0 && self.archive.effort >= until {
@@ -466,10 +463,14 @@ impl<'a> Looking<'a> {
             let counts = record.expires_at.is_none_or(|at| at > question.unexpired_at);
             let (offset, publisher) = (record.offset, record.publisher);
             if counts && terms(&question.subscriptions, name, offset, publisher, question.owner).is_some() {
-                found.push(position);
+                match record.count {
+                    1 => found.push(position),
+                    _ => entries.push((position, stretch.messages_of(&record))),
+                }
             }
         }
         self.take(question, counts, &found);
+        take_entries(question, counts, entries);
         if is_done {
             question.part.position = 0;
         }
@@ -506,24 +507,54 @@ impl<'a> Looking<'a> {
         let part = &mut question.part;
         let Wanted::Newest(messages) = question.wanted else {
             question.total = question.total.saturating_add(part.total);
-            let first = part.positions.iter().min().copied();
+            let entries = part.entries.iter().map(|(position, _)| position);
+            let first = part.positions.iter().chain(entries).min().copied();
             return first.map_or(Ok(None), |first| self.offset_of(stretch, first));
         };
         let left = messages.saturating_sub(question.total);
-        let found = wide(part.positions.len());
+        let in_entries = messages_of(&part.entries);
+        let found = wide(part.positions.len()).saturating_add(in_entries);
         let Some(behind) = found.checked_sub(left).filter(|_| part.is_walk) else {
             question.total = question.total.saturating_add(part.total).saturating_add(found);
             return Ok(None);
         };
-        let (_, first, _) = part.positions.select_nth_unstable(index64(behind));
-        let first = *first;
-        self.offset_of(stretch, first)
+        if part.entries.is_empty() {
+            let (_, first, _) = part.positions.select_nth_unstable(index64(behind));
+            let first = *first;
+            return self.offset_of(stretch, first);
+        }
+        let mut all = std::mem::take(&mut part.entries);
+        all.extend(part.positions.drain(..).map(|position| (position, 1)));
+        all.sort_unstable();
+        let mut before = behind;
+        for (position, messages) in all {
+            if before < messages {
+                let first = self.offset_of(stretch, position)?;
+                return Ok(first.map(|first| first.saturating_add(before)));
+            }
+            before = before.saturating_sub(messages);
+        }
+        Ok(None)
     }
 
     fn offset_of(&mut self, stretch: &Stretch, position: u32) -> Result<Option<u64>> {
         // A record that was whole when it was looked at and is no more tells nothing better than the stretch does.
         let record = self.archive.record(stretch.place, position)?;
-        Ok(Some(record.map_or(stretch.first.0, |record| record.offset.0)))
+        Ok(Some(record.map_or(stretch.first.0, |record| record.offset.max(stretch.first).0)))
+    }
+}
+
+fn messages_of(entries: &[(u32, u64)]) -> u64 {
+    entries.iter().fold(0, |sum, (_, messages)| sum.saturating_add(*messages))
+}
+
+/// These records with several messages belong to the answer.
+fn take_entries(question: &mut Question, counts: &TopicCounts, mut entries: Vec<(u32, u64)>) {
+    let (messages, part) = (messages_of(&entries), &mut question.part);
+    match question.wanted {
+        Wanted::Count => part.total = part.total.saturating_add(messages),
+        Wanted::Bytes => part.total = part.total.saturating_add(counts.queued_bytes(messages)),
+        Wanted::Newest(_) | Wanted::First => part.entries.append(&mut entries),
     }
 }
 
@@ -535,9 +566,9 @@ fn add_up(archive: &mut Archive, part: &mut Part, place: usize, topics: &Roaring
             return Ok(false);
         }
         let Some(counts) = archive.topic(place, TopicId(topic))? else { continue };
-        let messages = u64::from(counts.queued);
+        let messages = u64::from(counts.queued_messages);
         let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
-        part.tally = add(part.tally, Tally { messages, bytes, expires_s });
+        part.tally = part.tally.and(Tally { messages, bytes, expires_s });
     }
     Ok(true)
 }
@@ -558,16 +589,4 @@ fn sets_of(question: &Question, interest: &Interest, stretch: &Stretch) -> Vec<(
     // No filter has this byte [MQTT-4.7.3-2].
     let name = active.into_iter().map(|(filter, _)| filter).collect::<Vec<_>>().join(&0);
     vec![(name, topics)]
-}
-
-fn add(first: Tally, second: Tally) -> Tally {
-    let expires_s = match (first.expires_s, second.expires_s) {
-        (0, other) | (other, 0) => other,
-        (one, other) => one.min(other),
-    };
-    Tally {
-        messages: first.messages.saturating_add(second.messages),
-        bytes: first.bytes.saturating_add(second.bytes),
-        expires_s,
-    }
 }

@@ -42,6 +42,21 @@ pub(super) struct Tally {
     pub expires_s: u32,
 }
 
+impl Tally {
+    /// Both together.
+    pub fn and(self, other: Tally) -> Tally {
+        let expires_s = match (self.expires_s, other.expires_s) {
+            (0, other) | (other, 0) => other,
+            (one, other) => one.min(other),
+        };
+        Tally {
+            messages: self.messages.saturating_add(other.messages),
+            bytes: self.bytes.saturating_add(other.bytes),
+            expires_s,
+        }
+    }
+}
+
 /// What is remembered of filters.
 pub(super) struct FilterMemory {
     sets: Cache<Arc<[u8]>, Remembered>,

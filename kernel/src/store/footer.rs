@@ -6,7 +6,7 @@
 //! 3. Every part has its own checksum: the trailer, the marks, names with directory, each topic's postings.
 
 use super::encoding::{index, narrow, Decoder, Encoder};
-use super::header::FORMAT_VERSION;
+use super::header::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 use super::index::{Class, Mark, SegmentIndex, Summary};
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
@@ -16,8 +16,19 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"HFFOOTER";
 const TRAILER_BYTES: u32 = 108;
-const ENTRY_BYTES: usize = 40;
 const MARK_ENTRY_BYTES: u32 = 20;
+const PART_ENTRY_BYTES: u32 = 16;
+const PARTS_MAXIMUM: u32 = 64;
+
+/// Bytes of a topic in the directory.
+const ENTRY_BYTES: usize = 56;
+/// The same in version 1, where each record held one message.
+const ENTRY_BYTES_OLDEST: usize = 40;
+
+/// The parts before the trailer, by the numbers under which its table has them.
+const PART_POSTINGS: u32 = 1;
+const PART_DIRECTORY: u32 = 2;
+const PART_MARKS: u32 = 3;
 
 /// Looking for one entry by halving takes about as long as walking over so many.
 const HALVING_STEPS: u64 = 16;
@@ -29,6 +40,9 @@ pub struct Trailer {
     pub number: u32,
     /// Where its records end and its footer begins.
     pub records_end: u32,
+    version: u32,
+    /// Some of its records hold more than one message.
+    pub has_entries: bool,
     names_position: u32,
     directory_position: u32,
     /// Topics in the directory.
@@ -52,6 +66,12 @@ pub struct TopicEntry {
     pub plain: u32,
     /// How many records of class [`Class::Queued`].
     pub queued: u32,
+    /// How many messages those of the first class hold.
+    pub plain_messages: u32,
+    /// How many those of the second class hold.
+    pub queued_messages: u32,
+    /// The number of the first of its records among the topic's entries; `None` where that is not known.
+    pub first_entry: Option<u64>,
     /// Bytes of its records.
     pub bytes: u64,
     /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
@@ -66,6 +86,7 @@ pub struct TopicEntry {
 #[derive(Debug)]
 pub struct Directory {
     entries: Vec<u8>,
+    entry_bytes: usize,
     names: Vec<u8>,
 }
 
@@ -98,6 +119,9 @@ pub fn encode(
         directory.put_u32(narrow(name.len()));
         directory.put_u32(postings.expires_s);
         directory.put_u64(postings.bytes);
+        directory.put_u32(postings.plain_messages);
+        directory.put_u32(postings.queued_messages);
+        directory.put_u64(postings.first_entry.unwrap_or(u64::MAX));
         name_bytes.put(name);
     }
     let names_position = place(out.len());
@@ -115,6 +139,8 @@ pub fn encode(
     }
     let marks_checksum = crc32c::crc32c(out.get(marks_start..).unwrap_or_default());
     let trailer = Trailer {
+        version: FORMAT_VERSION,
+        has_entries: segment.has_entries,
         number,
         records_end,
         names_position,
@@ -131,18 +157,32 @@ pub fn encode(
     (out, trailer)
 }
 
+/// The table of parts and the trailer. A part that a later version adds is passed over by this one.
 fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
+    let parts_position = trailer.records_end.saturating_add(narrow(out.len()));
+    let parts_start = out.len();
+    let directory_bytes = trailer.marks_position.saturating_sub(trailer.names_position);
+    let postings_bytes = trailer.names_position.saturating_sub(trailer.records_end);
+    let marks_bytes = trailer.marks.saturating_mul(MARK_ENTRY_BYTES);
+    let parts = [
+        // Each topic's postings have a checksum of their own, in the directory.
+        [PART_POSTINGS, trailer.records_end, postings_bytes, 0],
+        [PART_DIRECTORY, trailer.names_position, directory_bytes, trailer.directory_checksum],
+        [PART_MARKS, trailer.marks_position, marks_bytes, trailer.marks_checksum],
+    ];
+    parts.iter().flatten().for_each(|word| out.put_u32(*word));
+    let parts_checksum = crc32c::crc32c(out.get(parts_start..).unwrap_or_default());
     let start = out.len();
     out.put(MAGIC);
     let words = [
         FORMAT_VERSION,
         trailer.number,
         trailer.records_end,
-        trailer.names_position,
-        trailer.directory_position,
         trailer.topics,
-        trailer.marks_position,
         trailer.marks,
+        parts_position,
+        narrow(parts.len()),
+        u32::from(trailer.has_entries),
     ];
     words.into_iter().for_each(|word| out.put_u32(word));
     let summary = &trailer.summary;
@@ -156,8 +196,8 @@ fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
         trailer.end_position.0,
     ];
     numbers.into_iter().for_each(|number| out.put_u64(number));
-    out.put_u32(trailer.directory_checksum);
-    out.put_u32(trailer.marks_checksum);
+    out.put_u32(parts_checksum);
+    out.put_u32(0);
     let checksum = crc32c::crc32c(out.get(start..).unwrap_or_default());
     out.put_u32(checksum);
 }
@@ -176,30 +216,87 @@ pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> 
         return Ok(None);
     }
     match source.u32() {
-        Some(FORMAT_VERSION) => Ok(trailer_fields(&mut source)),
+        Some(FORMAT_VERSION) => trailer_fields(&mut source, file),
+        Some(FORMAT_VERSION_OLDEST) => Ok(oldest_trailer_fields(&mut source)),
         Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat { file: name.to_owned(), version }),
         _ => Ok(None),
     }
 }
 
-fn trailer_fields(source: &mut Decoder<'_>) -> Option<Trailer> {
+fn trailer_fields(source: &mut Decoder<'_>, file: &dyn DiskFile) -> Result<Option<Trailer>> {
+    let mut word = || source.u32().unwrap_or_default();
+    let (number, records_end, topics, marks) = (word(), word(), word(), word());
+    let (parts_position, parts, has_entries) = (word(), word(), word() != 0);
+    let Some((summary, end_position)) = summary_fields(source) else { return Ok(None) };
+    let checksum = source.u32();
+    if parts > PARTS_MAXIMUM {
+        return Ok(None);
+    }
+    let bytes = read(file, u64::from(parts_position), index(parts.saturating_mul(PART_ENTRY_BYTES)))?;
+    if checksum != Some(crc32c::crc32c(&bytes)) {
+        return Ok(None);
+    }
+    let mut table = Decoder::new(&bytes);
+    let mut trailer = Trailer {
+        version: FORMAT_VERSION,
+        has_entries,
+        number,
+        records_end,
+        names_position: 0,
+        directory_position: 0,
+        topics,
+        marks_position: 0,
+        marks,
+        summary,
+        end_position,
+        directory_checksum: 0,
+        marks_checksum: 0,
+    };
+    while let (Some(kind), Some(position), Some(size), Some(checksum)) =
+        (table.u32(), table.u32(), table.u32(), table.u32())
+    {
+        match kind {
+            PART_DIRECTORY => {
+                let entries = topics.saturating_mul(narrow(ENTRY_BYTES));
+                trailer.directory_position = position.saturating_add(size).saturating_sub(entries);
+                (trailer.names_position, trailer.directory_checksum) = (position, checksum);
+            }
+            PART_MARKS => (trailer.marks_position, trailer.marks_checksum) = (position, checksum),
+            _ => {}
+        }
+    }
+    Ok(Some(trailer))
+}
+
+fn summary_fields(source: &mut Decoder<'_>) -> Option<(Summary, LogPosition)> {
+    let summary = Summary {
+        records: source.u64()?,
+        messages: source.u64()?,
+        end_offset: Offset(source.u64()?),
+        end_control: source.u64()?,
+        first_time: Timestamp(source.u64()?),
+        last_time: Timestamp(source.u64()?),
+    };
+    Some((summary, LogPosition(source.u64()?)))
+}
+
+fn oldest_trailer_fields(source: &mut Decoder<'_>) -> Option<Trailer> {
+    let (number, records_end) = (source.u32()?, source.u32()?);
+    let (names_position, directory_position, topics) = (source.u32()?, source.u32()?, source.u32()?);
+    let (marks_position, marks) = (source.u32()?, source.u32()?);
+    let (summary, end_position) = summary_fields(source)?;
     Some(Trailer {
-        number: source.u32()?,
-        records_end: source.u32()?,
-        names_position: source.u32()?,
-        directory_position: source.u32()?,
-        topics: source.u32()?,
-        marks_position: source.u32()?,
-        marks: source.u32()?,
-        summary: Summary {
-            records: source.u64()?,
-            messages: source.u64()?,
-            end_offset: Offset(source.u64()?),
-            end_control: source.u64()?,
-            first_time: Timestamp(source.u64()?),
-            last_time: Timestamp(source.u64()?),
-        },
-        end_position: LogPosition(source.u64()?),
+        version: FORMAT_VERSION_OLDEST,
+        has_entries: false,
+        number,
+        records_end,
+        names_position,
+        directory_position,
+        topics,
+        marks_position,
+        marks,
+        summary,
+        end_position,
         directory_checksum: source.u32()?,
         marks_checksum: source.u32()?,
     })
@@ -222,14 +319,15 @@ pub fn read_marks(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<
 
 /// The directory and the names of a sealed segment.
 pub fn read_directory(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<Directory> {
+    let entry_bytes = if trailer.version == FORMAT_VERSION_OLDEST { ENTRY_BYTES_OLDEST } else { ENTRY_BYTES };
     let names = index(trailer.directory_position.saturating_sub(trailer.names_position));
-    let size = names.saturating_add(index(trailer.topics).saturating_mul(ENTRY_BYTES));
+    let size = names.saturating_add(index(trailer.topics).saturating_mul(entry_bytes));
     let mut bytes = read(file, u64::from(trailer.names_position), size)?;
     if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.directory_checksum {
         return Err(damaged(name, trailer.names_position, "the checksum of the directory does not fit"));
     }
     let entries = bytes.split_off(names);
-    Ok(Directory { entries, names: bytes })
+    Ok(Directory { entries, entry_bytes, names: bytes })
 }
 
 /// The positions of a topic's records of one class.
@@ -314,7 +412,7 @@ pub fn verify(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<()> 
 impl Directory {
     /// The entry of a topic, found by halving.
     pub fn entry(&self, topic: TopicId) -> Option<TopicEntry> {
-        let (mut low, mut high) = (0, self.entries.len() / ENTRY_BYTES);
+        let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
             let entry = self.at(middle)?;
@@ -329,12 +427,12 @@ impl Directory {
 
     /// All entries, by topic number.
     pub fn entries(&self) -> impl Iterator<Item = TopicEntry> + '_ {
-        (0..self.entries.len() / ENTRY_BYTES).filter_map(|place| self.at(place))
+        (0..self.len()).filter_map(|place| self.at(place))
     }
 
     /// The entries of some topics, by topic number.
     pub fn among<'a>(&'a self, topics: &'a RoaringBitmap) -> Box<dyn Iterator<Item = TopicEntry> + 'a> {
-        let size = super::encoding::wide(self.entries.len() / ENTRY_BYTES);
+        let size = super::encoding::wide(self.len());
         if topics.len().saturating_mul(HALVING_STEPS) < size {
             return Box::new(topics.iter().filter_map(|topic| self.entry(TopicId(topic))));
         }
@@ -352,17 +450,28 @@ impl Directory {
         self.entries.len().saturating_add(self.names.len())
     }
 
+    fn len(&self) -> usize {
+        self.entries.len().checked_div(self.entry_bytes).unwrap_or_default()
+    }
+
     fn at(&self, place: usize) -> Option<TopicEntry> {
-        let start = place.saturating_mul(ENTRY_BYTES);
+        let start = place.saturating_mul(self.entry_bytes);
         let mut source = Decoder::new(self.entries.get(start..)?);
         let topic = TopicId(source.u32()?);
         let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
         let (expires_s, bytes) = (source.u32()?, source.u64()?);
+        let (plain_messages, queued_messages, first_entry) = match self.entry_bytes {
+            ENTRY_BYTES_OLDEST => (plain, queued, None),
+            _ => (source.u32()?, source.u32()?, Some(source.u64()?).filter(|first| *first != u64::MAX)),
+        };
         Some(TopicEntry {
             topic,
             plain,
             queued,
+            plain_messages,
+            queued_messages,
+            first_entry,
             bytes,
             expires_s,
             postings_position,

@@ -32,10 +32,10 @@ impl Head {
     }
 
     /// A record of so many bytes has been appended.
-    pub(super) fn pass(&mut self, kind: Kind, size_bytes: usize) {
+    pub(super) fn pass(&mut self, record: &Record<'_>, size_bytes: usize) {
         self.position = self.position.saturating_add(wide(size_bytes));
-        match kind {
-            Kind::Message => self.offset = self.offset.saturating_add(1),
+        match record.kind {
+            Kind::Message | Kind::Entry => self.offset = self.offset.saturating_add(u64::from(record.count)),
             Kind::Control => self.control = self.control.saturating_add(1),
             Kind::Topic | Kind::Marker => {}
         }

@@ -4,8 +4,11 @@ use super::encoding::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp};
 
-/// The version of every file of the log.
-pub(super) const FORMAT_VERSION: u32 = 1;
+/// The version of every file of the log that is written.
+pub(super) const FORMAT_VERSION: u32 = 2;
+
+/// The oldest version that is read.
+pub(super) const FORMAT_VERSION_OLDEST: u32 = 1;
 
 /// Bytes of a segment before its first record.
 pub(super) const SEGMENT_HEADER_BYTES: u32 = 96;
@@ -101,7 +104,7 @@ pub fn decode(bytes: &[u8], file: &str) -> Result<Option<Header>> {
         return Ok(None);
     }
     match source.u32() {
-        Some(FORMAT_VERSION) => Ok(fields(&mut source)),
+        Some(FORMAT_VERSION_OLDEST..=FORMAT_VERSION) => Ok(fields(&mut source)),
         Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat { file: file.to_owned(), version }),
         _ => Ok(None),
     }
@@ -155,10 +158,10 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut bytes = encode(&example());
-        bytes[8] = 2;
+        bytes[8] = 3;
         let checksum = crc32c::crc32c(&bytes[..92]).to_le_bytes();
         bytes[92..96].copy_from_slice(&checksum);
-        assert_eq!(decode(&bytes, "x"), Err(Error::NewerFormat { file: "x".into(), version: 2 }));
+        assert_eq!(decode(&bytes, "x"), Err(Error::NewerFormat { file: "x".into(), version: 3 }));
     }
 
     #[test]

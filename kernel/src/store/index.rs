@@ -35,6 +35,12 @@ pub struct Postings {
     pub expires_s: u32,
     /// Their bytes together.
     pub bytes: u64,
+    /// How many messages the first of these lists stands for.
+    pub plain_messages: u32,
+    /// How many the second one does.
+    pub queued_messages: u32,
+    /// The number of the first of them among the entries of the topic.
+    pub first_entry: Option<u64>,
 }
 
 /// One entry of the sparse index.
@@ -76,6 +82,8 @@ pub struct SegmentIndex {
     pub marks: Vec<Mark>,
     /// In numbers.
     pub summary: Summary,
+    /// Some of its records hold more than one message.
+    pub has_entries: bool,
     marked_until: u32,
 }
 
@@ -89,6 +97,7 @@ impl SegmentIndex {
             queued_topics: RoaringBitmap::new(),
             marks: Vec::new(),
             summary,
+            has_entries: false,
             marked_until: 0,
         }
     }
@@ -107,9 +116,10 @@ impl SegmentIndex {
             self.marked_until = position.saturating_add(MARK_BYTES);
         }
         match record.kind {
-            Kind::Message => {
-                summary.messages = summary.messages.saturating_add(1);
-                summary.end_offset = Offset(record.offset.0.saturating_add(1));
+            Kind::Message | Kind::Entry => {
+                summary.messages = summary.messages.saturating_add(u64::from(record.count));
+                summary.end_offset = record.end();
+                self.has_entries |= record.count > 1;
             }
             Kind::Control => summary.end_control = record.entry.saturating_add(1),
             Kind::Marker => return,
@@ -117,12 +127,16 @@ impl SegmentIndex {
         }
         let postings = self.topics.entry(record.topic.0).or_default();
         postings.bytes = postings.bytes.saturating_add(wide(size_bytes));
+        if record.kind.has_messages() {
+            postings.first_entry.get_or_insert(record.entry);
+        }
         match record.kind {
-            Kind::Message if record.qos > 0 => {
+            Kind::Message | Kind::Entry if record.qos > 0 => {
                 if postings.queued.is_empty() {
                     self.queued_topics.insert(record.topic.0);
                 }
                 postings.queued.push(position);
+                postings.queued_messages = postings.queued_messages.saturating_add(record.count);
                 if let Some(at) = record.expires_at {
                     // Rounded down: whoever finds that nothing can have expired yet need not look at the records.
                     let second = u32::try_from(at.0 / 1_000_000).unwrap_or(u32::MAX).max(1);
@@ -130,7 +144,10 @@ impl SegmentIndex {
                 }
             }
             Kind::Topic => {}
-            _ => postings.plain.push(position),
+            _ => {
+                postings.plain.push(position);
+                postings.plain_messages = postings.plain_messages.saturating_add(record.count.max(1));
+            }
         }
     }
 

@@ -23,7 +23,7 @@ use crate::flow::entry::Entry;
 use crate::flow::moment::{RetainedRows, States};
 use crate::flow::state::Changes;
 use crate::flow::{Arrivals, Message, Messages, Scan};
-use crate::ids::{Location, LogPosition, Offset, Party, Timestamp};
+use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use std::sync::Arc;
 
 /// The log.
@@ -133,6 +133,16 @@ impl Log {
         now: Timestamp,
     ) -> Result<()> {
         self.records.append(arrivals, store_all, now)
+    }
+
+    /// The number of a topic, which it gets if it has none. It is durable once the log is up to where it ends now.
+    pub fn declare(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
+        self.records.topic_number(name, now)
+    }
+
+    /// How many entries a topic has had; `None` if there is no such topic.
+    pub fn entries_end(&self, name: &[u8]) -> Option<u64> {
+        self.records.entries_end(name)
     }
 
     /// Appends a control record. In table 0 the key is a party (four bytes, little endian) and the value what

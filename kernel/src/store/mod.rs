@@ -34,6 +34,7 @@ mod job;
 mod leap;
 mod levels;
 mod log;
+
 mod options;
 mod parties;
 mod query;
@@ -53,7 +54,9 @@ mod segment;
 mod shards;
 mod snapshot;
 mod space;
+mod stretch;
 mod tail;
+mod unpacked;
 mod verify;
 
 pub use columns::{Bits, Bytes, ColumnSet, Columns, Properties};

@@ -7,7 +7,7 @@ use super::dictionary::Dictionary;
 use super::encoding::{index64, narrow, wide};
 use super::header::SegmentKind;
 use super::index::{between, Class};
-use super::record::{Kind, Record};
+use super::record::Record;
 use super::segment::Indexed;
 use crate::error::Result;
 use crate::ids::{Offset, TopicId};
@@ -161,7 +161,7 @@ impl Query {
                 position = archive.next_whole(place, position)?;
                 continue;
             };
-            if record.kind == Kind::Message {
+            if record.kind.has_messages() {
                 if record.offset >= end {
                     self.resume = Some((record.offset, number, position));
                     break;
@@ -205,6 +205,13 @@ impl Query {
                 continue;
             }
             let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
+            if archive.has_entries(place) {
+                match self.reach_in_entries(archive, place, (from, to), left)? {
+                    Ok(end) => return Ok(Reach { end, rows: wanted }),
+                    Err(found) => rows = rows.saturating_add(found),
+                }
+                continue;
+            }
             let positions = matching_positions(archive, place, &self.topics, low, high)?;
             let count = wide(positions.len());
             if count < left {
@@ -218,6 +225,31 @@ impl Query {
             }
         }
         Ok(Reach { end: to.max(from), rows })
+    }
+
+    /// The same in a segment of which some records hold several messages: the end, or how many messages there are.
+    fn reach_in_entries(
+        &self,
+        archive: &mut Archive,
+        place: usize,
+        (from, to): (Offset, Offset),
+        wanted: u64,
+    ) -> Result<std::result::Result<Offset, u64>> {
+        let low = archive.position_of(place, from)?;
+        let mut found = 0_u64;
+        for position in matching_positions(archive, place, &self.topics, low, u32::MAX)? {
+            let Some(record) = archive.record(place, position)? else { continue };
+            let (first, end) = (record.offset.max(from), record.end().min(to));
+            if first >= to {
+                break;
+            }
+            let left = wanted.saturating_sub(found);
+            if end.0.saturating_sub(first.0) >= left {
+                return Ok(Ok(Offset(first.0.saturating_add(left))));
+            }
+            found = found.saturating_add(end.0.saturating_sub(first.0));
+        }
+        Ok(Err(found))
     }
 
     fn has_all_topics(&self, archive: &mut Archive, place: usize) -> Result<bool> {
@@ -295,8 +327,7 @@ impl Query {
         let mut total = 0_u64;
         for id in self.topics.iter().copied().map(TopicId) {
             let counts = archive.topic(place, id)?;
-            let both = counts.map_or(0, |counts| u64::from(counts.plain).saturating_add(u64::from(counts.queued)));
-            total = total.saturating_add(both);
+            total = total.saturating_add(counts.map_or(0, |counts| counts.messages()));
             if total.saturating_mul(4) >= messages && total > 0 {
                 return Ok(None);
             }

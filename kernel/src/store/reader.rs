@@ -165,7 +165,7 @@ impl LogReader {
             for place in 0..self.archive.segments.len() {
                 for (id, total) in page.iter().zip(&mut counts) {
                     let here = self.archive.topic(place, *id)?;
-                    let messages = here.map_or(0, |here| u64::from(here.plain).saturating_add(u64::from(here.queued)));
+                    let messages = here.map_or(0, |here| here.messages());
                     *total = total.saturating_add(messages);
                 }
             }
@@ -302,7 +302,7 @@ impl LogReader {
                     Kind::Topic => self.dictionary.declare(record.topic, record.payload, record.entry, LogPosition(0)),
                     Kind::Marker if record.entry == here => *vouched = Some(record.offset),
                     Kind::Marker => {}
-                    Kind::Message | Kind::Control => {}
+                    Kind::Message | Kind::Entry | Kind::Control => {}
                 }
                 segment.end = segment.end.saturating_add(narrow(size));
                 taken = taken.saturating_add(size);

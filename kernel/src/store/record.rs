@@ -7,7 +7,9 @@
 //!    a record when a damaged segment is searched for the next whole one.
 
 use super::encoding::{narrow, Decoder, Encoder};
+use crate::flow::entry::CHECKED_FROM;
 use crate::ids::{KeySlot, LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::limits::ENTRY_MESSAGES_MAXIMUM;
 
 /// Bytes before the optional fields.
 pub(super) const HEADER_BYTES: usize = 48;
@@ -24,11 +26,18 @@ const FLAG_PACKET_IDENTIFIER: u8 = 0b0100_0000;
 const FLAG_EXTENSION: u8 = 0b1000_0000;
 const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
 
+/// Bytes before an entry that are always there: flags and two sequence numbers.
+const ENVELOPE_BYTES: usize = 17;
+const ENVELOPE_KEY_HASH: u8 = 0b0000_0001;
+const ENVELOPE_NOT_BEFORE: u8 = 0b0000_0010;
+
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message; takes one offset.
     Message,
+    /// Several messages that came together; takes as many offsets as it has messages.
+    Entry,
     /// The newest value of a key in a table; takes none.
     Control,
     /// A topic's name and number; takes none.
@@ -44,11 +53,18 @@ impl Kind {
             Kind::Control => 2,
             Kind::Topic => 3,
             Kind::Marker => 4,
+            Kind::Entry => 5,
         }
     }
 
+    /// True of what holds messages, and so takes offsets.
+    pub fn has_messages(self) -> bool {
+        matches!(self, Kind::Message | Kind::Entry)
+    }
+
     fn of(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Control, Kind::Topic, Kind::Marker].into_iter().find(|kind| kind.number() == number)
+        let kinds = [Kind::Message, Kind::Control, Kind::Topic, Kind::Marker, Kind::Entry];
+        kinds.into_iter().find(|kind| kind.number() == number)
     }
 }
 
@@ -85,8 +101,56 @@ pub struct Record<'a> {
     pub packet_identifier: Option<u16>,
     /// When it happened, if its publisher said so.
     pub event_time: Option<Timestamp>,
-    /// The application message, a control record's value or a topic's name.
+    /// What it has besides if it is an entry.
+    pub envelope: Envelope,
+    /// The application message, an entry as it came, a control record's value or a topic's name.
     pub payload: &'a [u8],
+}
+
+/// What stands before an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// The number that its producer gave its first message.
+    pub sequence_first: u64,
+    /// The number that its producer gave its last message.
+    pub sequence_last: u64,
+    /// The hash of its key, if it has one.
+    pub key_hash: Option<u32>,
+    /// Before this time nobody is given it.
+    pub not_before: Option<Timestamp>,
+}
+
+impl Envelope {
+    fn size_bytes(&self) -> usize {
+        let hash = if self.key_hash.is_some() { 4 } else { 0 };
+        let time = if self.not_before.is_some() { 8 } else { 0 };
+        ENVELOPE_BYTES.saturating_add(hash).saturating_add(time)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let hash = if self.key_hash.is_some() { ENVELOPE_KEY_HASH } else { 0 };
+        let time = if self.not_before.is_some() { ENVELOPE_NOT_BEFORE } else { 0 };
+        out.push(hash | time);
+        out.put_u64(self.sequence_first);
+        out.put_u64(self.sequence_last);
+        if let Some(hash) = self.key_hash {
+            out.put_u32(hash);
+        }
+        if let Some(at) = self.not_before {
+            out.put_u64(at.0);
+        }
+    }
+
+    fn read(source: &mut Decoder<'_>) -> Option<Envelope> {
+        let flags = source.u8()?;
+        if flags & !(ENVELOPE_KEY_HASH | ENVELOPE_NOT_BEFORE) != 0 {
+            return None;
+        }
+        let (sequence_first, sequence_last) = (source.u64()?, source.u64()?);
+        let key_hash = if flags & ENVELOPE_KEY_HASH != 0 { Some(source.u32()?) } else { None };
+        let not_before = if flags & ENVELOPE_NOT_BEFORE != 0 { Some(Timestamp(source.u64()?)) } else { None };
+        Some(Envelope { sequence_first, sequence_last, key_hash, not_before })
+    }
 }
 
 impl<'a> Record<'a> {
@@ -108,6 +172,7 @@ impl<'a> Record<'a> {
             expires_at: None,
             packet_identifier: None,
             event_time: None,
+            envelope: Envelope::default(),
             payload,
         }
     }
@@ -126,7 +191,13 @@ impl<'a> Record<'a> {
         }
         size = size.saturating_add(if self.expires_at.is_some() { 8 } else { 0 });
         size = size.saturating_add(if self.packet_identifier.is_some() { 2 } else { 0 });
-        size.saturating_add(if self.event_time.is_some() { 9 } else { 0 })
+        size = size.saturating_add(if self.event_time.is_some() { 9 } else { 0 });
+        size.saturating_add(if self.kind == Kind::Entry { self.envelope.size_bytes() } else { 0 })
+    }
+
+    /// The offset after its last message; its own if it has none.
+    pub fn end(&self) -> Offset {
+        Offset(self.offset.0.saturating_add(u64::from(self.count)))
     }
 
     fn flags(&self) -> u8 {
@@ -146,6 +217,27 @@ impl<'a> Record<'a> {
 /// [`crate::limits::RECORD_BYTES_MAXIMUM`]; the caller has checked that.
 pub fn encode(record: &Record<'_>, salt: u32, out: &mut Vec<u8>) {
     let start = out.len();
+    encode_before(record, out);
+    out.put(record.payload);
+    let checksum = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
+    fill(out, start.saturating_add(4), &checksum.to_le_bytes());
+}
+
+/// The same for an entry of which `checked` is the checksum of all but its first [`CHECKED_FROM`] bytes: those are not
+/// looked at again.
+pub fn encode_entry(record: &Record<'_>, checked: u32, salt: u32, out: &mut Vec<u8>) {
+    let start = out.len();
+    encode_before(record, out);
+    let (before, rest) = record.payload.split_at_checked(CHECKED_FROM).unwrap_or((record.payload, &[]));
+    out.put(before);
+    let first = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
+    out.put(rest);
+    let checksum = crc32c::crc32c_combine(first, checked, rest.len());
+    fill(out, start.saturating_add(4), &checksum.to_le_bytes());
+}
+
+/// Everything but the payload, without the checksum.
+fn encode_before(record: &Record<'_>, out: &mut Vec<u8>) {
     let mut header = [0_u8; HEADER_BYTES];
     let size = narrow(record.size_bytes());
     fill(&mut header, 0, &size.to_le_bytes());
@@ -176,9 +268,9 @@ pub fn encode(record: &Record<'_>, salt: u32, out: &mut Vec<u8>) {
         out.push(EXTENSION_EVENT_TIME);
         out.put_u64(event_time.0);
     }
-    out.put(record.payload);
-    let checksum = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
-    fill(out, start.saturating_add(4), &checksum.to_le_bytes());
+    if record.kind == Kind::Entry {
+        record.envelope.put(out);
+    }
 }
 
 fn fill(target: &mut [u8], start: usize, bytes: &[u8]) {
@@ -217,7 +309,12 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
     record.appended_at = Timestamp(source.u64()?);
     record.publisher = Party(source.u32()?);
     record.count = source.u32()?;
-    if record.qos == 3 || record.count != u32::from(kind == Kind::Message) {
+    let is_possible = match kind {
+        Kind::Message => record.count == 1,
+        Kind::Entry => (1..=ENTRY_MESSAGES_MAXIMUM).contains(&record.count),
+        Kind::Control | Kind::Topic | Kind::Marker => record.count == 0,
+    };
+    if record.qos == 3 || !is_possible {
         return None;
     }
     if flags & FLAG_KEY != 0 {
@@ -243,8 +340,11 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
         }
         record.event_time = Some(Timestamp(source.u64()?));
     }
+    if kind == Kind::Entry {
+        record.envelope = Envelope::read(source)?;
+    }
     record.payload = source.rest();
-    Some(record)
+    (kind != Kind::Entry || record.payload.len() >= CHECKED_FROM).then_some(record)
 }
 
 #[cfg(test)]
@@ -254,30 +354,70 @@ mod tests {
 
     prop_compose! {
         fn fields()(
-            kind in 1_u8..=4, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
+            kind in 1_u8..=5, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
             publisher: u32, key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             properties in proptest::collection::vec(any::<u8>(), 0..40), expires: Option<u64>,
-            packet_identifier: Option<u16>, event_time: Option<u64>,
+            packet_identifier: Option<u16>, event_time: Option<u64>, messages in 1..=ENTRY_MESSAGES_MAXIMUM,
+            sequences: (u64, u64), key_hash: Option<u32>, not_before: Option<u64>,
             payload in proptest::collection::vec(any::<u8>(), 0..200),
         ) -> (Record<'static>, [Vec<u8>; 3], bool) {
             let kind = Kind::of(kind).unwrap();
+            let (sequence_first, sequence_last) = sequences;
+            let not_before = not_before.map(Timestamp);
+            let (envelope, count, payload) = match kind {
+                Kind::Entry => {
+                    let envelope = Envelope { sequence_first, sequence_last, key_hash, not_before };
+                    (envelope, messages, [vec![0; CHECKED_FROM], payload].concat())
+                }
+                _ => (Envelope::default(), u32::from(kind == Kind::Message), payload),
+            };
             let record = Record {
                 kind, qos, retain, key_slot: KeySlot(7), topic: TopicId(topic), offset: Offset(offset), entry,
-                appended_at: Timestamp(time), publisher: Party(publisher), count: u32::from(kind == Kind::Message),
+                appended_at: Timestamp(time), publisher: Party(publisher), count,
                 key: None, properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
-                event_time: event_time.map(Timestamp), payload: &[],
+                event_time: event_time.map(Timestamp), envelope, payload: &[],
             };
             let has_key = key.is_some();
             (record, [key.unwrap_or_default(), properties, payload], has_key)
         }
     }
 
+    /// The bytes of an example of the page of the format: the first one is 0.
+    fn shown(place: usize) -> Vec<u8> {
+        let page = include_str!("../../../docs/formats/log.md");
+        let block = page.split("```").nth(2 * place + 1).unwrap();
+        let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+    }
+
+    #[test]
+    fn the_page_of_the_format_shows_this_entry() {
+        let salt = crc32c::crc32c(&[0; 16]);
+        let sent = b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x02hi";
+        let expected = Record {
+            qos: 1,
+            topic: TopicId(5),
+            offset: Offset(8),
+            entry: 3,
+            appended_at: Timestamp(1_700_000_000_000_000),
+            publisher: Party(9),
+            count: 3,
+            envelope: Envelope {
+                sequence_first: 10,
+                sequence_last: 12,
+                key_hash: Some(0x0102_0304),
+                not_before: Some(Timestamp(1_700_000_060_000_000)),
+            },
+            ..Record::plain(Kind::Entry, sent)
+        };
+        let mut encoded = Vec::new();
+        encode_entry(&expected, crc32c::crc32c(&sent[CHECKED_FROM..]), salt, &mut encoded);
+        assert_eq!(decode(&shown(1), salt), Some(expected), "{encoded:02x?}");
+    }
+
     #[test]
     fn the_page_of_the_format_shows_this_record() {
-        let page = include_str!("../../../docs/formats/log.md");
-        let block = page.split("```").nth(1).unwrap();
-        let digits: Vec<u32> = block.chars().filter_map(|digit| digit.to_digit(16)).collect();
-        let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+        let bytes = shown(0);
         let expected = Record {
             qos: 1,
             topic: TopicId(5),
@@ -306,6 +446,11 @@ mod tests {
             prop_assert_eq!(decode(&out[before..], salt), Some(record));
             prop_assert_eq!(decode(&out[before..], salt ^ 1), None);
             prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
+            if record.kind == Kind::Entry {
+                let mut combined = Vec::new();
+                encode_entry(&record, crc32c::crc32c(&payload[CHECKED_FROM..]), salt, &mut combined);
+                prop_assert_eq!(&combined, &out[before..]);
+            }
         }
 
         #[test]

@@ -85,7 +85,7 @@ impl Tail {
     }
 
     fn take_record(&mut self, record: &Record<'_>, here: LogPosition) {
-        if record.kind == Kind::Message && record.retain {
+        if record.kind.has_messages() && record.retain {
             self.retained.insert(record.topic.0, Retained::of(record));
         }
         if record.kind == Kind::Control && record.publisher == Party(0) {

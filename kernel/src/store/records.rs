@@ -13,13 +13,15 @@ use super::archive::Archive;
 use super::commit::{Commit, Commits, Ended};
 use super::controls::Following;
 use super::derived::Derived;
+use super::dictionary::Dictionary;
 use super::encoding::narrow;
 use super::header::SegmentKind;
 use super::parties::party_of;
-use super::record::{Kind, Record};
+use super::record::{Envelope, Kind, Record};
 use super::space::Space;
+use super::unpacked::Unpacked;
 use crate::error::{Error, Result};
-use crate::flow::entry::{Body, Entry};
+use crate::flow::entry::{Body, Entry, EntryParts};
 use crate::flow::state::REMOVED;
 use crate::flow::{Arrivals, Fate, Message, Publish, Refusal, Stored};
 use crate::ids::{Connection, Location, LogPosition, Offset, Party, Timestamp, TopicId};
@@ -33,7 +35,11 @@ pub(super) struct Records {
     pub(super) commits: Commits,
     pub(super) space: Space,
     pub(super) following: Following,
+    pub(super) unpacked: Unpacked,
 }
+
+/// What entries are given out with at most: they have none of their own.
+const ENTRY_QOS: u8 = 1;
 
 impl Records {
     /// The offset of the next message.
@@ -73,45 +79,29 @@ impl Records {
         self.appending.head.position.saturating_sub(self.commits.written().0)
     }
 
-    /// The message with an offset, which was found at a location.
+    /// The message with an offset, which was found at a location; `None` too if it cannot be taken out of its entry.
     pub(super) fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
-        let entry = self.entry(location, offset)?;
-        Ok(entry.and_then(|entry| match entry.body {
-            Body::Message(message) => Some(message),
-            Body::AsSent(_) => None,
+        let Records { archive, derived, unpacked, .. } = self;
+        let Some(entry) = find_entry(archive, &derived.dictionary, location, offset)? else { return Ok(None) };
+        let tail = match entry.body {
+            Body::Message(message) => return Ok(Some(message)),
+            Body::AsSent(tail) => tail,
+        };
+        let place = offset.0.saturating_sub(entry.offset.0);
+        Ok(unpacked.message(entry.offset, tail, place).map(|inner| Message {
+            topic: derived.dictionary.name(entry.topic),
+            properties: inner.properties,
+            payload: inner.payload,
+            qos: ENTRY_QOS,
+            retain: inner.retain,
+            appended_at: entry.appended_at,
+            expires_at: None,
         }))
     }
 
     /// The whole record with a first offset, which was found at a location.
     pub(super) fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>> {
-        let found = match self.archive.find(location.segment) {
-            Some(place) => Some((place, location.position)),
-            // Its segment has gone since it was found there; it may have been carried.
-            None => {
-                let carried = self.archive.find_message(offset, None)?;
-                carried.and_then(|location| Some((self.archive.find(location.segment)?, location.position)))
-            }
-        };
-        let Some((place, position)) = found else { return Ok(None) };
-        let dictionary = &self.derived.dictionary;
-        let record = self.archive.record(place, position)?;
-        Ok(record.filter(|record| record.kind == Kind::Message).map(|record| Entry {
-            topic: record.topic,
-            number: record.entry,
-            offset: record.offset,
-            count: record.count,
-            appended_at: record.appended_at,
-            publisher: record.publisher,
-            body: Body::Message(Message {
-                topic: dictionary.name(record.topic),
-                properties: record.properties,
-                payload: record.payload,
-                qos: record.qos,
-                retain: record.retain,
-                appended_at: record.appended_at,
-                expires_at: record.expires_at,
-            }),
-        }))
+        find_entry(&mut self.archive, &self.derived.dictionary, location, offset)
     }
 
     /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
@@ -161,6 +151,8 @@ impl Records {
             .expiry_interval_s
             .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
         let row = publish.row.unwrap_or_default();
+        let entry = arrivals.entry_of(publish);
+        let kind = if entry.is_some() { Kind::Entry } else { Kind::Message };
         let mut record = Record {
             qos: publish.qos,
             retain: publish.retain,
@@ -169,18 +161,20 @@ impl Records {
             offset: self.end_offset(),
             appended_at: now,
             publisher: publish.publisher,
-            count: 1,
+            count: entry.map_or(1, |entry| entry.count),
             properties: arrivals.span(publish.properties),
             expires_at,
             packet_identifier: identifier_of(publish),
             key: row.key.map(|key| arrivals.span(key)),
             event_time: row.event_time,
-            ..Record::plain(Kind::Message, arrivals.span(publish.payload))
+            envelope: entry.map(envelope_of).unwrap_or_default(),
+            ..Record::plain(kind, arrivals.span(publish.payload))
         };
         let size_bytes = record.size_bytes();
         self.make_room(size_bytes)?;
         record.entry = self.derived.dictionary.take_entry(topic);
-        let location = self.appending.put(&mut self.archive, &record)?;
+        let checked = entry.map(|entry| entry.checksum);
+        let location = self.appending.put_checked(&mut self.archive, &record, checked)?;
         let durable_at = self.end_position();
         if record.retain {
             let durable = self.durable_position();
@@ -265,6 +259,22 @@ impl Records {
     }
 
     /// Gives a new topic its number and says so in the log.
+    /// The number of a topic, which it gets if it has none; durable with what is appended next.
+    pub(super) fn topic_number(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
+        self.commits.check()?;
+        let now = self.appending.head.advance(now);
+        match self.derived.dictionary.find(name) {
+            Some(topic) => Ok(topic),
+            None => self.declare(name, now),
+        }
+    }
+
+    /// How many entries a topic has had; `None` if there is no such topic.
+    pub(super) fn entries_end(&self, name: &[u8]) -> Option<u64> {
+        let topic = self.derived.dictionary.find(name)?;
+        self.derived.dictionary.get(topic).map(|topic| topic.next_entry)
+    }
+
     fn declare(&mut self, name: &[u8], now: Timestamp) -> Result<TopicId> {
         let id = self.derived.dictionary.next_id()?;
         self.put_topic(id, name, 0, now)?;
@@ -279,6 +289,49 @@ impl Records {
     fn make_room(&mut self, size_bytes: usize) -> Result<()> {
         self.appending.make_room(&mut self.archive, &self.derived.dictionary, &mut self.space, size_bytes)
     }
+}
+
+fn find_entry<'a>(
+    archive: &'a mut Archive,
+    dictionary: &'a Dictionary,
+    location: Location,
+    offset: Offset,
+) -> Result<Option<Entry<'a>>> {
+    let found = match archive.find(location.segment) {
+        Some(place) => Some((place, location.position)),
+        // Its segment has gone since it was found there; it may have been carried.
+        None => {
+            let carried = archive.find_message(offset, None)?;
+            carried.and_then(|location| Some((archive.find(location.segment)?, location.position)))
+        }
+    };
+    let Some((place, position)) = found else { return Ok(None) };
+    let record = archive.record(place, position)?;
+    Ok(record.filter(|record| record.kind.has_messages()).map(|record| Entry {
+        topic: record.topic,
+        number: record.entry,
+        offset: record.offset,
+        count: record.count,
+        appended_at: record.appended_at,
+        publisher: record.publisher,
+        body: match record.kind {
+            Kind::Entry => Body::AsSent(record.payload),
+            _ => Body::Message(Message {
+                topic: dictionary.name(record.topic),
+                properties: record.properties,
+                payload: record.payload,
+                qos: record.qos,
+                retain: record.retain,
+                appended_at: record.appended_at,
+                expires_at: record.expires_at,
+            }),
+        },
+    }))
+}
+
+fn envelope_of(entry: &EntryParts) -> Envelope {
+    let EntryParts { sequence_first, sequence_last, key_hash, not_before, .. } = *entry;
+    Envelope { sequence_first, sequence_last, key_hash, not_before }
 }
 
 /// Under which packet identifier the publisher may send a message again. What was handed in has none, and whoever

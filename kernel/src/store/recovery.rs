@@ -28,6 +28,7 @@ use super::retained::Retained;
 use super::segment::{Indexed, Segment};
 use super::snapshot::Checkpoints;
 use super::space::Space;
+use super::unpacked::Unpacked;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
@@ -427,7 +428,7 @@ impl Opening {
         head.offset = head.offset.max(record.offset.0.saturating_add(u64::from(record.count)));
         head.time = head.time.max(record.appended_at.0);
         match record.kind {
-            Kind::Message => {
+            Kind::Message | Kind::Entry => {
                 self.derived.dictionary.note_entry(record.topic, record.entry);
                 if own && !replay.known.has(record.publisher, here) {
                     self.derived.parties.note_message(record);
@@ -470,7 +471,8 @@ impl Opening {
         }
         let Opening { archive, derived, appending, report } = self;
         let following = Following::default();
-        let mut records = Records { archive, derived, appending, commits, space, following };
+        let mut records =
+            Records { archive, derived, appending, commits, space, following, unpacked: Unpacked::default() };
         resync::declare_learned(&mut records, now)?;
         records.commit()?;
         if is_cut {

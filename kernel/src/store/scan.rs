@@ -14,7 +14,7 @@ use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
 use super::index::between;
-use super::record::{Kind, Record};
+use super::record::Record;
 use super::records::Records;
 use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
@@ -168,7 +168,10 @@ impl Scanning {
                     last = Some((offset, location));
                     let record = archive.record_at(location)?;
                     let record = record.filter(|record| gets(scan, record, &derived.dictionary, self.opened_at));
-                    record.map(|record| found(&record, location, Terms::default(), scan, &derived.dictionary))
+                    let dictionary = &derived.dictionary;
+                    record.map(|record| {
+                        single(found(&record, location, Terms::default(), scan, dictionary), offset, scan)
+                    })
                 }
                 None => None,
             };
@@ -367,17 +370,20 @@ fn read_in_order(
             position = archive.next_whole(place, position)?;
             continue;
         };
-        if record.kind == Kind::Message {
+        if record.kind.has_messages() {
             if record.offset >= end_offset {
                 memory.resume = Some((record.offset, location));
                 return Ok(None);
             }
-            let offset = record.offset;
-            if is_used_up {
+            let offset = record.offset.max(scan.from);
+            let stopped = match is_used_up {
+                true => Some(offset),
+                false => take(&record, location, memory, dictionary, scan, allowance),
+            };
+            if let Some(offset) = stopped {
                 memory.resume = Some((offset, location));
                 return Ok(Some(offset));
             }
-            take(&record, location, memory, dictionary, scan, allowance);
         }
         let size = record.size_bytes();
         allowance.bytes = allowance.bytes.saturating_sub(wide(size));
@@ -410,12 +416,17 @@ fn read_positions(
         if record.offset >= end_offset {
             return Ok(None);
         }
-        if is_used_up {
-            memory.resume = Some((record.offset, location));
-            return Ok(Some(record.offset));
+        let stopped = match is_used_up {
+            true => Some(record.offset.max(scan.from)),
+            false => {
+                allowance.bytes = allowance.bytes.saturating_sub(wide(record.size_bytes()));
+                take(&record, location, memory, dictionary, scan, allowance)
+            }
+        };
+        if let Some(offset) = stopped {
+            memory.resume = Some((offset, location));
+            return Ok(Some(offset));
         }
-        allowance.bytes = allowance.bytes.saturating_sub(wide(record.size_bytes()));
-        take(&record, location, memory, dictionary, scan, allowance);
     }
     if high >= end {
         return Ok(None);
@@ -430,13 +441,14 @@ fn next_window(
     (place, position): (usize, u32),
     end_offset: Offset,
 ) -> Result<Option<Offset>> {
-    let position = archive.walk_to(place, position, |record| record.kind == Kind::Message)?;
+    let position = archive.walk_to(place, position, |record| record.kind.has_messages())?;
     let Some(segment) = archive.segments.get(place).map(|segment| segment.header.number) else { return Ok(None) };
     let Some(offset) = archive.record(place, position)?.map(|record| record.offset) else { return Ok(None) };
     memory.resume = Some((offset, Location { segment, position }));
     Ok((offset < end_offset).then_some(offset))
 }
 
+/// Takes a record that the queue gets. Returns at which of its messages it stopped, if no more may be found.
 fn take(
     record: &Record<'_>,
     location: Location,
@@ -444,16 +456,37 @@ fn take(
     dictionary: &Dictionary,
     scan: &mut Scan,
     allowance: &mut Allowance,
-) {
+) -> Option<Offset> {
     if record.qos == 0 {
-        return;
+        return None;
     }
-    if let Some(terms) = memory.terms(record, dictionary, scan, &mut allowance.spent) {
+    let terms = memory.terms(record, dictionary, scan, &mut allowance.spent)?;
+    let found = found(record, location, terms, scan, dictionary);
+    if scan.whole || record.count == 1 {
         allowance.spent = allowance.spent.saturating_add(FOUND_EFFORT);
         allowance.records = allowance.records.saturating_sub(1);
-        let found = found(record, location, terms, scan, dictionary);
         scan.found.push(found);
+        return None;
     }
+    for offset in record.offset.max(scan.from).0..record.end().0 {
+        if allowance.records == 0 {
+            return Some(Offset(offset));
+        }
+        allowance.spent = allowance.spent.saturating_add(FOUND_EFFORT);
+        allowance.records = allowance.records.saturating_sub(1);
+        let one = single(found.clone(), Offset(offset), scan);
+        scan.found.push(one);
+    }
+    None
+}
+
+/// One message of a record, for a queue that does not get entries whole.
+fn single(found: Found, offset: Offset, scan: &Scan) -> Found {
+    if scan.whole || found.count == 1 {
+        return found;
+    }
+    let size_bytes = found.size_bytes.checked_div(found.count).unwrap_or_default().max(1);
+    Found { offset, count: 1, size_bytes, ..found }
 }
 
 fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dictionary: &Dictionary) -> Found {

@@ -195,3 +195,11 @@ fleet may reconnect at once. Each is a keyed digest of 32 bytes and a user name.
 
 LOGIN_FAILURES_TRACKED_MAXIMUM: Final = 65_536
 """Addresses and users whose failed logins are counted; the longest quiet one makes room."""
+
+COMMAND_BYTES_MAXIMUM: Final = 1_048_576
+"""The largest command of a Pulsar client that is read beside the messages: a topic's name has at
+most 192 KiB, and the definition of a schema seldom 100. A frame may have more, for a message."""
+
+SUBSCRIPTION_NAME_BYTES_MAXIMUM: Final = 1_024
+"""The longest name of a Pulsar subscription, and of a consumer: as of a client, and for the same
+reasons."""

@@ -15,7 +15,7 @@ Flow: broker -> here -> gathering; work -> here -> broker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -243,7 +243,8 @@ class Session(Consumer):
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         if self.identity_is_given is None:
-            self.identity_is_given = identity_of(arrivals[0]) is not None
+            pairs = arrivals[0].properties.get("user_property", ())
+            self.identity_is_given = identity_among(pairs) is not None
             if not self.identity_is_given:
                 self._say_lack(
                     "it gives no identity with a message",
@@ -271,11 +272,11 @@ class Session(Consumer):
             publication.done(reason_code)
 
 
-def identity_of(arrival: Arrival) -> str | None:
+def identity_among(user_properties: Iterable[tuple[str, str]]) -> str | None:
     """What the broker calls a message, if it does."""
-    for name, value in arrival.properties.get("user_property", ()):
+    for name, value in user_properties:
         if name == IDENTITY_PROPERTY:
-            return str(value)
+            return value
     return None
 
 

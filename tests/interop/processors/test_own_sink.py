@@ -25,17 +25,62 @@ def reading(number: int, **row: Any) -> IdentifiedRow:
     return IdentifiedRow(f"log-{number}", 0, {"sensor": "s", "moment": AT, **row})
 
 
+LINES_MAXIMUM = 30
+"""Of code that somebody writes for a database of his own."""
+
+
+def shown() -> tuple[str, str]:
+    """What the page shows: a sink, and one that also counts attempts in its database."""
+    first, second = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return first, second
+
+
 @pytest.fixture
-def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
+def own_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are modules beside the settings."""
     monkeypatch.chdir(tmp_path)
-    (shown,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "own_sink.py").write_text(shown)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "own_sink", raising=False)
-    found = open_sink("own_sink:DuckSink")
+    for name, source in zip(("own_sink", "counting_sink"), shown(), strict=True):
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.fixture(params=["own_sink:DuckSink", "counting_sink:CountingDuckSink"])
+def sink(own_sinks: None, request: pytest.FixtureRequest) -> Iterator[Sink]:
+    del own_sinks
+    found = open_sink(request.param)
     found.open(READINGS)
     yield found
     found.close()
+
+
+def test_a_sink_of_ones_own_is_thirty_lines() -> None:
+    sink, _ = shown()
+    assert len([line for line in sink.splitlines() if line.strip()]) <= LINES_MAXIMUM
+
+
+@pytest.mark.parametrize(
+    ("name", "second"), [("own_sink:DuckSink", 1), ("counting_sink:CountingDuckSink", 2)]
+)
+def test_only_what_is_counted_in_the_database_outlives_the_process(
+    own_sinks: None, name: str, second: int
+) -> None:
+    del own_sinks
+    for attempt in (1, second):
+        sink = open_sink(name)
+        sink.open(READINGS)
+        assert sink.count_attempts(READINGS, ["log-1"]) == {"log-1": attempt}
+        sink.close()
+
+
+def test_what_is_counted_in_memory_has_a_bound(
+    own_sinks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del own_sinks
+    monkeypatch.setattr("holdfast.processors.sink.ATTEMPTS_REMEMBERED_MAXIMUM", 2)
+    sink = open_sink("own_sink:DuckSink")
+    for name, counted in (("a", 1), ("b", 1), ("a", 2), ("c", 1), ("b", 2), ("a", 1)):
+        assert sink.count_attempts(READINGS, [name]) == {name: counted}
 
 
 def test_each_row_is_there_once(sink: Sink) -> None:
