@@ -83,8 +83,8 @@ impl PulsarInbox {
         self.inner.add_producer(Connection(connection), producer, made).map_err(invalid)
     }
 
-    fn remove_producer(&mut self, connection: u32, producer: u64) -> PyResult<()> {
-        self.inner.remove_producer(Connection(connection), producer).map_err(invalid)
+    fn remove_producer(&mut self, connection: u32, producer: u64) {
+        self.inner.remove_producer(Connection(connection), producer);
     }
 
     #[pyo3(signature = (connection, consumer, *, receiver, ledger, is_shared = false))]
@@ -100,8 +100,8 @@ impl PulsarInbox {
         self.inner.add_consumer(Connection(connection), consumer, made).map_err(invalid)
     }
 
-    fn remove_consumer(&mut self, connection: u32, consumer: u64) -> PyResult<()> {
-        self.inner.remove_consumer(Connection(connection), consumer).map_err(invalid)
+    fn remove_consumer(&mut self, connection: u32, consumer: u64) {
+        self.inner.remove_consumer(Connection(connection), consumer);
     }
 
     fn close(&mut self, connection: u32) {

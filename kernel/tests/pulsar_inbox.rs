@@ -266,13 +266,14 @@ fn connect_comes_first_and_nothing_before_it_was_accepted() {
 #[test]
 fn entries_of_producers_that_are_closed_are_passed_over_and_of_others_are_a_fault() {
     let mut desk = Desk::new();
-    desk.inbox.remove_producer(HERE, 3).unwrap();
+    desk.inbox.remove_producer(HERE, 3);
     desk.takes(&message(1, b"late"));
     assert!(desk.arrivals.publishes.is_empty());
-    desk.inbox.remove_producer(HERE, 99).unwrap();
+    desk.inbox.remove_producer(HERE, 99);
+    desk.inbox.remove_producer(Connection(7), 3);
     for number in 0..PRODUCERS_REMEMBERED_MAXIMUM as u64 {
         desk.produce(100 + number, TOPIC);
-        desk.inbox.remove_producer(HERE, 100 + number).unwrap();
+        desk.inbox.remove_producer(HERE, 100 + number);
     }
     desk.takes(&send(&[(1, 100), (2, 1)], &batch_of(1)));
     desk.produce(100, TOPIC);
@@ -353,7 +354,7 @@ fn permits_are_given_to_consumers_that_are_there() {
         desk.arrivals.permits,
         [Permits { receiver, messages: 1_000 }, Permits { receiver, messages: u32::MAX }]
     );
-    desk.inbox.remove_consumer(HERE, 4).unwrap();
+    desk.inbox.remove_consumer(HERE, 4);
     desk.takes(&flow(5));
     assert_eq!(desk.arrivals.permits, []);
 }

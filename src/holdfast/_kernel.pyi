@@ -368,7 +368,8 @@ class PulsarInbox:
         """Entries under this producer id are published to the topic by the party from now on. The log keeps `key_slot` with
         each."""
     def remove_producer(self, connection: int, producer: int) -> None:
-        """Entries under this id are passed over from now on. Those under an id that never was are a fault."""
+        """Entries under this id are passed over from now on. Those under an id that never was are a fault. Nothing happens
+        if the connection is closed."""
     def add_consumer(
         self, connection: int, consumer: int, *, receiver: int, ledger: int, is_shared: bool = ...
     ) -> None:

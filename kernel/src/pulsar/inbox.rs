@@ -26,10 +26,11 @@ impl Inbox {
         Ok(())
     }
 
-    /// They are passed over from now on.
-    pub fn remove_producer(&mut self, connection: Connection, number: u64) -> Result<()> {
-        self.decoder(connection)?.remove_producer(number);
-        Ok(())
+    /// They are passed over from now on; nothing happens if the connection is closed.
+    pub fn remove_producer(&mut self, connection: Connection, number: u64) {
+        if let Ok(peer) = self.decoder(connection) {
+            peer.remove_producer(number);
+        }
     }
 
     /// What a consumer of the connection with this number says counts from now on.
@@ -38,9 +39,10 @@ impl Inbox {
         Ok(())
     }
 
-    /// It is passed over from now on.
-    pub fn remove_consumer(&mut self, connection: Connection, number: u64) -> Result<()> {
-        self.decoder(connection)?.remove_consumer(number);
-        Ok(())
+    /// It is passed over from now on; nothing happens if the connection is closed.
+    pub fn remove_consumer(&mut self, connection: Connection, number: u64) {
+        if let Ok(peer) = self.decoder(connection) {
+            peer.remove_consumer(number);
+        }
     }
 }
