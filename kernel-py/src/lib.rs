@@ -15,6 +15,7 @@ mod ranges;
 mod route;
 mod rows;
 mod selection;
+mod sockets;
 mod store;
 #[cfg(feature = "testing")]
 mod testing;

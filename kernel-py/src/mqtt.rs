@@ -7,6 +7,7 @@ use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::notice::{told, NoticeKind, Told};
 use crate::selection::Selection;
+use crate::sockets::feed;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::Terms;
@@ -17,7 +18,7 @@ use holdfast_kernel::mqtt::sharing::Member;
 use holdfast_kernel::mqtt::{identity, inbox, outbox, rewriting, Version};
 use holdfast_kernel::wire::rate::Rate;
 use holdfast_kernel::{limits, topic};
-use pyo3::buffer::{PyBuffer, ReadOnlyCell};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -236,14 +237,7 @@ impl Inbox {
     }
 
     fn feed(&mut self, py: Python<'_>, connection: u32, count: usize, now_us: u64) -> PyResult<usize> {
-        let cells = self.read_buffer.as_slice(py).and_then(|cells| cells.get(..count));
-        let cells =
-            cells.ok_or_else(|| PyValueError::new_err(format!("the read buffer does not hold {count} bytes")))?;
-        self.inner
-            .feed_with(Connection(connection), count, Timestamp(now_us), |target| {
-                target.extend(cells.iter().map(ReadOnlyCell::get));
-            })
-            .map_err(invalid)
+        feed(&mut self.inner, self.read_buffer.as_slice(py), connection, count, now_us)
     }
 
     #[pyo3(signature = (arrivals, now_us=0))]

@@ -1,15 +1,16 @@
-//! The binding of the second codec: `PulsarInbox`, `PulsarOutboxes` and the commands that Python decides on.
+//! `Command`, `PulsarInbox` and `PulsarOutboxes`.
 
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::notice::NoticeKind;
+use crate::sockets::feed;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
-use holdfast_kernel::pulsar::inbox::Event;
+use holdfast_kernel::pulsar::peer::{Consumer, Producer};
 use holdfast_kernel::pulsar::{inbox, outbox};
 use holdfast_kernel::wire::rate::Rate;
-use pyo3::buffer::{PyBuffer, ReadOnlyCell};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -25,24 +26,28 @@ fn invalid(error: Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// A command that Python decides on, or what a peer did wrong: a value.
-#[pyclass(module = "holdfast._kernel", frozen, get_all)]
+/// A command that is decided on in Python, or what the peer did wrong.
+#[pyclass(module = "holdfast._kernel", frozen)]
 struct Command {
+    #[pyo3(get)]
     kind: u8,
+    #[pyo3(get)]
     data: Py<PyBytes>,
+    #[pyo3(get)]
     fault: Option<&'static str>,
 }
 
 impl Command {
-    fn new(py: Python<'_>, event: Event) -> Command {
-        match event {
-            Ok(control) => Command { kind: control.kind, data: PyBytes::new(py, &control.bytes).unbind(), fault: None },
-            Err(fault) => Command { kind: 0, data: PyBytes::new(py, &[]).unbind(), fault: Some(fault.0) },
-        }
+    fn new(py: Python<'_>, event: inbox::Event) -> Command {
+        let (kind, bytes, fault) = match event {
+            Ok(control) => (control.kind, control.bytes, None),
+            Err(fault) => (0, Vec::new(), Some(fault.reason)),
+        };
+        Command { kind, data: PyBytes::new(py, &bytes).unbind(), fault }
     }
 }
 
-/// What has arrived on each connection of the second protocol and is not decoded yet.
+/// What has arrived on each connection and is not decoded yet.
 #[pyclass(module = "holdfast._kernel")]
 struct PulsarInbox {
     inner: inbox::Inbox,
@@ -62,8 +67,7 @@ impl PulsarInbox {
 
     #[pyo3(signature = (connection, *, frame_bytes_maximum, silence_us))]
     fn accept(&mut self, connection: u32, frame_bytes_maximum: usize, silence_us: u64) -> PyResult<()> {
-        self.inner.decoder(Connection(connection)).map_err(invalid)?.accept(frame_bytes_maximum, silence_us);
-        Ok(())
+        self.inner.accept(Connection(connection), frame_bytes_maximum, silence_us).map_err(invalid)
     }
 
     #[pyo3(signature = (connection, producer, *, topic_name, party, key_slot))]
@@ -75,28 +79,29 @@ impl PulsarInbox {
         party: u32,
         key_slot: u16,
     ) -> PyResult<()> {
-        let peer = self.inner.decoder(Connection(connection)).map_err(invalid)?;
-        peer.add_producer(producer, topic_name, Party(party), KeySlot(key_slot));
-        Ok(())
+        let made = Producer { topic_name: topic_name.into(), party: Party(party), key_slot: KeySlot(key_slot) };
+        self.inner.add_producer(Connection(connection), producer, made).map_err(invalid)
     }
 
     fn remove_producer(&mut self, connection: u32, producer: u64) {
-        if let Ok(peer) = self.inner.decoder(Connection(connection)) {
-            peer.remove_producer(producer);
-        }
+        self.inner.remove_producer(Connection(connection), producer);
     }
 
-    #[pyo3(signature = (connection, consumer, *, receiver, ledger))]
-    fn add_consumer(&mut self, connection: u32, consumer: u64, receiver: u32, ledger: u64) -> PyResult<()> {
-        let peer = self.inner.decoder(Connection(connection)).map_err(invalid)?;
-        peer.add_consumer(consumer, Receiver(receiver), ledger);
-        Ok(())
+    #[pyo3(signature = (connection, consumer, *, receiver, ledger, is_shared = false))]
+    fn add_consumer(
+        &mut self,
+        connection: u32,
+        consumer: u64,
+        receiver: u32,
+        ledger: u64,
+        is_shared: bool,
+    ) -> PyResult<()> {
+        let made = Consumer { receiver: Receiver(receiver), ledger, is_shared };
+        self.inner.add_consumer(Connection(connection), consumer, made).map_err(invalid)
     }
 
     fn remove_consumer(&mut self, connection: u32, consumer: u64) {
-        if let Ok(peer) = self.inner.decoder(Connection(connection)) {
-            peer.remove_consumer(consumer);
-        }
+        self.inner.remove_consumer(Connection(connection), consumer);
     }
 
     fn close(&mut self, connection: u32) {
@@ -104,16 +109,10 @@ impl PulsarInbox {
     }
 
     fn feed(&mut self, py: Python<'_>, connection: u32, count: usize, now_us: u64) -> PyResult<usize> {
-        let cells = self.read_buffer.as_slice(py).and_then(|cells| cells.get(..count));
-        let cells =
-            cells.ok_or_else(|| PyValueError::new_err(format!("the read buffer does not hold {count} bytes")))?;
-        self.inner
-            .feed_with(Connection(connection), count, Timestamp(now_us), |target| {
-                target.extend(cells.iter().map(ReadOnlyCell::get));
-            })
-            .map_err(invalid)
+        feed(&mut self.inner, self.read_buffer.as_slice(py), connection, count, now_us)
     }
 
+    #[pyo3(signature = (arrivals, now_us=0))]
     fn decode(&mut self, py: Python<'_>, arrivals: &mut Arrivals, now_us: u64) -> Vec<(u32, Command)> {
         let events = self.inner.decode_more(&mut arrivals.inner, Timestamp(now_us));
         events.into_iter().map(|(connection, event)| (connection.0, Command::new(py, event))).collect()
@@ -151,7 +150,7 @@ impl PulsarInbox {
     }
 }
 
-/// Bytes that wait for each connection's socket, and the encoder of the second protocol.
+/// Bytes that wait for each connection's socket, and the encoder.
 #[pyclass(module = "holdfast._kernel")]
 struct PulsarOutboxes {
     inner: outbox::Outboxes,
@@ -164,20 +163,13 @@ impl PulsarOutboxes {
         PulsarOutboxes { inner: outbox::Outboxes::default() }
     }
 
-    fn open(&mut self, connection: u32) -> PyResult<()> {
-        self.inner.open(Connection(connection)).map_err(invalid)
+    #[pyo3(signature = (connection, *, frame_bytes_maximum = usize::MAX))]
+    fn open(&mut self, connection: u32, frame_bytes_maximum: usize) -> PyResult<()> {
+        self.inner.open(Connection(connection), frame_bytes_maximum).map_err(invalid)
     }
 
     fn close(&mut self, connection: u32) {
         self.inner.close(Connection(connection));
-    }
-
-    fn add_consumer(&mut self, connection: u32, consumer: u64, receiver: u32) {
-        self.inner.add_consumer(Connection(connection), consumer, Receiver(receiver));
-    }
-
-    fn remove_consumer(&mut self, connection: u32, receiver: u32) {
-        self.inner.remove_consumer(Connection(connection), Receiver(receiver));
     }
 
     fn write(&mut self, connection: u32, data: &[u8]) {
@@ -190,6 +182,14 @@ impl PulsarOutboxes {
 
     fn waiting_bytes(&self, connection: u32) -> usize {
         self.inner.waiting_bytes(Connection(connection))
+    }
+
+    fn add_consumer(&mut self, connection: u32, consumer: u64, receiver: u32) {
+        self.inner.add_consumer(Connection(connection), consumer, Receiver(receiver));
+    }
+
+    fn remove_consumer(&mut self, connection: u32, receiver: u32) {
+        self.inner.remove_consumer(Connection(connection), Receiver(receiver));
     }
 
     fn pass_through(&mut self, arrivals: &Arrivals) {
@@ -214,10 +214,15 @@ impl PulsarOutboxes {
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.inner.counters();
         let dict = PyDict::new(py);
-        macro_rules! put {
-            ($($name:ident)*) => { $( dict.set_item(stringify!($name), counters.$name)?; )* };
-        }
-        put! { entries_sent messages_sent receipts_sent pings_answered bytes_encoded }
+        dict.set_item("entries_sent", counters.entries_sent)?;
+        dict.set_item("messages_sent", counters.messages_sent)?;
+        dict.set_item("receipts_sent", counters.receipts_sent)?;
+        dict.set_item("refusals_sent", counters.refusals_sent)?;
+        dict.set_item("replies_sent", counters.replies_sent)?;
+        dict.set_item("pings_answered", counters.pings_answered)?;
+        dict.set_item("bytes_encoded", counters.bytes_encoded)?;
+        dict.set_item("dropped_retention", counters.dropped_retention)?;
+        dict.set_item("dropped_too_large", counters.dropped_too_large)?;
         Ok(dict)
     }
 }

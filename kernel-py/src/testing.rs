@@ -1,10 +1,15 @@
-//! What only tests ask for: the hash of keys, and a `Cursor`, since the broker's live inside `Deliveries`.
+//! What only tests ask for: the hash of keys, what one turn brought, and a `Cursor`, since the broker's live inside
+//! `Deliveries`.
 
+use crate::flow::Arrivals;
 use crate::ranges::RangeSet;
 use holdfast_kernel::delivery::cursor::{self, Entry};
+use holdfast_kernel::flow::entry::EntryParts;
+use holdfast_kernel::flow::Fate;
 use holdfast_kernel::ids::{KeySlot, Offset, Receiver, Timestamp};
 use holdfast_kernel::selection;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// The position of one queue.
 #[pyclass(module = "holdfast._kernel")]
@@ -130,8 +135,41 @@ pub fn murmur3_32(key: &[u8]) -> u32 {
     selection::murmur3_32(key)
 }
 
-/// Adds the class and the function to the module.
+/// An entry of a turn: connection, topic, payload, whether it is refused, and what it has besides.
+type Entered<'py> =
+    (u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool, (u64, u64, u64, u32, Option<u32>, Option<u64>));
+
+/// What is said of entries: connection, receiver, what, their numbers, and by which number it wants to be told.
+type Said = (u32, u32, String, Vec<u64>, Option<u64>);
+
+/// Entries, what is said of them, permits (receiver and messages), and connections that ask whether anybody is there.
+type Arrived<'py> = (Vec<Entered<'py>>, Vec<Said>, Vec<(u32, u32)>, Vec<u32>);
+
+/// What one turn brought of entries, of what is said of them, of permits and of who asks whether anybody is there.
+#[pyfunction]
+pub fn arrived<'py>(py: Python<'py>, arrivals: &Arrivals) -> Arrived<'py> {
+    let arrivals = &arrivals.inner;
+    let bytes = |span| PyBytes::new(py, arrivals.span(span));
+    let entered = arrivals.publishes.iter().filter_map(|publish| {
+        let parts = arrivals.entry_of(publish)?;
+        let EntryParts { producer, sequence_first, sequence_last, count, key_hash, not_before, .. } = *parts;
+        let parts = (producer, sequence_first, sequence_last, count, key_hash, not_before.map(|at| at.0));
+        let is_refused = publish.fate != Fate::Accepted;
+        Some((publish.connection.0, bytes(publish.topic), bytes(publish.payload), is_refused, parts))
+    });
+    let said = arrivals.settlements.iter().map(|settlement| {
+        let numbers = arrivals.numbers.get(settlement.numbers.clone()).unwrap_or_default().to_vec();
+        let says = format!("{:?}", settlement.says);
+        (settlement.connection.0, settlement.receiver.0, says, numbers, settlement.request)
+    });
+    let permits = arrivals.permits.iter().map(|permits| (permits.receiver.0, permits.messages));
+    let pings = arrivals.pings.iter().map(|connection| connection.0);
+    (entered.collect(), said.collect(), permits.collect(), pings.collect())
+}
+
+/// Adds the class and the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Cursor>()?;
+    module.add_function(wrap_pyfunction!(arrived, module)?)?;
     module.add_function(wrap_pyfunction!(murmur3_32, module)?)
 }

@@ -77,6 +77,20 @@ impl Totals {
         }
         self.payload_bytes = self.payload_bytes.wrapping_add(u64::try_from(payload_bytes).unwrap_or_default());
     }
+
+    /// One entry more: its messages are as durable as those at QoS 1.
+    #[inline]
+    pub fn note_entry(&mut self, messages: u32, bytes: usize) {
+        self.note(1, bytes);
+        let [_, count, _] = &mut self.publishes;
+        *count = count.wrapping_add(u64::from(messages.saturating_sub(1)));
+    }
+
+    /// Messages at whatever QoS.
+    #[inline]
+    pub fn messages(&self) -> u64 {
+        self.publishes.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
 }
 
 impl Arrivals {

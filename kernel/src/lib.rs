@@ -4,8 +4,8 @@
 //! word of policy; time and seeds are arguments, and the disk is a trait.
 //!
 //! Invariants:
-//! 1. `mqtt`, `route`, `store` and `delivery` do not use one another. They meet in `flow`, the values that pass
-//!    from stage to stage, and only the caller composes them. What several of them need of an entry is in `entry`.
+//! 1. `mqtt`, `pulsar`, `route`, `store` and `delivery` do not use one another. They meet in `flow`, the values that
+//!    pass from stage to stage, and only the caller composes them. What several of them need of an entry is in `entry`.
 //! 2. Nothing here panics on bytes from outside: every input is a value or an [`error::Error`].
 
 #![cfg_attr(

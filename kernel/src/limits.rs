@@ -202,3 +202,11 @@ pub const ENTRY_OPENED_BYTES_MAXIMUM: usize = 134_217_728;
 
 /// Bytes of an opened entry whose memory is kept for the next one.
 pub const ENTRY_OPENED_BYTES_KEPT: usize = 8_388_608;
+
+/// The largest command of a Pulsar client that is decided on: enough for a subscription with some thousand properties.
+/// What comes once for each entry may be as large as a frame.
+pub const COMMAND_BYTES_MAXIMUM: usize = 262_144;
+
+/// Producers that a connection has had, whose entries are passed over and are no fault: those that it sent before it
+/// knew that they were closed.
+pub const PRODUCERS_REMEMBERED_MAXIMUM: usize = 1_024;

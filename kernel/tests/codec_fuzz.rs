@@ -1,10 +1,12 @@
-//! Mutated packets against the codec, mutated entries against what opens them, each for `FUZZ_SECONDS` (2 if unset),
-//! from `FUZZ_SEED` (a fixed one if unset).
+//! Mutated packets and frames against the codecs, mutated entries against what opens them, each for `FUZZ_SECONDS` (2
+//! if unset), from `FUZZ_SEED` (a fixed one if unset).
 //!
 //! Each round takes valid packets, changes some bytes and asks: does decoding end in a value or a declared fault, is a
 //! decoded packet the same after encode and decode, does an inbox decode the same however the bytes are split and
 //! however fast they may be read, does a table decide about each message, and does a client that follows topic aliases
-//! get what was let through? Of entries: does opening one end in its messages or a reason, within memory?
+//! get what was let through? Of entries: does opening one end in its messages or a reason, within memory? Of frames:
+//! do entries, settlements and commands come out the same however the bytes are split, and no more of them than the
+//! bytes allow?
 
 #![allow(
     missing_docs,
@@ -17,6 +19,7 @@
 
 mod entry_support;
 mod mqtt_corpus;
+mod pulsar_corpus;
 
 use entry_support::{batch, compressed, saying, tail, WAYS};
 use holdfast_kernel::entry::{key_hash, metadata, of_message, open, Opened};
@@ -214,6 +217,29 @@ fn check_entry(bytes: &[u8]) {
     assert!(payload_bytes <= (bytes.len() - payload_from).max(metadata.uncompressed_size as usize));
 }
 
+/// The same frames at once, and in pieces over several turns beside another connection.
+fn check_frames(random: &mut Random, bytes: &[u8]) {
+    let (mut whole, mut split) = (pulsar_corpus::Recorder::new(), pulsar_corpus::Recorder::new());
+    whole.feed(0, bytes);
+    whole.drain();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(1 + random.below(rest.len()));
+        split.feed(0, piece);
+        split.feed(1, piece);
+        rest = behind;
+        if random.below(2) == 0 {
+            split.turn();
+        }
+    }
+    split.drain();
+    let of = pulsar_corpus::by_kind;
+    assert_eq!(of(&whole.found[0]), of(&split.found[0]), "the split changed what was decoded");
+    assert_eq!(of(&split.found[0]), of(&split.found[1]), "connections differ");
+    assert!(whole.arrivals.bytes.len() <= bytes.len() * 3 + 1_024, "the arena outgrew what came");
+    assert!(whole.arrivals.numbers.len() * 4 <= bytes.len(), "more numbers than were sent");
+}
+
 /// Runs `check` on what is mutated until time is up; returns the seed of the round that failed, if one did.
 fn hunt<Kind: Copy + Debug>(
     seconds: u64,
@@ -267,6 +293,14 @@ fn mutated_packets_end_in_a_value_or_a_fault() {
 fn mutated_entries_are_opened_or_stay_closed() {
     let check = |_: &mut Random, bytes: &[u8], _: &'static str| check_entry(bytes);
     let found = hunt(number("FUZZ_SECONDS", 2), number("FUZZ_SEED", 1), &entries(), check);
+    assert_eq!(found, None, "repeat it with FUZZ_SEED=<the seed found> FUZZ_SECONDS=1 cargo test --test codec_fuzz");
+}
+
+#[test]
+fn mutated_frames_end_in_a_value_or_a_fault() {
+    let check = |random: &mut Random, bytes: &[u8], _: &'static str| check_frames(random, bytes);
+    let corpora = [("frames", pulsar_corpus::frames())];
+    let found = hunt(number("FUZZ_SECONDS", 2), number("FUZZ_SEED", 1), &corpora, check);
     assert_eq!(found, None, "repeat it with FUZZ_SEED=<the seed found> FUZZ_SECONDS=1 cargo test --test codec_fuzz");
 }
 

@@ -204,8 +204,9 @@ fn an_old_client_is_acknowledged_what_it_may_not_publish() {
 #[test]
 fn pings_are_answered() {
     let mut boxes = outboxes(1_000);
-    boxes.pass_through(&Arrivals { pings: vec![NEW, OLD], ..Arrivals::default() }, Timestamp(0));
+    boxes.pass_through(&Arrivals { pings: vec![NEW, OLD, Connection(77)], ..Arrivals::default() }, Timestamp(0));
     assert_eq!(taken(&mut boxes), [(NEW, vec![0xD0, 0]), (OLD, vec![0xD0, 0])]);
+    assert_eq!(boxes.counters().pings_answered, 2, "of another protocol's none");
 }
 
 #[test]

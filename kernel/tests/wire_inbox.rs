@@ -86,6 +86,7 @@ impl Decoder for Prefixed {
         if rate.is_some_and(|rate| !rate.spend(1, 0)) {
             return Err(Wrong::Breach(Breach::TooFast));
         }
+        arrivals.totals.note(1, payload.len());
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: Party(1),
@@ -211,6 +212,20 @@ fn the_protocol_says_how_long_its_peer_may_be_silent() {
     assert_eq!(desk.inbox.silent(late), [HERE]);
     assert!(desk.turn(&frame(SEND, b"")[1..].repeat(2)).is_some());
     assert!(desk.inbox.silent(late).is_empty(), "its fault has been reported");
+}
+
+#[test]
+fn what_a_second_inbox_brings_stands_behind_what_the_first_has_decoded() {
+    let (mut desk, mut other) = (Desk::new(), Desk::new());
+    assert_eq!(desk.turn(&frame(SEND, b"first")), None);
+    let commands = [frame(SEND, b"second"), frame(b"flow", b""), frame(SEND, b"held")].concat();
+    other.inbox.feed(HERE, &commands, NOW).unwrap();
+    assert_eq!(other.inbox.decode_more(&mut desk.arrivals, NOW), [(HERE, Ok(b"flow".to_vec()))]);
+    let payloads: Vec<_> = desk.arrivals.publishes.iter().map(|one| desk.arrivals.span(one.payload)).collect();
+    assert_eq!(payloads, [&b"first"[..], b"second"]);
+    other.inbox.release(HERE);
+    assert_eq!(other.turn(b""), None);
+    assert_eq!(other.payloads, [b"held"]);
 }
 
 proptest! {

@@ -341,6 +341,99 @@ class Outboxes:
         dropped_closed."""
 
 @final
+class Command:
+    """A command of a Pulsar client that is decided on here, or what the client did wrong."""
+
+    kind: int
+    """`type` of BaseCommand; 0 of a fault."""
+    data: bytes
+    """The bytes of the BaseCommand."""
+    fault: str | None
+    """A sentence for the log: the connection is to be closed. None of a command."""
+
+@final
+class PulsarInbox:
+    """What has arrived on each connection of the Pulsar protocol and is not decoded yet."""
+
+    def __new__(cls, read_buffer: bytearray) -> PulsarInbox:
+        """`read_buffer` is the one that all sockets read into; `feed` copies from its start."""
+    def open(self, connection: int) -> None:
+        """A new connection, of which nothing is known; CONNECT must come first."""
+    def accept(self, connection: int, *, frame_bytes_maximum: int, silence_us: int) -> None:
+        """CONNECT was accepted: from now on frames of this size are taken, and the connection is among `silent` if nothing
+        comes for so long (0: never)."""
+    def add_producer(
+        self, connection: int, producer: int, *, topic_name: bytes, party: int, key_slot: int
+    ) -> None:
+        """Entries under this producer id are published to the topic by the party from now on. The log keeps `key_slot` with
+        each."""
+    def remove_producer(self, connection: int, producer: int) -> None:
+        """Entries under this id are passed over from now on. Those under an id that never was are a fault. Nothing happens
+        if the connection is closed."""
+    def add_consumer(
+        self, connection: int, consumer: int, *, receiver: int, ledger: int, is_shared: bool = ...
+    ) -> None:
+        """What comes under this consumer id counts for the receiver from now on, where it is about message ids of this
+        ledger. Where `is_shared`, a cumulative acknowledgement is a fault."""
+    def remove_consumer(self, connection: int, consumer: int) -> None:
+        """What comes under this id is passed over from now on, like what comes under one that never was."""
+    def close(self, connection: int) -> None:
+        """Forgets the connection."""
+    def feed(self, connection: int, count: int, now_us: int) -> int:
+        """As `Inbox.feed`."""
+    def decode(self, arrivals: Arrivals, now_us: int = 0) -> list[tuple[int, Command]]:
+        """Decodes what has come behind what `Inbox.decode` has put into `arrivals`. SEND, ACK, FLOW, REDELIVER and PING go
+        there; an entry whose checksum does not fit is refused there, in its place.
+
+        Every other command or a fault is returned, and its connection is held from there on: later frames of it stay
+        undecoded until `release`."""
+    def release(self, connection: int) -> None:
+        """What was held is decoded by the next `decode`; `ready` says if there is anything."""
+    def ready(self) -> bool:
+        """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
+    def silent(self, now_us: int) -> list[int]:
+        """Accepted connections of which nothing came for longer than they may be silent."""
+    def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None:
+        """As `Inbox.limit`; each message of an entry counts."""
+    def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None:
+        """As `Inbox.limit_all`; each message of an entry counts."""
+    def next_at_us(self) -> int | None:
+        """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
+    def unread(self, connection: int, from_us: int, to_us: int) -> None:
+        """As `Inbox.unread`."""
+
+@final
+class PulsarOutboxes:
+    """Bytes that wait for each connection of the Pulsar protocol, and the encoder."""
+
+    def __new__(cls) -> PulsarOutboxes: ...
+    def open(self, connection: int, *, frame_bytes_maximum: int = ...) -> None:
+        """The client takes frames of this size; of any, if that is not said."""
+    def close(self, connection: int) -> None: ...
+    def write(self, connection: int, data: bytes) -> None:
+        """Appends encoded bytes."""
+    def set_writable(self, connection: int, writable: bool) -> None:
+        """While a connection is not writable `take` leaves its bytes here."""
+    def waiting_bytes(self, connection: int) -> int: ...
+    def add_consumer(self, connection: int, consumer: int, receiver: int) -> None:
+        """What leaves for the receiver goes to this consumer id of an open connection."""
+    def remove_consumer(self, connection: int, receiver: int) -> None:
+        """What leaves for the receiver is forgotten."""
+    def pass_through(self, arrivals: Arrivals) -> None:
+        """Answers the PINGs of this turn."""
+    def encode(self, outgoing: Outgoing, log: Log) -> None:
+        """Encodes what `Outboxes.encode` has left in `outgoing`, which is empty then: entries as they came, SEND_RECEIPT or
+        SEND_ERROR, ACK_RESPONSE, and what waited for the disk."""
+    def gone(self) -> list[tuple[int, int, NoticeKind]]:
+        """(receiver, first offset, why) of entries that were not sent since the last call: larger than the client takes, or
+        taken by retention. `Deliveries.refuse_entry` is to be told."""
+    def take(self) -> list[tuple[int, bytes]]:
+        """All bytes of all writable connections that have some, one item for each connection."""
+    def counters(self) -> dict[str, int]:
+        """Totals since the start: entries_sent and the messages_sent in them, receipts_sent, refusals_sent, replies_sent,
+        pings_answered, bytes_encoded, dropped_retention, dropped_too_large."""
+
+@final
 class Rewriting:
     """What is changed of messages that are carried on: a value."""
 
@@ -1032,67 +1125,15 @@ def entry_of_message(
     sequence: int,
 ) -> bytes:
     """A message as an entry of its own."""
-# --- pulsar -------------------------------------------------------------------------------------------------------
 
-@final
-class Command:
-    """A command that Python decides on, or what a peer did wrong."""
-
-    kind: int
-    """The type of the BaseCommand; 0 of a fault."""
-    data: bytes
-    """The bytes of the BaseCommand."""
-    fault: str | None
-    """What the peer did wrong; its connection is to be ended."""
-
-@final
-class PulsarInbox:
-    """What has arrived on each Pulsar connection and is not decoded yet. What is not said here is as in `Inbox`."""
-
-    def __new__(cls, read_buffer: bytearray) -> PulsarInbox: ...
-    def open(self, connection: int) -> None: ...
-    def accept(self, connection: int, *, frame_bytes_maximum: int, silence_us: int) -> None:
-        """CONNECT was accepted. A larger frame is a fault."""
-    def add_producer(self, connection: int, producer: int, *, topic_name: bytes, party: int, key_slot: int) -> None:
-        """What this producer sends goes to this topic. A producer that was never added is a fault."""
-    def remove_producer(self, connection: int, producer: int) -> None:
-        """What it still sends is ignored."""
-    def add_consumer(self, connection: int, consumer: int, *, receiver: int, ledger: int) -> None:
-        """What this consumer says is said by this receiver of `Deliveries`, of entries of this ledger: its topic's
-        number."""
-    def remove_consumer(self, connection: int, consumer: int) -> None:
-        """What it still says is ignored."""
-    def close(self, connection: int) -> None: ...
-    def feed(self, connection: int, count: int, now_us: int) -> int: ...
-    def decode(self, arrivals: Arrivals, now_us: int) -> list[tuple[int, Command]]:
-        """Decodes what has come behind what `Inbox.decode` has put into `arrivals`. A command or a fault is returned, and
-        its connection is held from there on until `release`."""
-    def release(self, connection: int) -> None: ...
-    def ready(self) -> bool: ...
-    def silent(self, now_us: int) -> list[int]: ...
-    def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None: ...
-    def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None: ...
-    def next_at_us(self) -> int | None: ...
-    def unread(self, connection: int, from_us: int, to_us: int) -> None: ...
-
-@final
-class PulsarOutboxes:
-    """Bytes that wait for each Pulsar connection's socket, and the encoder. What is not said here is as in `Outboxes`."""
-
-    def __new__(cls) -> PulsarOutboxes: ...
-    def open(self, connection: int) -> None: ...
-    def close(self, connection: int) -> None: ...
-    def add_consumer(self, connection: int, consumer: int, receiver: int) -> None:
-        """What this receiver of `Deliveries` is sent goes to this consumer."""
-    def remove_consumer(self, connection: int, receiver: int) -> None: ...
-    def write(self, connection: int, data: bytes) -> None: ...
-    def set_writable(self, connection: int, writable: bool) -> None: ...
-    def waiting_bytes(self, connection: int) -> int: ...
-    def pass_through(self, arrivals: Arrivals) -> None:
-        """Answers PING."""
-    def encode(self, outgoing: Outgoing, log: Log) -> None: ...
-    def gone(self) -> list[tuple[int, int, NoticeKind]]:
-        """(receiver, first offset, why) of entries that were not sent since the last call. `Deliveries.refuse_entry` is to
-        be told."""
-    def take(self) -> list[tuple[int, bytes]]: ...
-    def counters(self) -> dict[str, int]: ...
+def arrived(
+    arrivals: Arrivals,
+) -> tuple[
+    list[tuple[int, bytes, bytes, bool, tuple[int, int, int, int, int | None, int | None]]],
+    list[tuple[int, int, str, list[int], int | None]],
+    list[tuple[int, int]],
+    list[int],
+]:
+    """What one turn brought: of entries connection, topic name, payload, whether it is refused, and (producer, first and
+    last sequence id, messages, hash of its key, not before); of what is said of them connection, receiver, what, their
+    numbers and the request; permits (receiver, messages); connections that ask whether anybody is there."""

@@ -15,15 +15,28 @@ RUST_LINES_MAXIMUM = {"kernel/src": 19_900, "kernel-py/src": 3_200}
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
 """Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""
 
-TWINS = {"mqtt": "codec", "route": "routes", "store": "log", "delivery": "cursor"}
+TWINS = {
+    "mqtt": "codec",
+    "pulsar": "pulsar",
+    "route": "routes",
+    "store": "log",
+    "delivery": "cursor",
+}
 """Each stage with its twin in `tests/property/twins`."""
 
 STAGES = tuple(TWINS)
 
-FOLDERS_WITHOUT_CIRCLES = ("delivery", "entry", "mqtt", "route", "store", "wire")
+FOLDERS_WITHOUT_CIRCLES = ("delivery", "entry", "mqtt", "pulsar", "route", "store", "wire")
 """Folders of the kernel whose files can be read one after the other, from the bottom up."""
 
-ONLY_FOR_TESTS = {"Cursor", "entry_key_hash", "entry_of_message", "murmur3_32", "open_entry"}
+ONLY_FOR_TESTS = {
+    "Cursor",
+    "arrived",
+    "entry_key_hash",
+    "entry_of_message",
+    "murmur3_32",
+    "open_entry",
+}
 """What only a build with the feature `testing` has."""
 
 # "Application message" is the specification's own term for a payload and stays allowed.
@@ -35,6 +48,7 @@ PRODUCT_WORDS = re.compile(
 PACKETS = re.compile(
     r"(?i:puback|pubrec|pubrel|pubcomp|connack|suback|pingre[qs]|reason_?code)|\bPUBLISH\b|\bAUTH\b"
     r"|\b(UN)?SUBSCRIBE\b|\b(DIS)?CONNECT\b|\b0x[89A-F][0-9A-F]\b"
+    r"|\b(SEND|ACK|FLOW|REDELIVER|MESSAGE|PRODUCER|LOOKUP)(_[A-Z_]+)?\b"
 )
 NEUTRAL = ("flow.rs", "flow/", "wire/", "delivery/", "route/", "store/")
 """What passes from stage to stage, and the stages that no protocol owns."""
@@ -72,7 +86,7 @@ def test_what_no_protocol_owns_names_no_packet_and_no_reason_code(part: str) -> 
         f"{name(path)}:{number}: {match[0]}"
         for path in files
         for number, line in enumerate(without_tests(path.read_text()), 1)
-        if (match := PACKETS.search(line) or re.search(r"\bcrate::mqtt\b", line))
+        if (match := PACKETS.search(line) or re.search(r"\bcrate::(mqtt|pulsar)\b", line))
     ]
     assert not found
 

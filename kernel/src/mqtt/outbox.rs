@@ -198,9 +198,10 @@ impl Outboxes {
             }
         }
         for connection in &arrivals.pings {
+            let speaks_this = self.outboxes.get(*connection).is_some(); // Others ask in another protocol.
             self.write(*connection, &PINGRESP);
+            self.counters.pings_answered += u64::from(speaks_this);
         }
-        self.counters.pings_answered += count(arrivals.pings.len());
     }
 
     /// Each message of an entry to those who get it at QoS 0; the entry is opened only if somebody does.

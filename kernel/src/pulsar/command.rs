@@ -1,196 +1,201 @@
-//! The commands that come once for each entry, read where they stand.
+//! Commands that come once for each entry, read where they stand.
 //!
-//! Owns: the field numbers of these commands. Never: keeps anything.
+//! Owns: which fields they must have. Never: knows the producers and consumers of a connection.
 
+use super::fault::Fault;
+use super::kind;
 use crate::flow::entry::Says;
-use crate::protobuf::{Malformed, Reader, Value};
+use crate::protobuf::{Reader, Value};
 
-/// Numbers of commands.
-pub mod kind {
-    /// The first one on a connection.
-    pub const CONNECT: u64 = 2;
-    /// An entry.
-    pub const SEND: u64 = 6;
-    /// What becomes of it.
-    pub const SEND_RECEIPT: u64 = 7;
-    /// The same, where it was not taken.
-    pub const SEND_ERROR: u64 = 8;
-    /// An entry for a consumer.
-    pub const MESSAGE: u64 = 9;
-    /// A consumer is done with entries.
-    pub const ACK: u64 = 10;
-    /// It takes more.
-    pub const FLOW: u64 = 11;
-    /// Is anybody there?
-    pub const PING: u64 = 18;
-    /// Yes.
-    pub const PONG: u64 = 19;
-    /// A consumer wants entries again.
-    pub const REDELIVER: u64 = 20;
-    /// What it is done with is durable.
-    pub const ACK_RESPONSE: u64 = 38;
-    /// The last one there is.
-    pub const LAST: u64 = 68;
+/// What stands for -1 in a number of an entry.
+const NO_ENTRY: u64 = u64::MAX;
+
+/// A command, as far as says which one it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// Its kind.
+    pub kind: u8,
+    /// Its fields.
+    pub body: &'a [u8],
 }
 
-/// A command, as far as decode needs it.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Command {
-    /// An entry follows.
-    Send(Send),
-    /// A consumer is done with entries.
-    Ack(Ack),
-    /// A consumer takes more messages.
-    Flow {
-        /// Which consumer.
-        consumer: u64,
-        /// How many.
-        messages: u32,
-    },
-    /// A consumer wants entries again.
-    Redeliver {
-        /// Which consumer.
-        consumer: u64,
-        /// Ledger and entry of each; none: all that it has.
-        ids: Vec<(u64, u64)>,
-    },
-    /// Is anybody there?
-    Ping,
-    /// Yes.
-    Pong,
-    /// One that the caller decides on, by its number.
-    Other(u8),
+impl<'a> Command<'a> {
+    /// Reads the kind of a command and finds its fields.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Result<Command<'a>, Fault> {
+        let mut kind = None;
+        let mut reader = Reader::new(bytes);
+        while let Some(field) = reader.next()? {
+            if let (1, Value::Varint(number)) = field {
+                kind = Some(number);
+            }
+        }
+        let kind = kind::of_client(kind.ok_or(Fault::new("a command that does not say which"))?)?;
+        let mut body = [].as_slice();
+        let mut reader = Reader::new(bytes);
+        while let Some((field, value)) = reader.next()? {
+            if let (true, Value::Bytes(fields)) = (field == u32::from(kind), value) {
+                body = fields;
+            }
+        }
+        Ok(Command { kind, body })
+    }
 }
 
-/// The fields of SEND.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Send {
-    /// Which of the connection's producers.
+/// A producer's entry, but for the entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Which producer.
     pub producer: u64,
     /// The number of the entry's first message.
-    pub sequence_first: u64,
-    /// The number of its last message, where that is said.
-    pub sequence_last: Option<u64>,
-    /// How many messages it has, where that is said.
-    pub messages: Option<u64>,
+    pub sequence_id: u64,
+    /// The number of its last one, if that is said.
+    pub highest_sequence_id: Option<u64>,
+    /// How many messages it has, if that is said.
+    pub messages: Option<u32>,
 }
 
-/// The fields of ACK.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Ack {
+impl Sent {
+    /// Reads the fields of SEND.
+    #[inline]
+    pub fn read(body: &[u8]) -> Result<Sent, Fault> {
+        let (mut producer, mut sequence_id, mut highest_sequence_id, mut messages) = (None, None, None, None);
+        let mut reader = Reader::new(body);
+        while let Some(field) = reader.next()? {
+            match field {
+                (1, Value::Varint(id)) => producer = Some(id),
+                (2, Value::Varint(id)) => sequence_id = Some(id),
+                (3, Value::Varint(count)) => messages = Some(low_half(count)),
+                (4 | 5, Value::Varint(_)) => return Err(TRANSACTION),
+                (6, Value::Varint(id)) => highest_sequence_id = Some(id),
+                _ => {}
+            }
+        }
+        let (Some(producer), Some(sequence_id)) = (producer, sequence_id) else {
+            return Err(Fault::new("an entry without its producer or its number"));
+        };
+        Ok(Sent { producer, sequence_id, highest_sequence_id, messages })
+    }
+}
+
+/// More messages for a consumer: which one, and how many.
+#[inline]
+pub fn permits(body: &[u8]) -> Result<(u64, u32), Fault> {
+    let (mut consumer, mut messages) = (None, None);
+    let mut reader = Reader::new(body);
+    while let Some(field) = reader.next()? {
+        match field {
+            (1, Value::Varint(id)) => consumer = Some(id),
+            (2, Value::Varint(count)) => messages = Some(low_half(count)),
+            _ => {}
+        }
+    }
+    consumer.zip(messages).ok_or(Fault::new("permits without their consumer or their number"))
+}
+
+/// What a consumer says of entries, but for their numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
     /// Which consumer.
     pub consumer: u64,
-    /// With these, or with all up to them.
+    /// What it says.
     pub says: Says,
-    /// Ledger and entry of each.
-    pub ids: Vec<(u64, u64)>,
-    /// It wants an answer under this number.
+    /// It is to be told, by this number of its own, when that is durable.
     pub request: Option<u64>,
+    /// The field of the entries' numbers.
+    pub field: u32,
 }
 
-/// Reads a command. Bytes that are none are refused, and so is one without a field that it has to have.
-pub fn read(bytes: &[u8]) -> Result<Command, Malformed> {
-    let (mut number, mut fields) = (None, None);
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(value)) => number = Some(value),
-            (of, Value::Bytes(bytes)) => fields = Some((of, bytes)),
-            _ => {}
+impl Said {
+    /// Reads the fields of ACK.
+    #[inline]
+    pub fn acknowledged(body: &[u8]) -> Result<Said, Fault> {
+        let (mut consumer, mut says, mut request) = (None, None, None);
+        let mut reader = Reader::new(body);
+        while let Some(field) = reader.next()? {
+            match field {
+                (1, Value::Varint(id)) => consumer = Some(id),
+                (2, Value::Varint(0)) => says = Some(Says::Done),
+                (2, Value::Varint(1)) => says = Some(Says::DoneUpTo),
+                (2, _) => says = None,
+                (6 | 7, Value::Varint(_)) => return Err(TRANSACTION),
+                (8, Value::Varint(id)) => request = Some(id),
+                _ => {}
+            }
         }
+        let (Some(consumer), Some(says)) = (consumer, says) else {
+            return Err(Fault::new("an acknowledgement without its consumer or its type"));
+        };
+        Ok(Said { consumer, says, request, field: 3 })
     }
-    let number = number.ok_or(Malformed)?;
-    // The fields of a command stand under its own number.
-    let own = fields.filter(|(of, _)| u64::from(*of) == number).map(|(_, bytes)| bytes);
-    match number {
-        kind::SEND => send(own.ok_or(Malformed)?).map(Command::Send),
-        kind::ACK => ack(own.ok_or(Malformed)?).map(Command::Ack),
-        kind::FLOW => flow(own.ok_or(Malformed)?),
-        kind::REDELIVER => redeliver(own.ok_or(Malformed)?),
-        kind::PING => Ok(Command::Ping),
-        kind::PONG => Ok(Command::Pong),
-        kind::CONNECT..=kind::LAST => u8::try_from(number).map(Command::Other).map_err(|_| Malformed),
-        _ => Err(Malformed),
+
+    /// Reads the fields of REDELIVER_UNACKNOWLEDGED_MESSAGES.
+    #[inline]
+    pub fn wanted_again(body: &[u8]) -> Result<Said, Fault> {
+        let (mut consumer, mut says) = (None, Says::AllAgain);
+        let mut reader = Reader::new(body);
+        while let Some(field) = reader.next()? {
+            match field {
+                (1, Value::Varint(id)) => consumer = Some(id),
+                (2, Value::Bytes(_)) => says = Says::Again,
+                _ => {}
+            }
+        }
+        let consumer = consumer.ok_or(Fault::new("a negative acknowledgement without its consumer"))?;
+        Ok(Said { consumer, says, request: None, field: 2 })
+    }
+
+    /// Appends the numbers of the entries of this ledger. An entry of which messages are left out is left out; so are
+    /// those of other ledgers, and the one before the first.
+    #[inline]
+    pub fn put_numbers(&self, body: &[u8], ledger: u64, numbers: &mut Vec<u64>) -> Result<(), Fault> {
+        let mut reader = Reader::new(body);
+        while let Some((field, value)) = reader.next()? {
+            if let (true, Value::Bytes(fields)) = (field == self.field, value) {
+                let id = MessageId::read(fields)?;
+                if id.ledger == ledger && id.entry != NO_ENTRY && !id.is_partial {
+                    numbers.push(id.entry);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-fn send(bytes: &[u8]) -> Result<Send, Malformed> {
-    let (mut producer, mut first, mut send) = (None, None, Send::default());
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(id)) => producer = Some(id),
-            (2, Value::Varint(id)) => first = Some(id),
-            (3, Value::Varint(count)) => send.messages = Some(count),
-            (6, Value::Varint(id)) => send.sequence_last = Some(id),
-            _ => {}
-        }
-    }
-    (send.producer, send.sequence_first) = (producer.ok_or(Malformed)?, first.ok_or(Malformed)?);
-    Ok(send)
+/// Which entry.
+struct MessageId {
+    ledger: u64,
+    entry: u64,
+    /// Some of its messages are not meant.
+    is_partial: bool,
 }
 
-fn ack(bytes: &[u8]) -> Result<Ack, Malformed> {
-    let (mut consumer, mut kind, mut ids, mut request) = (None, None, Vec::new(), None);
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(id)) => consumer = Some(id),
-            (2, Value::Varint(number)) => kind = Some(number),
-            (3, Value::Bytes(id)) => ids.extend(message_id(id)?),
-            (8, Value::Varint(id)) => request = Some(id),
-            _ => {}
+impl MessageId {
+    #[inline]
+    fn read(bytes: &[u8]) -> Result<MessageId, Fault> {
+        let (mut ledger, mut entry, mut is_partial) = (None, None, false);
+        let mut reader = Reader::new(bytes);
+        while let Some(field) = reader.next()? {
+            match field {
+                (1, Value::Varint(id)) => ledger = Some(id),
+                (2, Value::Varint(id)) => entry = Some(id),
+                // A bit that is set stands for a message that is not acknowledged. Words may come one by one or packed.
+                (5, Value::Varint(word)) => is_partial |= word != 0,
+                (5, Value::Bytes(words)) => is_partial |= words.iter().any(|byte| byte & 0x7f != 0),
+                _ => {}
+            }
         }
+        let (Some(ledger), Some(entry)) = (ledger, entry) else {
+            return Err(Fault::new("a message id without its ledger or its entry"));
+        };
+        Ok(MessageId { ledger, entry, is_partial })
     }
-    let says = match kind.ok_or(Malformed)? {
-        0 => Says::Done,
-        1 => Says::DoneUpTo,
-        _ => return Err(Malformed),
-    };
-    Ok(Ack { consumer: consumer.ok_or(Malformed)?, says, ids, request })
 }
 
-fn flow(bytes: &[u8]) -> Result<Command, Malformed> {
-    let (mut consumer, mut messages) = (None, None);
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(id)) => consumer = Some(id),
-            (2, Value::Varint(count)) => messages = Some(u32::try_from(count).map_err(|_| Malformed)?),
-            _ => {}
-        }
-    }
-    Ok(Command::Flow { consumer: consumer.ok_or(Malformed)?, messages: messages.ok_or(Malformed)? })
-}
+/// None can have begun, so that this cannot be a part of one.
+const TRANSACTION: Fault = Fault { reason: "a command of a transaction, of which there are none" };
 
-fn redeliver(bytes: &[u8]) -> Result<Command, Malformed> {
-    let (mut consumer, mut ids) = (None, Vec::new());
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(id)) => consumer = Some(id),
-            (2, Value::Bytes(id)) => ids.extend(message_id(id)?),
-            _ => {}
-        }
-    }
-    Ok(Command::Redeliver { consumer: consumer.ok_or(Malformed)?, ids })
-}
-
-/// Ledger and entry. Where some messages of the entry are left out of it, it stands for none: which of a batch are
-/// acknowledged is not told one by one here.
-fn message_id(bytes: &[u8]) -> Result<Option<(u64, u64)>, Malformed> {
-    let (mut ledger, mut entry, mut is_whole) = (None, None, true);
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Value::Varint(id)) => ledger = Some(id),
-            (2, Value::Varint(id)) => entry = Some(id),
-            (5, Value::Varint(word)) => is_whole &= word == 0,
-            // The same written as one field.
-            (5, Value::Bytes(words)) => is_whole &= words.iter().all(|byte| byte & 0x7f == 0),
-            _ => {}
-        }
-    }
-    let id = (ledger.ok_or(Malformed)?, entry.ok_or(Malformed)?);
-    Ok(is_whole.then_some(id))
+/// A number of 32 bits: what is written above them does not count.
+fn low_half(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).unwrap_or_default()
 }

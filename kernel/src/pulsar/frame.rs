@@ -1,37 +1,58 @@
-//! Where a frame ends, and where its command does.
+//! Where a frame ends, before anything else is known of it.
 //!
 //! ```text
-//! total | size of the command | command | tail of an entry, if the command has one        numbers big endian, 32 bits
+//! size of all that follows | size of the command | command | an entry, or nothing      sizes big endian, 32 bits
 //! ```
-//!
-//! Owns: the sizes of a frame. Never: looks into a command.
 
-/// Bytes of `total` and of the command's size.
-pub const HEAD_BYTES: usize = 8;
+use super::fault::Fault;
+use std::ops::Range;
 
-/// The sizes of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Bytes before the command.
+pub const HEADER_BYTES: usize = 8;
+
+/// Bytes that the first size does not count.
+const UNCOUNTED_BYTES: usize = 4;
+
+/// A frame whose sizes have been read.
+#[derive(Clone, Copy, Debug)]
 pub struct Frame {
+    /// Bytes of the command.
+    command_bytes: usize,
     /// Bytes of the whole frame.
     pub size_bytes: usize,
-    /// Bytes of its command.
-    pub command_bytes: usize,
 }
 
-/// What is wrong with a frame.
-pub const CONTRADICTION: &str = "a frame whose sizes contradict each other";
-
 impl Frame {
-    /// The frame at the start of `bytes`; `None` if its head is not complete. An error if its command does not fit
-    /// into it.
-    pub fn read(bytes: &[u8]) -> Result<Option<Frame>, &'static str> {
+    /// Reads the sizes at the start of `bytes`; `None` if they are not complete.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Result<Option<Frame>, Fault> {
         let Some((total, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
-        let Some(command) = rest.first_chunk::<4>() else { return Ok(None) };
-        let size = |number: [u8; 4]| usize::try_from(u32::from_be_bytes(number)).unwrap_or(usize::MAX);
-        let (total, command_bytes) = (size(*total), size(*command));
-        if command_bytes == 0 || total.checked_sub(4).is_none_or(|rest| command_bytes > rest) {
-            return Err(CONTRADICTION);
+        let size_bytes = number(total).saturating_add(UNCOUNTED_BYTES);
+        if size_bytes <= HEADER_BYTES {
+            return Err(Fault::new("a frame without a command"));
         }
-        Ok(Some(Frame { size_bytes: total.saturating_add(4), command_bytes }))
+        let Some((command, _)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let command_bytes = number(command);
+        if command_bytes > size_bytes - HEADER_BYTES {
+            return Err(Fault::new("a command that is larger than its frame"));
+        }
+        Ok(Some(Frame { command_bytes, size_bytes }))
     }
+
+    /// Where the command lies in a frame that begins at `start`.
+    #[inline]
+    pub fn command(&self, start: usize) -> Range<usize> {
+        start + HEADER_BYTES..start + HEADER_BYTES + self.command_bytes
+    }
+
+    /// Where what follows the command lies.
+    #[inline]
+    pub fn tail(&self, start: usize) -> Range<usize> {
+        start + HEADER_BYTES + self.command_bytes..start + self.size_bytes
+    }
+}
+
+#[inline]
+fn number(bytes: &[u8; 4]) -> usize {
+    usize::try_from(u32::from_be_bytes(*bytes)).unwrap_or(usize::MAX)
 }

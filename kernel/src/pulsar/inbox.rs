@@ -1,10 +1,48 @@
-//! The receiving side of all connections that speak the protocol.
+//! What a Pulsar connection adds to the receiving side of every connection.
+//!
+//! Owns: what is told to it of producers and consumers while it is decoded.
 
-use super::peer::Peer;
+use super::peer::{Consumer, Peer, Producer};
+use crate::error::Result;
+use crate::ids::Connection;
 use crate::wire;
 
-/// All of them.
+/// The receiving side of all Pulsar connections.
 pub type Inbox = wire::inbox::Inbox<Peer>;
 
-/// What decode tells the caller about a connection: a command to decide on, or that the peer broke the protocol.
+/// What decode tells the caller about a connection: a command, or that the peer broke the protocol.
 pub type Event = wire::decoder::Event<Peer>;
+
+impl Inbox {
+    /// The connection was accepted: it may send frames of this size, and is silent if nothing comes for so long.
+    pub fn accept(&mut self, connection: Connection, frame_bytes_maximum: usize, silence_us: u64) -> Result<()> {
+        self.decoder(connection)?.accept(frame_bytes_maximum, silence_us);
+        Ok(())
+    }
+
+    /// Entries of a producer of the connection with this number are taken from now on.
+    pub fn add_producer(&mut self, connection: Connection, number: u64, producer: Producer) -> Result<()> {
+        self.decoder(connection)?.add_producer(number, producer);
+        Ok(())
+    }
+
+    /// They are passed over from now on; nothing happens if the connection is closed.
+    pub fn remove_producer(&mut self, connection: Connection, number: u64) {
+        if let Ok(peer) = self.decoder(connection) {
+            peer.remove_producer(number);
+        }
+    }
+
+    /// What a consumer of the connection with this number says counts from now on.
+    pub fn add_consumer(&mut self, connection: Connection, number: u64, consumer: Consumer) -> Result<()> {
+        self.decoder(connection)?.add_consumer(number, consumer);
+        Ok(())
+    }
+
+    /// It is passed over from now on; nothing happens if the connection is closed.
+    pub fn remove_consumer(&mut self, connection: Connection, number: u64) {
+        if let Ok(peer) = self.decoder(connection) {
+            peer.remove_consumer(number);
+        }
+    }
+}

@@ -1,16 +1,23 @@
-//! The protocol of Pulsar, as far as it comes once for each entry; all of it without I/O.
+//! The codec of Pulsar's binary protocol: what has arrived, and what waits to be sent.
 //!
-//! Owns: frames, the commands that carry entries and speak of them, and what answers those. Never: decides anything by
-//! a command that comes once in the life of a producer or a consumer: those are handed out as they came.
+//! Owns: turning bytes into entries, settlements and permits ([`frame`], [`command`], [`tail`]), what may come next on
+//! a connection and who its producers and consumers are ([`peer`]), writing what answers them ([`outbox`]).
+//! Never: decides what a command means. What does not come once for each entry is handed out as bytes.
 //!
-//! Flow: sockets -> inbox -> route; delivery -> outbox -> sockets.
+//! Invariants:
+//! 1. No input panics, and none makes the codec allocate more than a bounded multiple of the bytes that came.
+//! 2. What is decoded depends on the bytes only, never on how they were split.
+//! 3. After a fault nothing more is decoded from its connection.
+//! 4. The checksum of each entry is computed once, on arrival.
+//!
+//! Flow: sockets -> [`inbox`] -> route ... delivery -> [`outbox`] -> sockets.
 
-mod command;
+pub mod command;
 pub mod encode;
-mod frame;
+pub mod fault;
+pub mod frame;
 pub mod inbox;
+pub mod kind;
 pub mod outbox;
 pub mod peer;
-
-pub use inbox::Inbox;
-pub use outbox::Outboxes;
+pub mod tail;

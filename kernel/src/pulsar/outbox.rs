@@ -1,50 +1,65 @@
 //! The encoder of the hot path, which writes into what waits for each connection's socket.
 //!
-//! Owns: which consumer of a connection each receiver is. Never: decides who gets an entry.
+//! Owns: who the receivers of each connection are, and which entries could not be sent. Never: decides who gets an
+//! entry; that comes from delivery.
+//!
+//! Invariants:
+//! 1. An entry leaves byte for byte as it came, copied once, whatever is in it.
+//! 2. No frame is larger than its receiver takes.
 //!
 //! Flow: delivery -> outbox -> sockets. The last stage of a turn.
 
-use super::encode::{put_entry, put_pong, put_receipt, put_reply, MessageId};
+use super::encode::{put_entry, put_pong, put_receipt, put_reply, Heading};
 use crate::entry::of_message;
 use crate::error::Result;
-use crate::flow::entry::Body;
+use crate::flow::entry::{Body, Receipt};
 use crate::flow::{Arrivals, Departure, Messages, NoticeKind, Outgoing, Sending};
 use crate::ids::{Connection, Offset, Receiver};
 use crate::wire::buffers::Buffers;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::mem;
 
-/// The name of the producer of messages that came by another protocol.
+/// Who produced what no Pulsar client did.
 const PRODUCER_NAME: &[u8] = b"holdfast";
 
-/// The consumers of one connection.
-type Consumers = HashMap<Receiver, u64>;
+/// How one connection is written to.
+#[derive(Debug)]
+struct Writer {
+    frame_bytes_maximum: usize,
+    /// By what number each receiver knows itself.
+    consumers: BTreeMap<Receiver, u64>,
+}
 
-/// What was sent since the start.
+/// What was sent and dropped since the start.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub entries_sent: u64,
     pub messages_sent: u64,
     pub receipts_sent: u64,
+    pub refusals_sent: u64,
+    pub replies_sent: u64,
     pub pings_answered: u64,
     pub bytes_encoded: u64,
+    pub dropped_retention: u64,
+    pub dropped_too_large: u64,
 }
+
+/// An entry that could not be sent: whose it was, its first offset, and why.
+pub type Gone = (Receiver, Offset, NoticeKind);
 
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
-    outboxes: Buffers<Consumers>,
-    /// A message of another protocol, written as an entry.
-    scratch: Vec<u8>,
-    /// Entries that were to be sent and are gone.
-    gone: Vec<(Receiver, Offset, NoticeKind)>,
+    outboxes: Buffers<Writer>,
+    gone: Vec<Gone>,
     counters: Counters,
 }
 
 impl Outboxes {
-    /// A connection may be sent to.
-    pub fn open(&mut self, connection: Connection) -> Result<()> {
-        self.outboxes.open(connection, Consumers::new())
+    /// A connection may be sent to; it takes frames of this size.
+    pub fn open(&mut self, connection: Connection, frame_bytes_maximum: usize) -> Result<()> {
+        self.outboxes.open(connection, Writer { frame_bytes_maximum, consumers: BTreeMap::new() })
     }
 
     /// Forgets the connection and what waits for it.
@@ -52,31 +67,31 @@ impl Outboxes {
         self.outboxes.close(connection);
     }
 
-    /// One of its consumers is this receiver.
+    /// A receiver on an open connection is its consumer with this number.
     pub fn add_consumer(&mut self, connection: Connection, consumer: u64, receiver: Receiver) {
         if let Some(outbox) = self.outboxes.get_mut(connection) {
-            outbox.writer.insert(receiver, consumer);
+            outbox.writer.consumers.insert(receiver, consumer);
         }
     }
 
-    /// The receiver is none of its consumers any more: what is on the way to it does not leave.
+    /// Nothing is sent to this receiver any more.
     pub fn remove_consumer(&mut self, connection: Connection, receiver: Receiver) {
         if let Some(outbox) = self.outboxes.get_mut(connection) {
-            outbox.writer.remove(&receiver);
+            outbox.writer.consumers.remove(&receiver);
         }
     }
 
     /// Appends encoded bytes; nothing happens if the connection is closed.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) {
-        if let Some(outbox) = self.outboxes.get_mut(connection) {
-            outbox.bytes.extend_from_slice(bytes);
-            self.counters.bytes_encoded += count(bytes.len());
-        }
+        self.put(connection, |_, into| {
+            into.extend_from_slice(bytes);
+            Some(())
+        });
     }
 
     /// While a connection is not writable its bytes stay here.
-    pub fn set_writable(&mut self, connection: Connection, writable: bool) {
-        self.outboxes.set_writable(connection, writable);
+    pub fn set_writable(&mut self, connection: Connection, is_writable: bool) {
+        self.outboxes.set_writable(connection, is_writable);
     }
 
     /// Bytes that wait for the connection's socket.
@@ -84,72 +99,41 @@ impl Outboxes {
         self.outboxes.get(connection).map_or(0, |outbox| outbox.bytes.len())
     }
 
-    /// Answers those that ask whether anybody is there.
+    /// Answers those of this turn that ask whether anybody is there.
     pub fn pass_through(&mut self, arrivals: &Arrivals) {
         for connection in &arrivals.pings {
-            if let Some(outbox) = self.outboxes.get_mut(*connection) {
-                put_pong(&mut outbox.bytes);
-                self.counters.pings_answered += 1;
-            }
+            let put = self.put(*connection, |_, into| {
+                put_pong(into);
+                Some(())
+            });
+            self.counters.pings_answered += u64::from(put.is_some());
         }
     }
 
-    /// Encodes entries, receipts and replies; clears `outgoing`.
+    /// Encodes all that leaves to connections that are open here, and forgets the rest.
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages) -> Result<()> {
         for departure in outgoing.departures.drain(..) {
-            if let Departure::Sending(sending) = &departure {
-                self.deliver(sending, messages)?;
-                continue;
-            }
-            let Some(outbox) = self.outboxes.get_mut(departure.connection()) else { continue };
-            let before = outbox.bytes.len();
             match departure {
-                Departure::Receipt(receipt) => {
-                    put_receipt(&mut outbox.bytes, &receipt);
-                    self.counters.receipts_sent += 1;
-                }
+                Departure::Sending(sending) => self.deliver(&sending, messages)?,
+                Departure::Receipt(receipt) => self.tell(&receipt),
                 Departure::Reply(reply) => {
-                    if let Some(consumer) = outbox.writer.get(&reply.receiver) {
-                        put_reply(&mut outbox.bytes, *consumer, &reply);
-                    }
+                    let put = self.put(reply.connection, |writer, into| {
+                        let consumer = *writer.consumers.get(&reply.receiver)?;
+                        put_reply(into, consumer, &reply);
+                        Some(())
+                    });
+                    self.counters.replies_sent += u64::from(put.is_some());
                 }
-                Departure::Encoded(_, bytes) => outbox.bytes.extend_from_slice(&bytes),
-                Departure::Sending(_) | Departure::Acknowledgement(_) => {}
+                Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
+                Departure::Acknowledgement(_) => {}
             }
-            self.counters.bytes_encoded += count(outbox.bytes.len() - before);
         }
         Ok(())
     }
 
-    fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages) -> Result<()> {
-        let Outboxes { outboxes, scratch, gone, counters } = self;
-        let Some(outbox) = outboxes.get_mut(sending.connection) else { return Ok(()) };
-        let Some(consumer) = outbox.writer.get(&sending.receiver).copied() else { return Ok(()) };
-        let Some(entry) = messages.entry(sending.location, sending.offset)? else {
-            gone.push((sending.receiver, sending.offset, NoticeKind::Retention));
-            return Ok(());
-        };
-        let tail = match &entry.body {
-            Body::AsSent(tail) => tail,
-            Body::Message(message) => {
-                scratch.clear();
-                of_message(message, PRODUCER_NAME, entry.offset.0, scratch);
-                scratch.as_slice()
-            }
-        };
-        let before = outbox.bytes.len();
-        let id = MessageId { ledger: u64::from(entry.topic.0), entry: entry.number };
-        put_entry(&mut outbox.bytes, consumer, id, sending.redeliveries, tail);
-        outbox.end_message();
-        counters.entries_sent += 1;
-        counters.messages_sent += u64::from(entry.count);
-        counters.bytes_encoded += count(outbox.bytes.len() - before);
-        Ok(())
-    }
-
-    /// Entries that were to be sent since the last call and are gone: to whom, their first offset, and why.
-    pub fn gone(&mut self) -> Vec<(Receiver, Offset, NoticeKind)> {
-        std::mem::take(&mut self.gone)
+    /// Entries that were not sent since the last call: retention took them, or they are too large for their receiver.
+    pub fn gone(&mut self) -> Vec<Gone> {
+        mem::take(&mut self.gone)
     }
 
     /// Hands all bytes of each writable connection to `send`, in one call.
@@ -161,8 +145,60 @@ impl Outboxes {
     pub fn counters(&self) -> Counters {
         self.counters
     }
-}
 
-fn count(size: usize) -> u64 {
-    u64::try_from(size).unwrap_or(u64::MAX)
+    fn tell(&mut self, receipt: &Receipt) {
+        let put = self.put(receipt.connection, |_, into| {
+            put_receipt(into, receipt);
+            Some(())
+        });
+        let count = match receipt.refusal {
+            None => &mut self.counters.receipts_sent,
+            Some(_) => &mut self.counters.refusals_sent,
+        };
+        *count += u64::from(put.is_some());
+    }
+
+    #[inline]
+    fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages) -> Result<()> {
+        let &Sending { connection, receiver, redeliveries, offset, location, .. } = sending;
+        let writer = self.outboxes.get(connection).map(|outbox| &outbox.writer);
+        let Some(consumer) = writer.and_then(|writer| writer.consumers.get(&receiver).copied()) else { return Ok(()) };
+        let Some(entry) = messages.entry(location, offset)? else {
+            self.counters.dropped_retention += 1;
+            self.gone.push((receiver, offset, NoticeKind::Retention));
+            return Ok(());
+        };
+        let heading = Heading { consumer, topic: entry.topic, entry: entry.number, redeliveries };
+        let put = self.put(connection, |writer, into| {
+            let start = into.len();
+            put_entry(into, &heading, |into| match &entry.body {
+                Body::AsSent(tail) => into.extend_from_slice(tail),
+                Body::Message(message) => of_message(message, PRODUCER_NAME, entry.number, into),
+            });
+            if into.len() - start > writer.frame_bytes_maximum {
+                into.truncate(start);
+                return None;
+            }
+            Some(())
+        });
+        if put.is_some() {
+            self.counters.entries_sent += 1;
+            self.counters.messages_sent += u64::from(entry.count);
+        } else {
+            self.counters.dropped_too_large += 1;
+            self.gone.push((receiver, offset, NoticeKind::TooLarge));
+        }
+        Ok(())
+    }
+
+    /// Lets `write` append to what waits for a connection; `None` if it is closed, or nothing was appended.
+    #[inline]
+    fn put(&mut self, connection: Connection, write: impl FnOnce(&Writer, &mut Vec<u8>) -> Option<()>) -> Option<()> {
+        let outbox = self.outboxes.get_mut(connection)?;
+        let before = outbox.bytes.len();
+        write(&outbox.writer, &mut outbox.bytes)?;
+        let count = outbox.bytes.len().saturating_sub(before);
+        self.counters.bytes_encoded += u64::try_from(count).unwrap_or_default();
+        Some(())
+    }
 }

@@ -1,137 +1,155 @@
-//! The other end of one connection, as decode knows it: its producers and consumers, and what may come next.
+//! The other end of one connection, as decode knows it: what may come next, and whose it is.
 //!
-//! Owns: which of its producers publishes where, and which receivers its consumers are. Never: decides who may be one,
-//! or keeps a byte.
-//!
-//! Invariants:
-//! 1. Of an entry nothing is taken that its checksum does not vouch for.
-//! 2. What a number says that came is never believed before it was compared with the bytes that came.
-//! 3. What is said by a producer or a consumer that there was on this connection and is no more changes nothing; the
-//!    peer may not know yet.
+//! Owns: how far the connection has come, and its producers and consumers by the numbers that it gave them.
+//! Never: keeps a byte; those that wait are kept for every protocol alike.
 
-use super::command::{self, Ack, Command, Send};
-use super::frame::{Frame, HEAD_BYTES};
-use crate::entry::{key_hash, metadata, Metadata, MAGIC};
-use crate::flow::entry::{EntryParts, Permits, Says, Settlement, CHECKED_FROM};
+use super::command::{permits, Command, Said, Sent};
+use super::fault::Fault;
+use super::frame::Frame;
+use super::kind;
+use super::tail::Tail;
+use crate::flow::entry::{Permits, Says, Settlement};
 use crate::flow::{Arrivals, Fate, Publish, Refusal, Span};
-use crate::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
-use crate::limits::{CONNECT_BYTES_MAXIMUM, ENTRY_MESSAGES_MAXIMUM};
+use crate::ids::{Connection, KeySlot, Party, Receiver};
+use crate::limits::{COMMAND_BYTES_MAXIMUM, PRODUCERS_REMEMBERED_MAXIMUM};
 use crate::wire::decoder::{Breach, Decoder};
 use crate::wire::rate::Rate;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
-/// In place of a number of an entry where there is none: what is before the first one.
-const NO_ENTRY: u64 = u64::MAX;
-
-/// Microseconds in a millisecond.
-const MILLISECOND_US: u64 = 1_000;
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing came: CONNECT must.
+    Opening,
+    /// That came and is not decided on: nothing may follow.
+    Connecting,
+    /// The connection was accepted.
+    Accepted,
+}
 
 /// A command that the caller decides on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Its number.
+    /// Its kind.
     pub kind: u8,
     /// All of it.
     pub bytes: Vec<u8>,
 }
 
-/// What the peer did wrong, in words for the log: the connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault(pub &'static str);
-
-/// Who publishes where.
+/// Who sends entries.
 #[derive(Debug)]
-struct Producer {
-    topic: Box<[u8]>,
-    party: Party,
-    key_slot: KeySlot,
+pub struct Producer {
+    /// Where its entries are published to.
+    pub topic_name: Box<[u8]>,
+    /// Who publishes them.
+    pub party: Party,
+    /// The slot of who publishes them.
+    pub key_slot: KeySlot,
 }
 
-/// Who takes, and from which ledger.
+/// Who is given entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumer {
+    /// Who it is to the stages behind decode.
+    pub receiver: Receiver,
+    /// The ledger of the message ids that it may speak of.
+    pub ledger: u64,
+    /// It shares its subscription: what comes before an entry may be another's.
+    pub is_shared: bool,
+}
+
+/// A producer, and where its topic name lies in the arena, if it does.
 #[derive(Debug)]
-struct Consumer {
-    receiver: Receiver,
-    ledger: u64,
+struct Known {
+    producer: Producer,
+    named: Span,
 }
 
 /// Who sends on one connection.
 #[derive(Debug)]
 pub struct Peer {
     connection: Connection,
-    is_accepted: bool,
+    stage: Stage,
     frame_bytes_maximum: usize,
-    /// 0: it may say nothing for ever.
+    /// 0 if it may be silent for ever.
     silence_us: u64,
-    /// By their ids; `None` of those that there were.
-    producers: HashMap<u64, Option<Producer>>,
-    consumers: HashMap<u64, Consumer>,
+    producers: BTreeMap<u64, Known>,
+    /// Producers that have been removed: what they had sent before they knew that is nobody's.
+    removed: VecDeque<u64>,
+    consumers: BTreeMap<u64, Consumer>,
 }
 
 impl Peer {
-    /// Its first command was taken.
+    /// The connection was accepted.
     pub fn accept(&mut self, frame_bytes_maximum: usize, silence_us: u64) {
-        (self.is_accepted, self.frame_bytes_maximum, self.silence_us) = (true, frame_bytes_maximum, silence_us);
+        self.stage = Stage::Accepted;
+        self.frame_bytes_maximum = frame_bytes_maximum;
+        self.silence_us = silence_us;
     }
 
-    /// It has a producer with this id, which publishes to one topic.
-    pub fn add_producer(&mut self, producer: u64, topic: &[u8], party: Party, key_slot: KeySlot) {
-        self.producers.insert(producer, Some(Producer { topic: topic.into(), party, key_slot }));
+    /// Entries of a producer with this number are taken from now on.
+    pub fn add_producer(&mut self, number: u64, producer: Producer) {
+        self.removed.retain(|removed| *removed != number);
+        self.producers.insert(number, Known { producer, named: Span::default() });
     }
 
-    /// It has no such producer any more.
-    pub fn remove_producer(&mut self, producer: u64) {
-        if let Some(known) = self.producers.get_mut(&producer) {
-            *known = None;
+    /// Entries of this producer are passed over from now on.
+    pub fn remove_producer(&mut self, number: u64) {
+        if self.producers.remove(&number).is_some() {
+            if self.removed.len() == PRODUCERS_REMEMBERED_MAXIMUM {
+                self.removed.pop_front();
+            }
+            self.removed.push_back(number);
         }
     }
 
-    /// It has a consumer with this id, which takes entries of one ledger.
-    pub fn add_consumer(&mut self, consumer: u64, receiver: Receiver, ledger: u64) {
-        self.consumers.insert(consumer, Consumer { receiver, ledger });
+    /// What a consumer with this number says counts from now on.
+    pub fn add_consumer(&mut self, number: u64, consumer: Consumer) {
+        self.consumers.insert(number, consumer);
     }
 
-    /// It has no such consumer any more.
-    pub fn remove_consumer(&mut self, consumer: u64) {
-        self.consumers.remove(&consumer);
+    /// What this consumer says is passed over from now on.
+    pub fn remove_consumer(&mut self, number: u64) {
+        self.consumers.remove(&number);
     }
 
-    fn send(&self, send: &Send, tail: Span, arrivals: &mut Arrivals, rate: Option<&mut Rate>) -> Result<(), Fault> {
-        let Some(known) = self.producers.get(&send.producer) else {
-            return Err(Fault("an entry of a producer that there never was on this connection"));
+    #[inline]
+    fn publish(
+        &mut self,
+        sent: &Sent,
+        tail: Range<usize>,
+        arrivals: &mut Arrivals,
+        rate: Option<&mut Rate>,
+    ) -> Result<(), Fault> {
+        let Some(known) = self.producers.get_mut(&sent.producer) else {
+            return match self.removed.contains(&sent.producer) {
+                true => Ok(()),
+                false => Err(Fault::new("an entry of a producer that there never was")),
+            };
         };
-        if rate.is_some_and(|rate| !rate.spend(1, 0)) {
-            return Err(self.fault(Breach::TooFast));
+        let tail = Tail::check(&mut arrivals.bytes, tail);
+        let parts = tail.parts(arrivals.bytes.get(tail.range.clone()).unwrap_or_default(), sent)?;
+        let messages = usize::try_from(parts.count).unwrap_or(usize::MAX);
+        if rate.is_some_and(|rate| !rate.spend(messages, 0)) {
+            return Err(TOO_FAST);
         }
-        let Some(producer) = known else { return Ok(()) };
-        let payload = with_checksum(tail, arrivals);
-        let bytes = arrivals.span(payload);
-        let stated =
-            bytes.get(MAGIC.len()..).and_then(|rest| rest.first_chunk::<4>()).map(|sum| u32::from_be_bytes(*sum));
-        let checksum = crc32c::crc32c(bytes.get(CHECKED_FROM..).unwrap_or_default());
-        let is_whole = stated == Some(checksum);
-        let parts = match metadata(bytes) {
-            Some((metadata, _)) if is_whole => parts_of(send, &metadata, checksum)?,
-            // It may be anything: only its number is known, by which its producer is told.
-            _ if !is_whole => EntryParts { count: 1, checksum, ..numbered(send) },
-            _ => return Err(Fault("an entry whose metadata cannot be read")),
-        };
-        let size_bytes = bytes.len();
-        arrivals.totals.note(1, size_bytes);
-        let topic = arrivals.hold(&producer.topic);
+        arrivals.totals.note_entry(parts.count, tail.range.len());
         let entry = u32::try_from(arrivals.entries.len()).ok();
         arrivals.entries.push(parts);
+        let topic = known.name(arrivals);
         arrivals.publishes.push(Publish {
             connection: self.connection,
-            publisher: producer.party,
-            key_slot: producer.key_slot,
+            publisher: known.producer.party,
+            key_slot: known.producer.key_slot,
             packet_identifier: 0,
             qos: 1,
             retain: false,
             topic,
             properties: Span::default(),
-            payload,
+            payload: span(tail.range.start, tail.range.len()),
             expiry_interval_s: None,
-            fate: if is_whole { Fate::Accepted } else { Fate::Refused(Refusal::Damaged) },
+            fate: if tail.is_damaged { Fate::Refused(Refusal::Damaged) } else { Fate::Accepted },
             row: None,
             entry,
             targets: None,
@@ -140,18 +158,49 @@ impl Peer {
         Ok(())
     }
 
-    fn settle(&self, consumer: u64, says: Says, ids: &[(u64, u64)], request: Option<u64>, arrivals: &mut Arrivals) {
-        let Some(known) = self.consumers.get(&consumer) else { return };
-        let first = arrivals.numbers.len();
-        let own = ids.iter().filter(|(ledger, entry)| *ledger == known.ledger && *entry != NO_ENTRY);
-        arrivals.numbers.extend(own.map(|(_, entry)| *entry));
-        arrivals.settlements.push(Settlement {
+    #[inline]
+    fn settle(&self, said: Said, body: &[u8], numbers: &mut Vec<u64>) -> Result<Option<Settlement>, Fault> {
+        let Some(consumer) = self.consumers.get(&said.consumer) else { return Ok(None) };
+        if said.says == Says::DoneUpTo && consumer.is_shared {
+            return Err(Fault::new("a cumulative acknowledgement of a Shared subscription"));
+        }
+        let first = numbers.len();
+        said.put_numbers(body, consumer.ledger, numbers)?;
+        Ok(Some(Settlement {
             connection: self.connection,
-            receiver: known.receiver,
-            says,
-            numbers: first..arrivals.numbers.len(),
-            request,
-        });
+            receiver: consumer.receiver,
+            says: said.says,
+            numbers: first..numbers.len(),
+            request: said.request,
+        }))
+    }
+
+    fn permit(&self, body: &[u8]) -> Result<Option<Permits>, Fault> {
+        let (consumer, messages) = permits(body)?;
+        Ok(self.consumers.get(&consumer).map(|consumer| Permits { receiver: consumer.receiver, messages }))
+    }
+
+    /// What may not come now.
+    fn refuse(&self, kind: u8) -> Result<(), Fault> {
+        match (self.stage, kind) {
+            (Stage::Opening, kind::CONNECT) => Ok(()),
+            (Stage::Opening, _) => Err(Fault::new("a first command that is not CONNECT")),
+            (Stage::Connecting, _) => Err(Fault::new("a command before CONNECT was accepted")),
+            (Stage::Accepted, kind::CONNECT) => Err(Fault::new("a second CONNECT")),
+            (Stage::Accepted, _) => Ok(()),
+        }
+    }
+}
+
+impl Known {
+    /// Where its topic name lies in the arena, which has it once for all of its entries.
+    #[inline]
+    fn name(&mut self, arrivals: &mut Arrivals) -> Span {
+        let name = &*self.producer.topic_name;
+        if arrivals.span(self.named) != name {
+            self.named = arrivals.hold(name);
+        }
+        self.named
     }
 }
 
@@ -163,73 +212,82 @@ impl Decoder for Peer {
     fn new(connection: Connection) -> Peer {
         Peer {
             connection,
-            is_accepted: false,
-            frame_bytes_maximum: CONNECT_BYTES_MAXIMUM,
+            stage: Stage::Opening,
+            frame_bytes_maximum: COMMAND_BYTES_MAXIMUM,
             silence_us: 0,
-            producers: HashMap::new(),
-            consumers: HashMap::new(),
+            producers: BTreeMap::new(),
+            removed: VecDeque::new(),
+            consumers: BTreeMap::new(),
         }
     }
 
     #[inline]
     fn header(&self, bytes: &[u8]) -> Result<Option<Frame>, Fault> {
-        Frame::read(bytes).map_err(Fault)
+        Frame::read(bytes)
     }
 
-    fn size_bytes(header: &Frame) -> usize {
-        header.size_bytes
+    #[inline]
+    fn size_bytes(frame: &Frame) -> usize {
+        frame.size_bytes
     }
 
+    #[inline]
     fn frame_bytes_maximum(&self) -> usize {
         self.frame_bytes_maximum
     }
 
     fn silence_us(&self) -> Option<u64> {
-        (self.silence_us > 0).then_some(self.silence_us)
+        Some(self.silence_us).filter(|silence_us| self.stage == Stage::Accepted && *silence_us > 0)
     }
 
+    #[inline]
     fn take(
         &mut self,
-        header: &Frame,
+        frame: &Frame,
         start: usize,
         arrivals: &mut Arrivals,
         rate: Option<&mut Rate>,
     ) -> Result<Option<Control>, Fault> {
-        let begin = start.saturating_add(HEAD_BYTES);
-        let end = begin.saturating_add(header.command_bytes);
-        let bytes = arrivals.bytes.get(begin..end).unwrap_or_default();
-        let command = command::read(bytes).map_err(|_| Fault("a command that cannot be read"))?;
-        if !self.is_accepted && command != Command::Other(CONNECT) {
-            return Err(Fault("a command before CONNECT"));
+        let Arrivals { bytes, numbers, settlements, permits, pings, .. } = arrivals;
+        let bytes = bytes.get(frame.command(start)).unwrap_or_default();
+        let Command { kind, body } = Command::read(bytes)?;
+        self.refuse(kind)?;
+        let tail = frame.tail(start);
+        if kind == kind::SEND {
+            let sent = Sent::read(body)?;
+            self.publish(&sent, tail, arrivals, rate)?;
+            return Ok(None);
         }
-        match command {
-            Command::Send(send) => {
-                let tail = span(end, start.saturating_add(header.size_bytes).saturating_sub(end));
-                self.send(&send, tail, arrivals, rate)?;
+        if !tail.is_empty() {
+            return Err(Fault::new("a frame that is larger than its command"));
+        }
+        match kind {
+            kind::ACK => settlements.extend(self.settle(Said::acknowledged(body)?, body, numbers)?),
+            kind::REDELIVER_UNACKNOWLEDGED_MESSAGES => {
+                settlements.extend(self.settle(Said::wanted_again(body)?, body, numbers)?);
             }
-            Command::Ack(Ack { consumer, says, ids, request }) => self.settle(consumer, says, &ids, request, arrivals),
-            Command::Redeliver { consumer, ids } => {
-                let says = if ids.is_empty() { Says::AllAgain } else { Says::Again };
-                self.settle(consumer, says, &ids, None, arrivals);
+            kind::FLOW => permits.extend(self.permit(body)?),
+            kind::PING => pings.push(self.connection),
+            kind::PONG => {}
+            _ if bytes.len() > COMMAND_BYTES_MAXIMUM => {
+                return Err(Fault::new("a command that is larger than one may be"));
             }
-            Command::Flow { consumer, messages } => {
-                if let Some(known) = self.consumers.get(&consumer) {
-                    arrivals.permits.push(Permits { receiver: known.receiver, messages });
+            _ => {
+                if kind == kind::CONNECT {
+                    self.stage = Stage::Connecting;
                 }
+                return Ok(Some(Control { kind, bytes: bytes.to_vec() }));
             }
-            Command::Ping => arrivals.pings.push(self.connection),
-            Command::Pong => {}
-            Command::Other(kind) => return Ok(Some(Control { kind, bytes: bytes.to_vec() })),
         }
         Ok(None)
     }
 
     fn fault(&self, breach: Breach) -> Fault {
-        Fault(match breach {
-            Breach::FrameTooLarge => "a frame that is larger than it may be",
-            Breach::TooMuchWaits => "more than may wait",
-            Breach::TooFast => "more in a second than it may send",
-        })
+        match breach {
+            Breach::FrameTooLarge => Fault::new("a frame that is larger than one may be"),
+            Breach::TooMuchWaits => Fault::new("more bytes than may wait undecoded"),
+            Breach::TooFast => TOO_FAST,
+        }
     }
 
     fn addressed(&self, fault: Fault) -> Fault {
@@ -237,54 +295,11 @@ impl Decoder for Peer {
     }
 }
 
-/// The number of the first command, as it is handed out.
-const CONNECT: u8 = 2;
+/// More than a connection may send.
+const TOO_FAST: Fault = Fault { reason: "more in a second than this connection may send" };
 
-/// An entry of old clients has no checksum: it gets one, so that all that are stored have.
-fn with_checksum(tail: Span, arrivals: &mut Arrivals) -> Span {
-    let bytes = arrivals.span(tail);
-    if bytes.starts_with(&MAGIC) {
-        return tail;
-    }
-    let checksum = crc32c::crc32c(bytes);
-    let whole = [MAGIC.as_slice(), &checksum.to_be_bytes(), bytes].concat();
-    arrivals.hold(&whole)
-}
-
-fn numbered(send: &Send) -> EntryParts {
-    EntryParts {
-        producer: send.producer,
-        sequence_first: send.sequence_first,
-        sequence_last: send.sequence_last.unwrap_or(send.sequence_first),
-        count: 0,
-        key_hash: None,
-        not_before: None,
-        checksum: 0,
-    }
-}
-
-fn parts_of(send: &Send, metadata: &Metadata<'_>, checksum: u32) -> Result<EntryParts, Fault> {
-    let count = metadata.messages.unwrap_or(1);
-    if !(1..=ENTRY_MESSAGES_MAXIMUM).contains(&count) {
-        return Err(Fault("an entry with more messages than one may have, or with none"));
-    }
-    if send.messages.is_some_and(|stated| stated != u64::from(count)) {
-        return Err(Fault("an entry with another number of messages than its command says"));
-    }
-    let last = send.sequence_last.or(metadata.highest_sequence_id);
-    let implied = send.sequence_first.wrapping_add(u64::from(count).saturating_sub(1));
-    let not_before = metadata.deliver_at_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
-    Ok(EntryParts {
-        sequence_last: last.unwrap_or(implied),
-        count,
-        key_hash: key_hash(metadata),
-        not_before: not_before.map(|ms| Timestamp(ms.saturating_mul(MILLISECOND_US))),
-        checksum,
-        ..numbered(send)
-    })
-}
-
+/// The arena stays below 4 GiB: a turn brings [`crate::limits::TURN_BYTES_MAXIMUM`], and little more passes it.
+#[inline]
 fn span(start: usize, size: usize) -> Span {
-    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-    Span { start: number(start), size_bytes: number(size) }
+    Span { start: u32::try_from(start).unwrap_or(u32::MAX), size_bytes: u32::try_from(size).unwrap_or_default() }
 }

@@ -55,25 +55,33 @@ impl Arena {
         self.pieces.retain(|piece| piece.connection != connection);
     }
 
-    /// Exchanges its bytes for those of an empty turn, or puts them behind what the turn has, and hands out whose they
-    /// are.
-    pub fn hand_over(&mut self, turn: &mut Vec<u8>) -> Vec<Piece> {
+    /// Hands over as much as the turn has room for: by exchange if nothing is in the turn, else behind what is there.
+    /// Returns whose that is, and what has to wait.
+    pub fn hand_over(&mut self, turn: &mut Vec<u8>) -> (Vec<Piece>, Vec<Piece>) {
+        let mut pieces = mem::take(&mut self.pieces);
         if turn.is_empty() {
             mem::swap(turn, &mut self.bytes);
-            return mem::take(&mut self.pieces);
+            return (pieces, Vec::new());
         }
-        let before = turn.len();
-        turn.append(&mut self.bytes);
-        let mut pieces = mem::take(&mut self.pieces);
+        let (start, room) = (turn.len(), TURN_BYTES_MAXIMUM.saturating_sub(turn.len()));
+        let left = pieces.split_off(pieces.partition_point(|piece| piece.range.end <= room));
+        let end = pieces.last().map_or(0, |piece| piece.range.end);
+        turn.extend_from_slice(self.bytes.get(..end).unwrap_or_default());
         for piece in &mut pieces {
-            piece.range = piece.range.start + before..piece.range.end + before;
+            piece.range = start + piece.range.start..start + piece.range.end;
         }
-        pieces
+        (pieces, left)
     }
 
-    /// The list that was handed out is not needed any more: its allocation is.
+    /// The bytes of a piece that was not handed over.
+    pub fn left(&self, piece: &Piece) -> &[u8] {
+        self.bytes.get(piece.range.clone()).unwrap_or_default()
+    }
+
+    /// The list that was handed out is not needed any more: its allocation is. Nor is what was copied or left.
     pub fn reuse(&mut self, mut pieces: Vec<Piece>) {
         pieces.clear();
         self.pieces = pieces;
+        self.bytes.clear();
     }
 }

@@ -106,13 +106,13 @@ impl<D: Decoder> Inbox<D> {
         self.decode_more(arrivals, now)
     }
 
-    /// The same behind what another protocol has brought this turn.
+    /// The same, behind what another inbox has decoded in this turn: of what came, what the turn has no room for waits.
     pub fn decode_more(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event<D>)> {
         if let Some(rate) = &mut self.rate {
             rate.advance(now);
         }
         let mut events = Vec::new();
-        let pieces = self.arena.hand_over(&mut arrivals.bytes);
+        let (pieces, left) = self.arena.hand_over(&mut arrivals.bytes);
         let mut queue = mem::take(&mut self.queue);
         // Before the pieces: what is queued then is the next turn's. Who was served goes to the back, so that the limit
         // of all is shared by turns.
@@ -138,6 +138,14 @@ impl<D: Decoder> Inbox<D> {
                 self.queue.push(piece.connection);
             }
         }
+        for piece in &left {
+            if let Some(reception) = self.receptions.get_mut(piece.connection) {
+                reception.put_back(self.arena.left(piece));
+                if !reception.is_held {
+                    enqueue(&mut self.queue, reception, piece.connection);
+                }
+            }
+        }
         self.arena.reuse(pieces);
         self.throttled = self.rate.as_ref().is_some_and(Rate::is_spent);
         events
@@ -153,13 +161,14 @@ impl<D: Decoder> Inbox<D> {
     ) -> Option<(usize, bool)> {
         let reception = self.receptions.get_mut(connection)?;
         let mut rate = self.rate.as_mut();
-        let publishes = arrivals.publishes.len();
-        let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(publishes));
+        let messages = arrivals.totals.messages();
+        let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(messages));
         let waiting = reception.waiting_bytes();
         decode(reception, allowance, arrivals);
         let taken = waiting.saturating_sub(reception.waiting_bytes());
         if let Some(rate) = &mut rate {
-            rate.take(arrivals.publishes.len() - publishes, taken);
+            let messages = arrivals.totals.messages().wrapping_sub(messages);
+            rate.take(usize::try_from(messages).unwrap_or(usize::MAX), taken);
         }
         Some((taken, reception.is_queued))
     }

@@ -106,11 +106,11 @@ impl Rate {
         !self.buckets().any(|bucket| bucket.tokens < 0)
     }
 
-    /// What the limit of all leaves to the connection that is decoded next, after `publishes` of this turn.
-    pub fn allowance(&self, publishes: usize) -> Allowance {
+    /// What the limit of all leaves to the connection that is decoded next, after so many `messages`.
+    pub fn allowance(&self, messages: u64) -> Allowance {
         let left = |bucket: &Option<Bucket>| bucket.as_ref().map_or(usize::MAX, Bucket::left);
         Allowance {
-            publishes: publishes.saturating_add(left(&self.messages)),
+            messages: messages.saturating_add(u64::try_from(left(&self.messages)).unwrap_or(u64::MAX)),
             bytes: left(&self.bytes).min(TURN_CONNECTION_BYTES_MAXIMUM),
         }
     }
@@ -135,19 +135,19 @@ impl Rate {
 /// How much of one connection is decoded in one turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
-    /// Decoding stops when the turn has so many messages.
-    pub publishes: usize,
+    /// Decoding stops when so many messages have come in all turns.
+    pub messages: u64,
     /// Decoding stops after so many bytes.
     pub bytes: usize,
 }
 
 impl Allowance {
     /// What a connection gets where there is no limit.
-    pub const WHOLE_TURN: Allowance = Allowance { publishes: usize::MAX, bytes: TURN_CONNECTION_BYTES_MAXIMUM };
+    pub const WHOLE_TURN: Allowance = Allowance { messages: u64::MAX, bytes: TURN_CONNECTION_BYTES_MAXIMUM };
 
-    /// True if nothing may be decoded of it, with so many messages in the turn and bytes of this connection taken.
+    /// True if nothing may be decoded of it, with so many messages in all turns and bytes of this connection taken.
     #[inline]
-    pub fn is_spent(&self, publishes: usize, bytes: usize) -> bool {
-        bytes >= self.bytes || publishes >= self.publishes
+    pub fn is_spent(&self, messages: u64, bytes: usize) -> bool {
+        bytes >= self.bytes || messages >= self.messages
     }
 }

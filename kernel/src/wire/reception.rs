@@ -106,6 +106,14 @@ impl<D: Decoder> Reception<D> {
         self.backlog.end()
     }
 
+    /// The turn has no room for these bytes, which waited in the arena.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.fed_bytes = self.fed_bytes.saturating_sub(bytes.len());
+        if !self.is_ended {
+            self.backlog.end().extend_from_slice(bytes);
+        }
+    }
+
     /// Decodes `piece` of the arena, after what came before it.
     pub(super) fn decode_piece(
         &mut self,
@@ -116,7 +124,7 @@ impl<D: Decoder> Reception<D> {
     ) {
         self.fed_bytes = self.fed_bytes.saturating_sub(piece.len());
         let mut at = piece.start;
-        let mut spent = allowance.is_spent(arrivals.publishes.len(), 0);
+        let mut spent = allowance.is_spent(arrivals.totals.messages(), 0);
         if !self.backlog.waiting().is_empty() && !self.is_held && !self.is_queued && !spent {
             at = match self.complete(piece.clone(), arrivals) {
                 Ok((at, control)) => {
@@ -128,7 +136,7 @@ impl<D: Decoder> Reception<D> {
         }
         let start = at;
         while !self.is_held && !self.is_queued && !self.is_ended {
-            spent = allowance.is_spent(arrivals.publishes.len(), at - start);
+            spent = allowance.is_spent(arrivals.totals.messages(), at - start);
             if spent {
                 break;
             }
@@ -162,7 +170,7 @@ impl<D: Decoder> Reception<D> {
         let before = self.backlog.waiting().len();
         while !self.is_held && !self.is_ended {
             let waiting = self.backlog.waiting();
-            let spent = allowance.is_spent(arrivals.publishes.len(), before - waiting.len());
+            let spent = allowance.is_spent(arrivals.totals.messages(), before - waiting.len());
             if spent || arrivals.bytes.len() >= TURN_BYTES_MAXIMUM {
                 self.is_queued = true;
                 break;
