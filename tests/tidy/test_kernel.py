@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
-RUST_LINES_MAXIMUM = {"kernel/src": 19_900, "kernel-py/src": 3_200}
+RUST_LINES_MAXIMUM = {"kernel/src": 20_300, "kernel-py/src": 3_200}
 """For all doors together: lines of code. A comment is never too much (ADR 0007, 0015, 0027)."""
 
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}

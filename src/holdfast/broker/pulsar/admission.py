@@ -152,7 +152,8 @@ class PulsarAdmission:
         client = Client(connection=connection, identity=identity, version=opening.client_version)
         handle = connection.handle
         self._connections.enter(connection, Phase.ACCEPTED)
-        self._outboxes.open(handle)
+        # It takes as much as it may send; what is larger is a loss and does not end its connection.
+        self._outboxes.open(handle, frame_bytes_maximum=self._offer.frame_bytes_maximum)
         self._deliveries.open(handle)
         self._answers.send(handle, connected(opening, self._offer))
         self._inbox.accept(

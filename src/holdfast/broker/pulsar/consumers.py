@@ -36,6 +36,7 @@ from holdfast.protocols.pulsar.fields import (
     NO_REQUEST,
     CloseConsumer,
     Subscribe,
+    SubType,
     Success,
     Unsubscribe,
 )
@@ -187,7 +188,10 @@ class Consumers:
         handle, number = consumer.client.handle, consumer.asked.consumer_id
         ledger = self._topics.declare(consumer.subscription.topic_name, now_us)
         receiver = consumer.receiver = self._deliveries.attach_consumer(handle)
-        self._inbox.add_consumer(handle, number, receiver=receiver, ledger=ledger)
+        is_shared = consumer.asked.sub_type is SubType.SHARED
+        self._inbox.add_consumer(
+            handle, number, receiver=receiver, ledger=ledger, is_shared=is_shared
+        )
         self._outboxes.add_consumer(handle, number, receiver)
         self._subscriptions.join(consumer, now_us)
 
