@@ -181,6 +181,10 @@ impl Log {
         Ok(self.inner.declare(topic_name, Timestamp(now_us)).map_err(to_python)?.0)
     }
 
+    fn keep_all(&mut self, topic_name: &[u8], keeps_all: bool) {
+        self.inner.keep_all(topic_name, keeps_all);
+    }
+
     fn entries_end(&self, topic_name: &[u8]) -> Option<u64> {
         self.inner.entries_end(topic_name)
     }

@@ -49,6 +49,7 @@ fn scan(filter: &str) -> Scan {
         filter: filter.as_bytes().to_vec(),
         qos: 1,
         no_local: false,
+        keeps_all: false,
         retain_as_published: false,
         identifier: None,
         from: Offset(0),

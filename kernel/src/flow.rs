@@ -188,6 +188,8 @@ pub struct Stored {
     pub location: Location,
     /// The number of its bytes in the log.
     pub size_bytes: u32,
+    /// True if it is of QoS 0 and is there for queues that are given entries whole.
+    pub is_kept: bool,
     /// When it expires, if ever.
     pub expires_at: Option<Timestamp>,
     /// It is durable once the log is durable up to here.
@@ -239,6 +241,8 @@ pub struct Subscription {
     pub qos: u8,
     /// MQTT 5 No Local.
     pub no_local: bool,
+    /// True if it wants what is kept of QoS 0.
+    pub keeps_all: bool,
     /// MQTT 5 Retain As Published.
     pub retain_as_published: bool,
     /// MQTT 5 Subscription Identifier.

@@ -387,10 +387,10 @@ fn a_newer_format_is_refused_and_left_alone() {
     let disk = FakeDisk::new(1, 1 << 30);
     drop(open(&disk, options()));
     disk.remove("format").unwrap();
-    disk.create("format", 0).unwrap().write_at(0, b"holdfast-log 2\n").unwrap();
+    disk.create("format", 0).unwrap().write_at(0, b"holdfast-log 3\n").unwrap();
     let before = disk.list().unwrap();
     let result = Log::open(Arc::new(disk.clone()), options(), Timestamp(1));
-    assert!(matches!(result.err(), Some(Error::NewerFormat { version: 2, .. })));
+    assert!(matches!(result.err(), Some(Error::NewerFormat { version: 3, .. })));
     assert_eq!(disk.list().unwrap(), before);
 }
 

@@ -74,6 +74,7 @@ fn subscribed(most: u64) -> impl Strategy<Value = Subscription> {
     (0..FILTERS.len(), 0..most, proptest::option::weighted(0.3, 0..most), proptest::bool::weighted(0.2)).prop_map(
         |(filter, from, until, no_local)| Subscription {
             no_local,
+            keeps_all: false,
             ..subscription(FILTERS[filter], from, until.unwrap_or(u64::MAX))
         },
     )

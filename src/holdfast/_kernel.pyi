@@ -519,7 +519,8 @@ class Routes:
 
 @final
 class Question:
-    """A question about stored messages of QoS 1 and 2, and how far it is answered (`Log.answer`). Exact, from the index;
+    """A question about stored messages of QoS 1 and 2, and what is kept of QoS 0 where a subscription has `keeps_all`, and
+    how far it is answered (`Log.answer`). Exact, from the index;
     records are read where they may have expired, or where a subscription has No Local. What a queue may get is not
     considered: messages that `Deliveries.grant` denies count until the queue has passed them."""
 
@@ -624,6 +625,9 @@ class Log:
         one to come does that."""
     def declare(self, topic_name: bytes, now_us: int) -> int:
         """The number of a topic, which it gets if it has none; durable once the log is up to where it ends now."""
+    def keep_all(self, topic_name: bytes, keeps_all: bool) -> None:
+        """What comes at QoS 0 on the topic is stored for queues that are given entries whole, from now on or no
+        longer."""
     def entries_end(self, topic_name: bytes) -> int | None:
         """How many entries a topic has had; `None` if there is no such topic."""
     def stored_at(self, offset: int) -> int | None:

@@ -68,10 +68,12 @@ impl Deliveries {
     }
 
     fn accept(&mut self, arrivals: &Arrivals, publish: &Publish, stored: Stored) {
-        if publish.qos > 0 {
+        if publish.qos > 0 || stored.is_kept {
             let parts = arrivals.entry_of(publish);
             let count = parts.map_or(1, |parts| parts.count.max(1));
-            self.answer(publish, parts, stored.durable_at, None);
+            if publish.qos > 0 {
+                self.answer(publish, parts, stored.durable_at, None);
+            }
             let end = Offset(stored.offset.0.saturating_add(u64::from(count)));
             let is_any_unwritable = self.receivers.is_any_unwritable();
             let mut awaits = |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, end));
@@ -113,13 +115,13 @@ impl Deliveries {
 
     fn offer(&mut self, arrived: &Arrived) {
         for target in arrived.targets.iter() {
-            let terms = target.terms_for(arrived.publisher).filter(|terms| terms.qos.min(arrived.found.qos) > 0);
-            let Some(terms) = terms else { continue };
+            let Some(terms) = target.terms_for(arrived.publisher).filter(|terms| terms.qos > 0) else { continue };
             let Some(queue) = self.queues.get_mut(target.queue) else { continue };
-            if queue.connection != target.connection {
+            let qos = arrived.found.qos.max(u8::from(queue.is_whole()));
+            if qos == 0 || queue.connection != target.connection {
                 continue;
             }
-            let mut found = Found { terms: terms.clone(), ..arrived.found.clone() };
+            let mut found = Found { terms: terms.clone(), qos, ..arrived.found.clone() };
             if found.count > 1 && !queue.is_whole() {
                 self.offer_each(target.queue, &found);
                 continue;

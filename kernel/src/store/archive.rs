@@ -142,12 +142,12 @@ impl Archive {
         }
     }
 
-    /// True if some records of the segment hold more than one message.
-    pub fn has_entries(&self, place: usize) -> bool {
+    /// True if to some queue a position of the segment is not one message.
+    pub fn is_uneven(&self, place: usize) -> bool {
         self.segments.get(place).is_some_and(|segment| match &segment.index {
-            Indexed::Open(index) => index.has_entries,
-            Indexed::Closed(index) => index.has_entries,
-            Indexed::Sealed(trailer) => trailer.has_entries,
+            Indexed::Open(index) => index.is_uneven,
+            Indexed::Closed(index) => index.is_uneven,
+            Indexed::Sealed(trailer) => trailer.is_uneven,
         })
     }
 
@@ -163,6 +163,7 @@ impl Archive {
                     queued: entry.queued,
                     plain_messages: entry.plain_messages,
                     queued_messages: entry.queued_messages,
+                    kept_messages: entry.kept_messages,
                     bytes: entry.bytes,
                     expires_s: entry.expires_s,
                     entry: Some(entry),
@@ -496,6 +497,8 @@ pub struct TopicCounts {
     pub plain_messages: u32,
     /// The messages of class [`Class::Queued`].
     pub queued_messages: u32,
+    /// Those of them that are of QoS 0.
+    pub kept_messages: u32,
     /// Their bytes.
     pub bytes: u64,
     /// The second in which the first of class [`Class::Queued`] expires; 0 if none ever does.
@@ -509,9 +512,14 @@ impl TopicCounts {
         u64::from(self.plain_messages).saturating_add(u64::from(self.queued_messages))
     }
 
-    /// True if a record of class [`Class::Queued`] holds more than one message.
-    pub fn has_entries(&self) -> bool {
-        self.queued_messages > self.queued
+    /// Messages of class [`Class::Queued`], with those of QoS 0 or without.
+    pub fn wanted(&self, keeps_all: bool) -> u64 {
+        u64::from(self.queued_messages).saturating_sub(if keeps_all { 0 } else { u64::from(self.kept_messages) })
+    }
+
+    /// True if a record of class [`Class::Queued`] may not be one message that a queue wants.
+    pub fn is_uneven(&self) -> bool {
+        self.queued_messages > self.queued || self.kept_messages > 0
     }
 
     /// Bytes of its messages of class [`Class::Queued`]: each as many as all of them have on average.
@@ -528,6 +536,7 @@ fn counts(index: &SegmentIndex, topic: TopicId) -> Option<TopicCounts> {
         queued,
         plain_messages: postings.plain_messages,
         queued_messages: postings.queued_messages,
+        kept_messages: postings.kept_messages,
         bytes: postings.bytes,
         expires_s: postings.expires_s,
         entry: None,

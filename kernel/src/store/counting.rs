@@ -13,7 +13,7 @@ use super::encoding::{index64, wide};
 use super::filters::{union, FilterMemory, Learning, Tally, Topics};
 use super::index::Class;
 use super::records::Records;
-use super::stretch::Stretch;
+use super::stretch::{Part, Stretch};
 use crate::error::Result;
 use crate::flow::{terms, Subscription};
 use crate::ids::{Offset, Party, Timestamp, TopicId};
@@ -48,7 +48,8 @@ pub enum Wanted {
     First,
 }
 
-/// A question about the stored messages of QoS 1 and 2 that some subscriptions match in a range of offsets.
+/// A question about the stored messages that some subscriptions match in a range of offsets: those of QoS 1 and 2, and
+/// what is kept of QoS 0 if they want it.
 pub struct Question {
     subscriptions: Arc<[Subscription]>,
     /// Whose they are (for No Local).
@@ -56,6 +57,7 @@ pub struct Question {
     /// What has expired by then does not count; 0: everything does.
     unexpired_at: Timestamp,
     wanted: Wanted,
+    keeps_all: bool,
     /// What is still to be looked at.
     from: Offset,
     to: Offset,
@@ -74,27 +76,6 @@ struct Interest {
     are_apart: bool,
 }
 
-/// How far one segment has been looked at. Another segment begins with none of it.
-#[derive(Default)]
-struct Part {
-    segment: Option<u32>,
-    /// Topic by topic, because what is remembered does not answer.
-    is_walk: bool,
-    /// The set that is added up next, what those before it have, and what has been found of it.
-    set: usize,
-    sum: Tally,
-    tally: Tally,
-    /// The next topic, and the next position of it.
-    topic: u32,
-    position: u32,
-    /// Where offsets lie that ranges of topics begin or end with.
-    places: Vec<(Offset, u32)>,
-    total: u64,
-    positions: Vec<u32>,
-    /// Positions of records with several messages, and how many of them count.
-    entries: Vec<(u32, u64)>,
-}
-
 impl Question {
     /// A question about what `subscriptions` of `owner` match from `from` up to `to`.
     pub fn new(
@@ -104,11 +85,13 @@ impl Question {
         unexpired_at: Timestamp,
         wanted: Wanted,
     ) -> Question {
+        let keeps_all = subscriptions.iter().any(|subscription| subscription.keeps_all);
         Question {
             subscriptions,
             owner,
             unexpired_at,
             wanted,
+            keeps_all,
             from,
             to,
             begun: false,
@@ -334,7 +317,7 @@ impl<'a> Looking<'a> {
                 Some(tally) => tally,
                 None => {
                     let wanted = topics.as_ref() & present.as_ref();
-                    if !add_up(self.archive, part, stretch.place, &wanted, until)? {
+                    if !add_up(self.archive, part, stretch.place, (&wanted, question.keeps_all), until)? {
                         return Ok(None);
                     }
                     if wanted.len() > MANY_TOPICS && name.len() <= JOINED_BYTES_MAXIMUM {
@@ -367,7 +350,7 @@ impl<'a> Looking<'a> {
         if wanted.len() > MANY_TOPICS {
             self.archive.load_postings(stretch.place)?;
         }
-        let range = question.common_range(stretch).filter(|_| !self.archive.has_entries(stretch.place));
+        let range = question.common_range(stretch).filter(|_| !self.archive.is_uneven(stretch.place));
         if let Some((first, end)) = range {
             return self.walk_together(question, stretch, &wanted, (first, end), until);
         }
@@ -380,7 +363,7 @@ impl<'a> Looking<'a> {
             self.archive.effort = self.archive.effort.saturating_add(TOPIC_EFFORT);
             let Some(counts) = self.archive.topic(stretch.place, TopicId(topic))? else { continue };
             let ranges = question.ranges(interest, topic, stretch);
-            let is_told = !question.may_have_expired(counts.expires_s) && !counts.has_entries();
+            let is_told = !question.may_have_expired(counts.expires_s) && !counts.is_uneven();
             match ranges.filter(|_| is_told) {
                 Some(ranges) => {
                     let mut found = Vec::new();
@@ -460,7 +443,8 @@ impl<'a> Looking<'a> {
                 break;
             }
             let Some(record) = self.archive.record(stretch.place, position)? else { continue };
-            let counts = record.expires_at.is_none_or(|at| at > question.unexpired_at);
+            let is_wanted = question.keeps_all || record.qos > 0;
+            let counts = is_wanted && record.expires_at.is_none_or(|at| at > question.unexpired_at);
             let (offset, publisher) = (record.offset, record.publisher);
             if counts && terms(&question.subscriptions, name, offset, publisher, question.owner).is_some() {
                 match record.count {
@@ -559,14 +543,20 @@ fn take_entries(question: &mut Question, counts: &TopicCounts, mut entries: Vec<
 }
 
 /// Adds what a segment has of some topics to the part's tally; false if the effort is used up before.
-fn add_up(archive: &mut Archive, part: &mut Part, place: usize, topics: &RoaringBitmap, until: u64) -> Result<bool> {
+fn add_up(
+    archive: &mut Archive,
+    part: &mut Part,
+    place: usize,
+    (topics, keeps_all): (&RoaringBitmap, bool),
+    until: u64,
+) -> Result<bool> {
     for (count, topic) in topics.range(part.topic..).enumerate() {
         if count > 0 && archive.effort >= until {
             part.topic = topic;
             return Ok(false);
         }
         let Some(counts) = archive.topic(place, TopicId(topic))? else { continue };
-        let messages = u64::from(counts.queued_messages);
+        let messages = counts.wanted(keeps_all);
         let (bytes, expires_s) = (counts.queued_bytes(messages), counts.expires_s);
         part.tally = part.tally.and(Tally { messages, bytes, expires_s });
     }
@@ -579,14 +569,18 @@ fn sets_of(question: &Question, interest: &Interest, stretch: &Stretch) -> Vec<(
     let active =
         question.active(stretch).filter_map(|(place, it)| Some((it.filter.clone(), interest.sets.get(place)?)));
     let active: Vec<(Vec<u8>, &Topics)> = active.collect();
+    // No filter has this byte [MQTT-4.7.3-2].
+    let told = |mut name: Vec<u8>| {
+        name.extend(question.keeps_all.then_some(0));
+        name
+    };
     if interest.are_apart && active.len() <= SETS_MAXIMUM {
-        return active.into_iter().map(|(filter, set)| (filter, Arc::clone(set))).collect();
+        return active.into_iter().map(|(filter, set)| (told(filter), Arc::clone(set))).collect();
     }
     let topics = match active.len() == interest.sets.len() {
         true => Arc::clone(&interest.all),
         false => union(active.iter().map(|(_, set)| *set)),
     };
-    // No filter has this byte [MQTT-4.7.3-2].
     let name = active.into_iter().map(|(filter, _)| filter).collect::<Vec<_>>().join(&0);
-    vec![(name, topics)]
+    vec![(told(name), topics)]
 }

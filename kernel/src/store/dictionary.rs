@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::ids::{LogPosition, TopicId};
 use crate::limits::{FIELD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
 use crate::topic;
+use ahash::RandomState;
 use roaring::RoaringBitmap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct Dictionary {
     named: Vec<TopicId>,
     rules: Vec<Vec<u8>>,
     rules_generation: u32,
+    /// The names of topics that keep all.
+    keeping: HashSet<Vec<u8>, RandomState>,
 }
 
 impl Dictionary {
@@ -51,6 +54,7 @@ impl Dictionary {
             named: Vec::new(),
             rules: Vec::new(),
             rules_generation: 1,
+            keeping: HashSet::with_hasher(RandomState::with_seeds(seed, 2, 3, 4)),
         }
     }
 
@@ -205,6 +209,20 @@ impl Dictionary {
             topic.store_all = generation | u32::from(stored);
         }
         stored
+    }
+
+    /// What comes at QoS 0 on the topic is kept for queues that are given entries whole, from now on or no longer.
+    pub fn keep_all(&mut self, name: &[u8], keeps_all: bool) {
+        if keeps_all {
+            self.keeping.insert(name.to_vec());
+        } else {
+            self.keeping.remove(name);
+        }
+    }
+
+    /// True if what comes at QoS 0 on the topic is kept.
+    pub fn keeps_all(&self, name: &[u8]) -> bool {
+        !self.keeping.is_empty() && self.keeping.contains(name)
     }
 
     fn topic_mut(&mut self, id: TopicId) -> Option<&mut Topic> {

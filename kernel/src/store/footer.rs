@@ -21,7 +21,7 @@ const PART_ENTRY_BYTES: u32 = 16;
 const PARTS_MAXIMUM: u32 = 64;
 
 /// Bytes of a topic in the directory.
-const ENTRY_BYTES: usize = 56;
+const ENTRY_BYTES: usize = 60;
 /// The same in version 1, where each record held one message.
 const ENTRY_BYTES_OLDEST: usize = 40;
 
@@ -42,7 +42,7 @@ pub struct Trailer {
     pub records_end: u32,
     version: u32,
     /// Some of its records hold more than one message.
-    pub has_entries: bool,
+    pub is_uneven: bool,
     names_position: u32,
     directory_position: u32,
     /// Topics in the directory.
@@ -70,6 +70,8 @@ pub struct TopicEntry {
     pub plain_messages: u32,
     /// How many those of the second class hold.
     pub queued_messages: u32,
+    /// How many of those are of QoS 0.
+    pub kept_messages: u32,
     /// The number of the first of its records among the topic's entries; `None` where that is not known.
     pub first_entry: Option<u64>,
     /// Bytes of its records.
@@ -121,6 +123,7 @@ pub fn encode(
         directory.put_u64(postings.bytes);
         directory.put_u32(postings.plain_messages);
         directory.put_u32(postings.queued_messages);
+        directory.put_u32(postings.kept_messages);
         directory.put_u64(postings.first_entry.unwrap_or(u64::MAX));
         name_bytes.put(name);
     }
@@ -140,7 +143,7 @@ pub fn encode(
     let marks_checksum = crc32c::crc32c(out.get(marks_start..).unwrap_or_default());
     let trailer = Trailer {
         version: FORMAT_VERSION,
-        has_entries: segment.has_entries,
+        is_uneven: segment.is_uneven,
         number,
         records_end,
         names_position,
@@ -182,7 +185,7 @@ fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
         trailer.marks,
         parts_position,
         narrow(parts.len()),
-        u32::from(trailer.has_entries),
+        u32::from(trailer.is_uneven),
     ];
     words.into_iter().for_each(|word| out.put_u32(word));
     let summary = &trailer.summary;
@@ -226,7 +229,7 @@ pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> 
 fn trailer_fields(source: &mut Decoder<'_>, file: &dyn DiskFile) -> Result<Option<Trailer>> {
     let mut word = || source.u32().unwrap_or_default();
     let (number, records_end, topics, marks) = (word(), word(), word(), word());
-    let (parts_position, parts, has_entries) = (word(), word(), word() != 0);
+    let (parts_position, parts, is_uneven) = (word(), word(), word() != 0);
     let Some((summary, end_position)) = summary_fields(source) else { return Ok(None) };
     let checksum = source.u32();
     if parts > PARTS_MAXIMUM {
@@ -239,7 +242,7 @@ fn trailer_fields(source: &mut Decoder<'_>, file: &dyn DiskFile) -> Result<Optio
     let mut table = Decoder::new(&bytes);
     let mut trailer = Trailer {
         version: FORMAT_VERSION,
-        has_entries,
+        is_uneven,
         number,
         records_end,
         names_position: 0,
@@ -287,7 +290,7 @@ fn oldest_trailer_fields(source: &mut Decoder<'_>) -> Option<Trailer> {
     let (summary, end_position) = summary_fields(source)?;
     Some(Trailer {
         version: FORMAT_VERSION_OLDEST,
-        has_entries: false,
+        is_uneven: false,
         number,
         records_end,
         names_position,
@@ -461,9 +464,9 @@ impl Directory {
         let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
         let (expires_s, bytes) = (source.u32()?, source.u64()?);
-        let (plain_messages, queued_messages, first_entry) = match self.entry_bytes {
-            ENTRY_BYTES_OLDEST => (plain, queued, None),
-            _ => (source.u32()?, source.u32()?, Some(source.u64()?).filter(|first| *first != u64::MAX)),
+        let (plain_messages, queued_messages, kept_messages, first_entry) = match self.entry_bytes {
+            ENTRY_BYTES_OLDEST => (plain, queued, 0, None),
+            _ => (source.u32()?, source.u32()?, source.u32()?, Some(source.u64()?).filter(|it| *it != u64::MAX)),
         };
         Some(TopicEntry {
             topic,
@@ -471,6 +474,7 @@ impl Directory {
             queued,
             plain_messages,
             queued_messages,
+            kept_messages,
             first_entry,
             bytes,
             expires_s,

@@ -20,16 +20,16 @@ const MARK_BYTES: u32 = 65_536;
 pub enum Class {
     /// QoS 0, and control records under topic 0.
     Plain,
-    /// QoS 1 and 2: what queues want.
+    /// QoS 1 and 2, and what is kept of QoS 0: what queues want.
     Queued,
 }
 
 /// The records of one topic in one segment.
 #[derive(Clone, Debug, Default)]
 pub struct Postings {
-    /// Positions of QoS 0 messages or of control records.
+    /// Positions of QoS 0 messages that are not kept, or of control records.
     pub plain: Vec<u32>,
-    /// Positions of QoS 1 and 2 messages.
+    /// Positions of all other messages.
     pub queued: Vec<u32>,
     /// The second in which the first of these expires; 0 if none ever does.
     pub expires_s: u32,
@@ -39,6 +39,8 @@ pub struct Postings {
     pub plain_messages: u32,
     /// How many the second one does.
     pub queued_messages: u32,
+    /// How many of those are of QoS 0, which only queues want that are given entries whole.
+    pub kept_messages: u32,
     /// The number of the first of them among the entries of the topic.
     pub first_entry: Option<u64>,
 }
@@ -82,8 +84,8 @@ pub struct SegmentIndex {
     pub marks: Vec<Mark>,
     /// In numbers.
     pub summary: Summary,
-    /// Some of its records hold more than one message.
-    pub has_entries: bool,
+    /// To some queue a position is not one message: some of its records hold more than one, or are kept.
+    pub is_uneven: bool,
     marked_until: u32,
 }
 
@@ -97,7 +99,7 @@ impl SegmentIndex {
             queued_topics: RoaringBitmap::new(),
             marks: Vec::new(),
             summary,
-            has_entries: false,
+            is_uneven: false,
             marked_until: 0,
         }
     }
@@ -119,7 +121,7 @@ impl SegmentIndex {
             Kind::Message | Kind::Entry => {
                 summary.messages = summary.messages.saturating_add(u64::from(record.count));
                 summary.end_offset = record.end();
-                self.has_entries |= record.count > 1;
+                self.is_uneven |= record.count > 1 || record.is_kept;
             }
             Kind::Control => summary.end_control = record.entry.saturating_add(1),
             Kind::Marker => return,
@@ -131,12 +133,13 @@ impl SegmentIndex {
             postings.first_entry.get_or_insert(record.entry);
         }
         match record.kind {
-            Kind::Message | Kind::Entry if record.qos > 0 => {
+            Kind::Message | Kind::Entry if record.is_queued() => {
                 if postings.queued.is_empty() {
                     self.queued_topics.insert(record.topic.0);
                 }
                 postings.queued.push(position);
                 postings.queued_messages = postings.queued_messages.saturating_add(record.count);
+                postings.kept_messages = postings.kept_messages.saturating_add(u32::from(record.is_kept));
                 if let Some(at) = record.expires_at {
                     // Rounded down: whoever finds that nothing can have expired yet need not look at the records.
                     let second = u32::try_from(at.0 / 1_000_000).unwrap_or(u32::MAX).max(1);

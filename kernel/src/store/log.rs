@@ -151,6 +151,11 @@ impl Log {
         self.records.append_control(table, key, value, now)
     }
 
+    /// What comes at QoS 0 on the topic is stored for queues that are given entries whole, from now on or no longer.
+    pub fn keep_all(&mut self, topic_name: &[u8], keeps_all: bool) {
+        self.records.derived.dictionary.keep_all(topic_name, keeps_all);
+    }
+
     /// Freezes what has gathered; `None` if there is nothing or a commit is on its way already.
     pub fn begin_commit(&mut self) -> Result<Option<Commit>> {
         self.records.begin_commit()

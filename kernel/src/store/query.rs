@@ -261,7 +261,7 @@ impl Query {
                 continue;
             }
             let (low, high) = (archive.position_of(place, from)?, archive.position_of(place, to)?);
-            if archive.has_entries(place) {
+            if archive.is_uneven(place) {
                 match self.reach_in_entries(archive, place, (from, to), left)? {
                     Ok(end) => return Ok(Reach { end, rows: wanted }),
                     Err(found) => rows = rows.saturating_add(found),

@@ -18,6 +18,8 @@ pub(super) const HEADER_BYTES: usize = 48;
 pub(super) const MARKER_BYTES: usize = HEADER_BYTES;
 
 const FLAG_QOS: u8 = 0b0000_0011;
+/// In place of a QoS: QoS 0, and kept.
+const QOS_KEPT: u8 = 3;
 const FLAG_RETAIN: u8 = 0b0000_0100;
 const FLAG_KEY: u8 = 0b0000_1000;
 const FLAG_PROPERTIES: u8 = 0b0001_0000;
@@ -75,6 +77,8 @@ pub struct Record<'a> {
     pub kind: Kind,
     /// QoS as published.
     pub qos: u8,
+    /// True if it is stored, although of QoS 0, for queues that are given entries whole.
+    pub is_kept: bool,
     /// The RETAIN flag as published.
     pub retain: bool,
     /// The slot of its key.
@@ -159,6 +163,7 @@ impl<'a> Record<'a> {
         Record {
             kind,
             qos: 0,
+            is_kept: false,
             retain: false,
             key_slot: KeySlot(0),
             topic: TopicId(0),
@@ -195,13 +200,18 @@ impl<'a> Record<'a> {
         size.saturating_add(if self.kind == Kind::Entry { self.envelope.size_bytes() } else { 0 })
     }
 
+    /// True if a queue may want it.
+    pub fn is_queued(&self) -> bool {
+        self.kind.has_messages() && (self.qos > 0 || self.is_kept)
+    }
+
     /// The offset after its last message; its own if it has none.
     pub fn end(&self) -> Offset {
         Offset(self.offset.0.saturating_add(u64::from(self.count)))
     }
 
     fn flags(&self) -> u8 {
-        let mut flags = self.qos & FLAG_QOS;
+        let mut flags = if self.is_kept { QOS_KEPT } else { self.qos & FLAG_QOS };
         let mut set = |flag: u8, condition: bool| flags |= if condition { flag } else { 0 };
         set(FLAG_RETAIN, self.retain);
         set(FLAG_KEY, self.key.is_some());
@@ -300,7 +310,8 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
     let kind = Kind::of(source.u8()?)?;
     let flags = source.u8()?;
     let mut record = Record::plain(kind, &[]);
-    record.qos = flags & FLAG_QOS;
+    record.is_kept = flags & FLAG_QOS == QOS_KEPT;
+    record.qos = if record.is_kept { 0 } else { flags & FLAG_QOS };
     record.retain = flags & FLAG_RETAIN != 0;
     record.key_slot = KeySlot(source.u16()?);
     record.topic = TopicId(source.u32()?);
@@ -314,7 +325,7 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
         Kind::Entry => (1..=ENTRY_MESSAGES_MAXIMUM).contains(&record.count),
         Kind::Control | Kind::Topic | Kind::Marker => record.count == 0,
     };
-    if record.qos == 3 || !is_possible {
+    if record.is_kept && kind != Kind::Message || !is_possible {
         return None;
     }
     if flags & FLAG_KEY != 0 {
@@ -354,7 +365,7 @@ mod tests {
 
     prop_compose! {
         fn fields()(
-            kind in 1_u8..=5, qos in 0_u8..3, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
+            kind in 1_u8..=5, qos in 0_u8..4, retain: bool, topic: u32, offset: u64, entry: u64, time: u64,
             publisher: u32, key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             properties in proptest::collection::vec(any::<u8>(), 0..40), expires: Option<u64>,
             packet_identifier: Option<u16>, event_time: Option<u64>, messages in 1..=ENTRY_MESSAGES_MAXIMUM,
@@ -372,7 +383,8 @@ mod tests {
                 _ => (Envelope::default(), u32::from(kind == Kind::Message), payload),
             };
             let record = Record {
-                kind, qos, retain, key_slot: KeySlot(7), topic: TopicId(topic), offset: Offset(offset), entry,
+                kind, qos: qos % 3, is_kept: qos == 3 && kind == Kind::Message, retain, key_slot: KeySlot(7),
+                topic: TopicId(topic), offset: Offset(offset), entry,
                 appended_at: Timestamp(time), publisher: Party(publisher), count,
                 key: None, properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
                 event_time: event_time.map(Timestamp), envelope, payload: &[],

@@ -104,8 +104,8 @@ impl Records {
         find_entry(&mut self.archive, &self.derived.dictionary, location, offset)
     }
 
-    /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that match a
-    /// filter of `store_all`. Where there is no room the message is refused.
+    /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that keep all or
+    /// match a filter of `store_all`. Where there is no room the message is refused.
     pub(super) fn append<Filter: AsRef<[u8]>>(
         &mut self,
         arrivals: &mut Arrivals,
@@ -137,7 +137,8 @@ impl Records {
     fn append_publish(&mut self, publish: &mut Publish, arrivals: &Arrivals, now: Timestamp) -> Result<bool> {
         let name = arrivals.span(publish.topic);
         let wanted = publish.qos > 0 || publish.retain || publish.row.is_some();
-        if !wanted && !self.derived.dictionary.is_stored_always(name) {
+        let is_kept = publish.qos == 0 && self.derived.dictionary.keeps_all(name);
+        if !wanted && !is_kept && !self.derived.dictionary.is_stored_always(name) {
             return Ok(true);
         }
         if !self.has_room(now) {
@@ -155,6 +156,7 @@ impl Records {
         let kind = if entry.is_some() { Kind::Entry } else { Kind::Message };
         let mut record = Record {
             qos: publish.qos,
+            is_kept,
             retain: publish.retain,
             key_slot: publish.key_slot,
             topic,
@@ -187,6 +189,7 @@ impl Records {
             entry: record.entry,
             location,
             size_bytes: narrow(size_bytes),
+            is_kept,
             expires_at,
             durable_at,
         });

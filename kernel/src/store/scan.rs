@@ -457,7 +457,7 @@ fn take(
     scan: &mut Scan,
     allowance: &mut Allowance,
 ) -> Option<Offset> {
-    if record.qos == 0 {
+    if record.qos == 0 && !(record.is_kept && scan.whole) {
         return None;
     }
     let terms = memory.terms(record, dictionary, scan, &mut allowance.spent)?;
@@ -497,7 +497,8 @@ fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dic
         count: record.count,
         location,
         size_bytes: narrow(record.size_bytes()),
-        qos: record.qos,
+        // To whom entries are given whole, that says nothing.
+        qos: record.qos.max(u8::from(scan.whole)),
         retain: record.retain,
         expires_at: record.expires_at,
         key_slot: scan.key.as_ref().map_or(record.key_slot, slot),

@@ -36,6 +36,7 @@ pub fn stored(offset: u64, durable_at: u64) -> Stored {
         offset: Offset(offset),
         location: location(offset),
         size_bytes: 100,
+        is_kept: false,
         expires_at: None,
         durable_at: LogPosition(durable_at),
     }
@@ -46,6 +47,7 @@ pub fn reads() -> Arc<[Subscription]> {
         filter: b"#".to_vec(),
         qos: 2,
         no_local: false,
+        keeps_all: false,
         retain_as_published: true,
         identifier: None,
         from: Offset(0),

@@ -69,6 +69,7 @@ pub fn subscription(filter: &str, from: u64, until: u64) -> Subscription {
         filter: filter.as_bytes().to_vec(),
         qos: 1,
         no_local: false,
+        keeps_all: false,
         retain_as_published: false,
         identifier: None,
         from: Offset(from),

@@ -25,6 +25,8 @@ class Subscription:
     identifier: int | None
     from_offset: int
     until_offset: int = IN_FORCE
+    keeps_all: bool = False
+    """It wants what the log keeps of QoS 0, too."""
 
     @property
     def in_force(self) -> bool:
@@ -46,6 +48,7 @@ class Subscription:
             "identifier": self.identifier,
             "from_offset": self.from_offset,
             "until_offset": self.until_offset,
+            "keeps_all": self.keeps_all,
         }
 
 

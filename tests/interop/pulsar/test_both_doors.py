@@ -1,5 +1,7 @@
 """One topic, two protocols: what devices publish comes to services, and the other way."""
 
+from urllib.parse import quote
+
 from tests.interop.pulsar.conftest import MakeClient
 from tests.interop.seen import Seen
 from tests.interop.wire import Wire
@@ -52,6 +54,48 @@ def test_a_consumer_gets_what_devices_publish(
         for number in (1, 2, 3):
             wire.publish(f"{prefix}/a", str(number).encode(), qos=1, identifier=number)
         assert consumer.take(3) == [b"1", b"2", b"3"]
+
+
+def test_a_subscription_keeps_what_devices_publish_at_qos_0(
+    own_broker: Seen, own_client: MakeClient
+) -> None:
+    def waiting() -> tuple[int, int]:
+        queues = own_broker.get("/v1/queues")["queues"]
+        (queue,) = [row for row in queues if row["kind"] == "subscription"]
+        group = own_broker.get(f"/v1/groups/{quote('$share/g/t/+', safe='')}")
+        return sum(reader["waiting"] for reader in queue["readers"]), group["queued"]
+
+    def publish(payload: bytes, qos: int = 0) -> None:
+        with Wire(own_broker.port) as wire:
+            wire.connect("device", session_expiry_interval=0)
+            wire.publish("t/a", payload, qos=qos, identifier=qos)
+            if qos:
+                wire.receive("puback")
+            wire.ping()
+
+    with Wire(own_broker.port) as offline:
+        offline.connect("offline")
+        offline.subscribe("$share/g/t/+", 1)
+    publish(b"before there was a subscription")
+    consumer = own_client().consumer("t%2Fa", "mine")
+    publish(b"1")
+    assert consumer.take(1) == [b"1"]
+    consumer.close()
+    for payload, qos in ((b"2", 0), (b"3", 0), (b"4", 1)):
+        publish(payload, qos)
+    assert waiting() == (3, 1)
+    own_broker.kill()
+    own_broker.start()
+    assert waiting() == (3, 1)
+    again = own_client()
+    consumer = again.consumer("t%2Fa", "mine")
+    assert consumer.take(3) == [b"2", b"3", b"4"]
+    consumer.unsubscribe()
+    publish(b"after its end")
+    assert again.consumer("t%2Fa", "late", position="Earliest").take(4) == [b"1", b"2", b"3", b"4"]
+    with Wire(own_broker.port) as offline:
+        offline.connect("offline")
+        assert received(offline, 1) == [b"4"]
 
 
 def test_a_subscription_is_a_queue_like_others(

@@ -78,11 +78,12 @@ class QueueView:
 
     def shows(self, row: Mapping[str, Any]) -> bool:
         """True if a stored message, one of those that its filters match, is in it."""
-        return row["qos"] > 0 and any(self._holds(item, row) for item in self.subscriptions)
+        return any(self._holds(item, row) for item in self.subscriptions)
 
     def _holds(self, item: Subscription, row: Mapping[str, Any]) -> bool:
         return (
-            item.from_offset <= row["offset"] < item.until_offset
+            (row["qos"] > 0 or item.keeps_all)
+            and item.from_offset <= row["offset"] < item.until_offset
             and not (item.no_local and row["publisher"] == self.party)
             and topic_matches(item.topic_filter.encode(), row["topic"].encode())
         )

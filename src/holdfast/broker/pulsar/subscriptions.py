@@ -84,6 +84,7 @@ class Subscriptions:
             retain_as_published=True,
             identifier=None,
             from_offset=place,
+            keeps_all=True,
         )
         queue_name = subscription_queue_name(name, topic_name)
         record = QueueRecord(
@@ -132,6 +133,8 @@ class Subscriptions:
         del self._by_party[record.party]
         self._names.release(record.queue_name)
         subscription.queue.end(now_us)
+        if not any(it.topic_name == subscription.topic_name for it in self._by_name.values()):
+            self._log.keep_all(subscription.topic_name.encode(), False)
         return self._log.end_position()
 
     def recover(self, queues: Iterable[QueueRecord]) -> None:
@@ -152,6 +155,7 @@ class Subscriptions:
         found = DurableSubscription(topic_name, name, queue)
         self._by_name[record.owner] = self._by_party[record.party] = found
         self._names.take(record.owner, Owner("subscription", record.owner))
+        self._log.keep_all(topic_name.encode(), True)
         return found
 
     def _open(self, subscription: DurableSubscription, now_us: int) -> None:

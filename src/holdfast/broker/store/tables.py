@@ -189,6 +189,7 @@ class ProducerRecord:
 
 
 _BOOLEANS: Final = ("false", "true")
+_KEEPS_ALL: Final = ',"keeps_all":true'
 _QUEUE_DEFAULTS: Final = {
     field.name: field.default for field in fields(QueueRecord) if field.name != "reads"
 }
@@ -249,7 +250,8 @@ def _format_row(item: Subscription) -> str:
         f'{{"topic_filter":{encode_basestring_ascii(item.topic_filter)},"qos":{item.qos},'
         f'"no_local":{_BOOLEANS[item.no_local]},'
         f'"retain_as_published":{_BOOLEANS[item.retain_as_published]},"identifier":{identifier},'
-        f'"from_offset":{item.from_offset},"until_offset":{item.until_offset}}}'
+        f'"from_offset":{item.from_offset},"until_offset":{item.until_offset}'
+        f"{_KEEPS_ALL if item.keeps_all else ''}}}"
     )
 
 
