@@ -98,10 +98,7 @@ impl Appending {
         let location = Location { segment: segment.header.number, position: segment.end };
         let filling = &mut archive.tail.filling.bytes;
         let before = filling.len();
-        match checked {
-            Some(checked) => record::encode_entry(record, checked, archive.salt, filling),
-            None => record::encode(record, archive.salt, filling),
-        }
+        record::put(record, checked, archive.salt, filling);
         let size = filling.len().saturating_sub(before);
         if let Indexed::Open(index) = &mut segment.index {
             index.add(record, location.position, size);

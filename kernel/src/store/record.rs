@@ -30,6 +30,7 @@ const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
 
 /// Bytes before an entry that are always there: flags and two sequence numbers.
 const ENVELOPE_BYTES: usize = 17;
+const ENVELOPE_BYTES_MAXIMUM: usize = 29;
 const ENVELOPE_KEY_HASH: u8 = 0b0000_0001;
 const ENVELOPE_NOT_BEFORE: u8 = 0b0000_0010;
 
@@ -105,8 +106,8 @@ pub struct Record<'a> {
     pub packet_identifier: Option<u16>,
     /// When it happened, if its publisher said so.
     pub event_time: Option<Timestamp>,
-    /// What it has besides if it is an entry.
-    pub envelope: Envelope,
+    /// What stands before it if it is an entry: an [`Envelope`] as it is written.
+    pub envelope: &'a [u8],
     /// The application message, an entry as it came, a control record's value or a topic's name.
     pub payload: &'a [u8],
 }
@@ -125,15 +126,11 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    fn size_bytes(&self) -> usize {
-        let hash = if self.key_hash.is_some() { 4 } else { 0 };
-        let time = if self.not_before.is_some() { 8 } else { 0 };
-        ENVELOPE_BYTES.saturating_add(hash).saturating_add(time)
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
+    /// As it is written.
+    pub fn bytes(&self) -> Vec<u8> {
         let hash = if self.key_hash.is_some() { ENVELOPE_KEY_HASH } else { 0 };
         let time = if self.not_before.is_some() { ENVELOPE_NOT_BEFORE } else { 0 };
+        let mut out = Vec::with_capacity(ENVELOPE_BYTES_MAXIMUM);
         out.push(hash | time);
         out.put_u64(self.sequence_first);
         out.put_u64(self.sequence_last);
@@ -143,17 +140,16 @@ impl Envelope {
         if let Some(at) = self.not_before {
             out.put_u64(at.0);
         }
+        out
     }
 
-    fn read(source: &mut Decoder<'_>) -> Option<Envelope> {
-        let flags = source.u8()?;
-        if flags & !(ENVELOPE_KEY_HASH | ENVELOPE_NOT_BEFORE) != 0 {
-            return None;
-        }
-        let (sequence_first, sequence_last) = (source.u64()?, source.u64()?);
-        let key_hash = if flags & ENVELOPE_KEY_HASH != 0 { Some(source.u32()?) } else { None };
-        let not_before = if flags & ENVELOPE_NOT_BEFORE != 0 { Some(Timestamp(source.u64()?)) } else { None };
-        Some(Envelope { sequence_first, sequence_last, key_hash, not_before })
+    /// The bytes of one at the start of `bytes`.
+    fn of(bytes: &[u8]) -> Option<&[u8]> {
+        let flags = *bytes.first()?;
+        let hash = if flags & ENVELOPE_KEY_HASH != 0 { 4 } else { 0 };
+        let time = if flags & ENVELOPE_NOT_BEFORE != 0 { 8 } else { 0 };
+        let is_known = flags & !(ENVELOPE_KEY_HASH | ENVELOPE_NOT_BEFORE) == 0;
+        bytes.get(..ENVELOPE_BYTES.saturating_add(hash).saturating_add(time)).filter(|_| is_known)
     }
 }
 
@@ -177,7 +173,7 @@ impl<'a> Record<'a> {
             expires_at: None,
             packet_identifier: None,
             event_time: None,
-            envelope: Envelope::default(),
+            envelope: &[],
             payload,
         }
     }
@@ -197,7 +193,7 @@ impl<'a> Record<'a> {
         size = size.saturating_add(if self.expires_at.is_some() { 8 } else { 0 });
         size = size.saturating_add(if self.packet_identifier.is_some() { 2 } else { 0 });
         size = size.saturating_add(if self.event_time.is_some() { 9 } else { 0 });
-        size.saturating_add(if self.kind == Kind::Entry { self.envelope.size_bytes() } else { 0 })
+        size.saturating_add(self.envelope.len())
     }
 
     /// True if a queue may want it.
@@ -226,28 +222,32 @@ impl<'a> Record<'a> {
 /// Appends the record's bytes. Keys are at most 65 535 bytes and whole records at most
 /// [`crate::limits::RECORD_BYTES_MAXIMUM`]; the caller has checked that.
 pub fn encode(record: &Record<'_>, salt: u32, out: &mut Vec<u8>) {
-    let start = out.len();
-    encode_before(record, out);
-    out.put(record.payload);
-    let checksum = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
-    fill(out, start.saturating_add(4), &checksum.to_le_bytes());
+    put(record, None, salt, out);
 }
 
-/// The same for an entry of which `checked` is the checksum of all but its first [`CHECKED_FROM`] bytes: those are not
+/// The same; of an entry `checked` may be the checksum of all but its first [`CHECKED_FROM`] bytes, which are then not
 /// looked at again.
-pub fn encode_entry(record: &Record<'_>, checked: u32, salt: u32, out: &mut Vec<u8>) {
+pub fn put(record: &Record<'_>, checked: Option<u32>, salt: u32, out: &mut Vec<u8>) {
     let start = out.len();
-    encode_before(record, out);
-    let (before, rest) = record.payload.split_at_checked(CHECKED_FROM).unwrap_or((record.payload, &[]));
-    out.put(before);
-    let first = crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
-    out.put(rest);
-    let checksum = crc32c::crc32c_combine(first, checked, rest.len());
+    put_before(record, out);
+    let behind = |out: &Vec<u8>| crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
+    let checksum = match checked {
+        None => {
+            out.put(record.payload);
+            behind(out)
+        }
+        Some(checked) => {
+            let (before, rest) = record.payload.split_at_checked(CHECKED_FROM).unwrap_or((record.payload, &[]));
+            out.put(before);
+            let first = behind(out);
+            out.put(rest);
+            crc32c::crc32c_combine(first, checked, rest.len())
+        }
+    };
     fill(out, start.saturating_add(4), &checksum.to_le_bytes());
 }
 
-/// Everything but the payload, without the checksum.
-fn encode_before(record: &Record<'_>, out: &mut Vec<u8>) {
+fn put_before(record: &Record<'_>, out: &mut Vec<u8>) {
     let mut header = [0_u8; HEADER_BYTES];
     let size = narrow(record.size_bytes());
     fill(&mut header, 0, &size.to_le_bytes());
@@ -279,7 +279,7 @@ fn encode_before(record: &Record<'_>, out: &mut Vec<u8>) {
         out.put_u64(event_time.0);
     }
     if record.kind == Kind::Entry {
-        record.envelope.put(out);
+        out.put(record.envelope);
     }
 }
 
@@ -352,7 +352,8 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
         record.event_time = Some(Timestamp(source.u64()?));
     }
     if kind == Kind::Entry {
-        record.envelope = Envelope::read(source)?;
+        let size = Envelope::of(source.rest())?.len();
+        record.envelope = source.take(size)?;
     }
     record.payload = source.rest();
     (kind != Kind::Entry || record.payload.len() >= CHECKED_FROM).then_some(record)
@@ -371,26 +372,26 @@ mod tests {
             packet_identifier: Option<u16>, event_time: Option<u64>, messages in 1..=ENTRY_MESSAGES_MAXIMUM,
             sequences: (u64, u64), key_hash: Option<u32>, not_before: Option<u64>,
             payload in proptest::collection::vec(any::<u8>(), 0..200),
-        ) -> (Record<'static>, [Vec<u8>; 3], bool) {
+        ) -> (Record<'static>, [Vec<u8>; 4], bool) {
             let kind = Kind::of(kind).unwrap();
             let (sequence_first, sequence_last) = sequences;
             let not_before = not_before.map(Timestamp);
             let (envelope, count, payload) = match kind {
                 Kind::Entry => {
                     let envelope = Envelope { sequence_first, sequence_last, key_hash, not_before };
-                    (envelope, messages, [vec![0; CHECKED_FROM], payload].concat())
+                    (envelope.bytes(), messages, [vec![0; CHECKED_FROM], payload].concat())
                 }
-                _ => (Envelope::default(), u32::from(kind == Kind::Message), payload),
+                _ => (Vec::new(), u32::from(kind == Kind::Message), payload),
             };
             let record = Record {
                 kind, qos: qos % 3, is_kept: qos == 3 && kind == Kind::Message, retain, key_slot: KeySlot(7),
                 topic: TopicId(topic), offset: Offset(offset), entry,
                 appended_at: Timestamp(time), publisher: Party(publisher), count,
                 key: None, properties: &[], expires_at: expires.map(Timestamp), packet_identifier,
-                event_time: event_time.map(Timestamp), envelope, payload: &[],
+                event_time: event_time.map(Timestamp), envelope: &[], payload: &[],
             };
             let has_key = key.is_some();
-            (record, [key.unwrap_or_default(), properties, payload], has_key)
+            (record, [key.unwrap_or_default(), properties, payload, envelope], has_key)
         }
     }
 
@@ -406,6 +407,12 @@ mod tests {
     fn the_page_of_the_format_shows_this_entry() {
         let salt = crc32c::crc32c(&[0; 16]);
         let sent = b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x02hi";
+        let envelope = Envelope {
+            sequence_first: 10,
+            sequence_last: 12,
+            key_hash: Some(0x0102_0304),
+            not_before: Some(Timestamp(1_700_000_060_000_000)),
+        };
         let expected = Record {
             qos: 1,
             topic: TopicId(5),
@@ -414,16 +421,11 @@ mod tests {
             appended_at: Timestamp(1_700_000_000_000_000),
             publisher: Party(9),
             count: 3,
-            envelope: Envelope {
-                sequence_first: 10,
-                sequence_last: 12,
-                key_hash: Some(0x0102_0304),
-                not_before: Some(Timestamp(1_700_000_060_000_000)),
-            },
+            envelope: &envelope.bytes(),
             ..Record::plain(Kind::Entry, sent)
         };
         let mut encoded = Vec::new();
-        encode_entry(&expected, crc32c::crc32c(&sent[CHECKED_FROM..]), salt, &mut encoded);
+        put(&expected, Some(crc32c::crc32c(&sent[CHECKED_FROM..])), salt, &mut encoded);
         assert_eq!(decode(&shown(1), salt), Some(expected), "{encoded:02x?}");
     }
 
@@ -450,8 +452,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded((record, parts, has_key) in fields(), salt: u32, before in 0_usize..9) {
-            let [key, properties, payload] = &parts;
-            let record = Record { key: has_key.then_some(key), properties, payload, ..record };
+            let [key, properties, payload, envelope] = &parts;
+            let record = Record { key: has_key.then_some(key), properties, payload, envelope, ..record };
             let mut out = vec![0xaa; before];
             encode(&record, salt, &mut out);
             prop_assert_eq!(out.len() - before, record.size_bytes());
@@ -460,7 +462,7 @@ mod tests {
             prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
             if record.kind == Kind::Entry {
                 let mut combined = Vec::new();
-                encode_entry(&record, crc32c::crc32c(&payload[CHECKED_FROM..]), salt, &mut combined);
+                put(&record, Some(crc32c::crc32c(&payload[CHECKED_FROM..])), salt, &mut combined);
                 prop_assert_eq!(&combined, &out[before..]);
             }
         }

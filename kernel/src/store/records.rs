@@ -82,26 +82,41 @@ impl Records {
     /// The message with an offset, which was found at a location; `None` too if it cannot be taken out of its entry.
     pub(super) fn message(&mut self, location: Location, offset: Offset) -> Result<Option<Message<'_>>> {
         let Records { archive, derived, unpacked, .. } = self;
-        let Some(entry) = find_entry(archive, &derived.dictionary, location, offset)? else { return Ok(None) };
-        let tail = match entry.body {
-            Body::Message(message) => return Ok(Some(message)),
-            Body::AsSent(tail) => tail,
+        let Some((place, position)) = find_place(archive, location, offset)? else { return Ok(None) };
+        let record = match archive.record(place, position)? {
+            Some(record) if record.kind == Kind::Message => {
+                return Ok(Some(message_of(&record, &derived.dictionary)));
+            }
+            Some(record) if record.kind == Kind::Entry => record,
+            _ => return Ok(None),
         };
-        let place = offset.0.saturating_sub(entry.offset.0);
-        Ok(unpacked.message(entry.offset, tail, place).map(|inner| Message {
-            topic: derived.dictionary.name(entry.topic),
+        let place = offset.0.saturating_sub(record.offset.0);
+        Ok(unpacked.message(record.offset, record.payload, place).map(|inner| Message {
             properties: inner.properties,
             payload: inner.payload,
             qos: ENTRY_QOS,
             retain: inner.retain,
-            appended_at: entry.appended_at,
-            expires_at: None,
+            ..message_of(&record, &derived.dictionary)
         }))
     }
 
     /// The whole record with a first offset, which was found at a location.
     pub(super) fn entry(&mut self, location: Location, offset: Offset) -> Result<Option<Entry<'_>>> {
-        find_entry(&mut self.archive, &self.derived.dictionary, location, offset)
+        let Records { archive, derived, .. } = self;
+        let Some((place, position)) = find_place(archive, location, offset)? else { return Ok(None) };
+        let Some(record) = archive.record(place, position)? else { return Ok(None) };
+        Ok(record.kind.has_messages().then(|| Entry {
+            topic: record.topic,
+            number: record.entry,
+            offset: record.offset,
+            count: record.count,
+            appended_at: record.appended_at,
+            publisher: record.publisher,
+            body: match record.kind {
+                Kind::Entry => Body::AsSent(record.payload),
+                _ => Body::Message(message_of(&record, &derived.dictionary)),
+            },
+        }))
     }
 
     /// Stores what has to be stored of this turn: QoS 1 and 2, retained messages, and QoS 0 on topics that keep all or
@@ -153,6 +168,7 @@ impl Records {
             .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
         let row = publish.row.unwrap_or_default();
         let entry = arrivals.entry_of(publish);
+        let envelope = entry.map(|entry| envelope_of(entry).bytes()).unwrap_or_default();
         let kind = if entry.is_some() { Kind::Entry } else { Kind::Message };
         let mut record = Record {
             qos: publish.qos,
@@ -169,7 +185,7 @@ impl Records {
             packet_identifier: identifier_of(publish),
             key: row.key.map(|key| arrivals.span(key)),
             event_time: row.event_time,
-            envelope: entry.map(envelope_of).unwrap_or_default(),
+            envelope: &envelope,
             ..Record::plain(kind, arrivals.span(publish.payload))
         };
         let size_bytes = record.size_bytes();
@@ -294,42 +310,26 @@ impl Records {
     }
 }
 
-fn find_entry<'a>(
-    archive: &'a mut Archive,
-    dictionary: &'a Dictionary,
-    location: Location,
-    offset: Offset,
-) -> Result<Option<Entry<'a>>> {
-    let found = match archive.find(location.segment) {
-        Some(place) => Some((place, location.position)),
-        // Its segment has gone since it was found there; it may have been carried.
-        None => {
-            let carried = archive.find_message(offset, None)?;
-            carried.and_then(|location| Some((archive.find(location.segment)?, location.position)))
-        }
-    };
-    let Some((place, position)) = found else { return Ok(None) };
-    let record = archive.record(place, position)?;
-    Ok(record.filter(|record| record.kind.has_messages()).map(|record| Entry {
-        topic: record.topic,
-        number: record.entry,
-        offset: record.offset,
-        count: record.count,
+/// Where a record is that was found at a location, and may have been carried since.
+fn find_place(archive: &mut Archive, location: Location, offset: Offset) -> Result<Option<(usize, u32)>> {
+    if let Some(place) = archive.find(location.segment) {
+        return Ok(Some((place, location.position)));
+    }
+    let carried = archive.find_message(offset, None)?;
+    Ok(carried.and_then(|location| Some((archive.find(location.segment)?, location.position))))
+}
+
+#[inline]
+fn message_of<'a>(record: &Record<'a>, dictionary: &'a Dictionary) -> Message<'a> {
+    Message {
+        topic: dictionary.name(record.topic),
+        properties: record.properties,
+        payload: record.payload,
+        qos: record.qos,
+        retain: record.retain,
         appended_at: record.appended_at,
-        publisher: record.publisher,
-        body: match record.kind {
-            Kind::Entry => Body::AsSent(record.payload),
-            _ => Body::Message(Message {
-                topic: dictionary.name(record.topic),
-                properties: record.properties,
-                payload: record.payload,
-                qos: record.qos,
-                retain: record.retain,
-                appended_at: record.appended_at,
-                expires_at: record.expires_at,
-            }),
-        },
-    }))
+        expires_at: record.expires_at,
+    }
 }
 
 fn envelope_of(entry: &EntryParts) -> Envelope {

@@ -210,9 +210,8 @@ a few hundred bytes, and leaves when the connection does, in one step of the loo
 PULSAR_PRODUCERS_PER_CONNECTION_MAXIMUM: Final = 10_000
 """Producers of one connection, for the same reasons."""
 
-COMMAND_BYTES_MAXIMUM: Final = 1_048_576
-"""The largest command of a Pulsar client that is read beside the messages: a topic's name has at
-most 192 KiB, and the definition of a schema seldom 100. A frame may have more, for a message."""
+LISTED_TOPICS_BYTES_MAXIMUM: Final = 1_048_576
+"""Bytes of the names with which a Pulsar client is answered that asks for a namespace's topics."""
 
 SUBSCRIPTION_NAME_BYTES_MAXIMUM: Final = 1_024
 """The longest name of a Pulsar subscription, and of a consumer: as of a client, and for the same

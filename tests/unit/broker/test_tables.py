@@ -70,6 +70,7 @@ subscriptions = st.builds(
     identifier=st.none() | st.integers(1, 268_435_455),
     from_offset=number,
     until_offset=st.integers(0, 2**64 - 1),
+    keeps_all=st.booleans(),
 )
 
 

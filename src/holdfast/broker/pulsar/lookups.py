@@ -10,7 +10,7 @@ from holdfast.broker.pulsar.rights import Rights
 from holdfast.broker.pulsar.topics import Topics
 from holdfast.broker.sockets.connection import Connection, show_address
 from holdfast.core.config import Config
-from holdfast.core.limits import COMMAND_BYTES_MAXIMUM
+from holdfast.core.limits import LISTED_TOPICS_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.fields import (
     Command,
     GetTopicsOfNamespace,
@@ -54,7 +54,7 @@ class Lookups:
     def topics(self, client: Client, command: GetTopicsOfNamespace, now_us: int) -> None:
         """Takes a GET_TOPICS_OF_NAMESPACE."""
         answer = plan_topics_of_namespace(
-            command, self._topics.names(), names_bytes_maximum=COMMAND_BYTES_MAXIMUM
+            command, self._topics.names(), names_bytes_maximum=LISTED_TOPICS_BYTES_MAXIMUM
         )
         self._answer(client, command, answer, now_us)
 

@@ -222,6 +222,7 @@ def parse_queue_fields(value: str) -> dict[str, Any]:
     for item in fields["reads"]:
         item["topic_filter"] = item["topic_filter"].encode()
         item.setdefault("until_offset", IN_FORCE)
+        item.setdefault("keeps_all", False)
     return fields
 
 

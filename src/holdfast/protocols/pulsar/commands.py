@@ -9,8 +9,8 @@ a command means, or a frame with a payload behind its command (those are the ker
 Invariants:
 1. What is read has all required fields, text that is UTF-8, numbers that fit their fields, and
    members of the enumerations alone. Fields that are not listed are skipped.
-2. A command costs its sender's bytes: COMMAND_BYTES_MAXIMUM of them, and no nesting without end, as
-   no message of `fields` holds one of its own kind.
+2. A command costs its sender's bytes, of which the kernel bounds the number, and no nesting without
+   end, as no message of `fields` holds one of its own kind.
 
 Flow: kernel -> here -> handshake, lookup, producers, consumers -> here -> kernel.
 """
@@ -22,7 +22,6 @@ from enum import IntEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from holdfast.core.limits import COMMAND_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.fields import (
     FROM_BROKERS,
     FROM_CLIENTS,
@@ -114,9 +113,6 @@ class _Field:
 
 
 def _read(data: bytes, known: dict[int, type[Command]]) -> Command:
-    if len(data) > COMMAND_BYTES_MAXIMUM:
-        reason = f"has {len(data)} bytes, and the most are {COMMAND_BYTES_MAXIMUM}"
-        raise MalformedCommandError("a command", None, reason)
     number: int | None = None
     bodies: dict[int, bytes] = {}
     try:

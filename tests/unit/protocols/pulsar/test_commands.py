@@ -2,7 +2,6 @@
 
 import pytest
 
-from holdfast.core.limits import COMMAND_BYTES_MAXIMUM
 from holdfast.protocols.pulsar.commands import (
     MalformedCommandError,
     command_name,
@@ -174,14 +173,6 @@ def test_malformed_commands_are_refused(data, command, field, reason):
     with pytest.raises(MalformedCommandError, match=reason) as raised:
         read_request(data)
     assert (raised.value.command, raised.value.field) == (command, field)
-
-
-def test_a_command_has_a_largest_size():
-    name = b"a" * 60
-    body = b"\x0a" + bytes([len(name)]) + name
-    assert read_request(base(2, body)) == Connect(client_version=name.decode())
-    with pytest.raises(MalformedCommandError, match=str(COMMAND_BYTES_MAXIMUM)):
-        read_request(base(2, body) + bytes(COMMAND_BYTES_MAXIMUM))
 
 
 def test_a_command_has_a_name():
