@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import ConfigurationError
-from holdfast.processors.sink import Committed, RowsRefusedError, Sink
+from holdfast.processors.sink import Committed, RowsRefusedError, Sink, SinkAwayError
 from holdfast.processors.sinks import open_sink
 from holdfast.processors.table import Column, ColumnType, IdentifiedRow, Table
 from tests.interop.processors.databases import AT
@@ -95,6 +95,24 @@ def test_attempts_are_counted_and_forgotten(sink: Sink) -> None:
     assert sink.count_attempts(READINGS, ["log-1", "log-2"]) == {"log-1": 1, "log-2": 2}
     sink.forget_attempts(READINGS, ["log-2"])
     assert sink.count_attempts(READINGS, ["log-2"]) == {"log-2": 1}
+
+
+def test_rows_and_what_is_known_of_their_messages_are_one_transaction(
+    own_sinks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del own_sinks
+    sink = open_sink("counting_sink:CountingDuckSink")
+    sink.open(READINGS)
+    assert sink.count_attempts(READINGS, ["log-1"]) == {"log-1": 1}
+    with monkeypatch.context() as away:
+        away.setattr("counting_sink.FORGET", "DELETE FROM nothing WHERE ? = ?")
+        with pytest.raises(SinkAwayError):
+            sink.commit(READINGS, [reading(1)])
+    sink.open(READINGS)
+    assert sink.count_attempts(READINGS, ["log-1"]) == {"log-1": 2}
+    assert sink.commit(READINGS, [reading(1)]) == Committed(1, 0)
+    assert sink.count_attempts(READINGS, ["log-1"]) == {"log-1": 1}
+    sink.close()
 
 
 def test_rows_that_it_cannot_take_are_refused_with_their_batch(sink: Sink) -> None:
