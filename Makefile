@@ -155,6 +155,10 @@ crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times eac
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage cut
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage flip
 
+.PHONY: crash-pulsar
+crash-pulsar: setup ## Kill the broker of Pulsar's own client, ROUNDS times, and check what has a receipt
+	$(BIN)/python -m tests.crash.pulsar --rounds $(ROUNDS)
+
 .PHONY: pipeline-crash
 pipeline-crash: setup ## Kill devices, broker, driver, executors and workers, JOURNEYS rounds, and count the table
 	$(BIN)/python -m tests.journey --rounds $(JOURNEYS)

@@ -1,0 +1,1 @@
+"""Pulsar's own client, while its broker is killed again and again."""

@@ -1,0 +1,181 @@
+"""Kills the broker of Pulsar's own client at random, and asks what became of what it had told.
+
+Owns: the kills, and the questions: nothing that has a receipt is lost, nothing is invented, an
+Exclusive consumer sees its topic in order, and a backlog is what a full count says.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from holdfast import system
+from tests.crash.pulsar.clients import COUNTED, SUBSCRIPTIONS, TOPICS
+from tests.interop.seen import Seen
+
+LIVES_S: Final = ((0.05, 0.5), (0.5, 2.0))
+"""How long the broker lives between kills."""
+KILLED_WHILE_STARTING: Final = 0.2
+STARTING_S: Final = 1.0
+ANSWERED_WITHIN_S: Final = 180.0
+PROGRAM: Final = (sys.executable, "-m", "tests.crash.pulsar.clients")
+SHOWN_MAXIMUM: Final = 5
+
+
+def _leave_as_it_is(_data_directory: Path) -> None:
+    """Nothing happens to what a killed broker leaves."""
+
+
+@dataclass
+class Report:
+    """What a run found."""
+
+    seed: int
+    kills: int = 0
+    sent: int = 0
+    receipts: int = 0
+    deliveries: int = 0
+    repeats: int = 0
+    violations: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """True if nothing was violated."""
+        return not self.violations
+
+    def text(self) -> str:
+        """For people."""
+        lines = [
+            f"{self.kills} kills in {self.seconds:.0f} s, seed {self.seed}: {self.sent} messages"
+            f" sent, {self.receipts} with a receipt, {self.deliveries} deliveries, of which"
+            f" {self.repeats} came again; {len(self.violations)} violations",
+            *(f"  {each}" for each in self.violations[:SHOWN_MAXIMUM]),
+        ]
+        return "\n".join(lines)
+
+    def write(self, file: Path) -> None:
+        """As JSON."""
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+
+async def run(
+    directory: Path,
+    *,
+    rounds: int,
+    seed: int,
+    say: Callable[[str], None],
+    meanwhile: Callable[[Path], None] = _leave_as_it_is,
+    drained_within_s: float = 60.0,
+) -> Report:
+    """Kills the broker `rounds` times. `meanwhile` is called with the data directory after each."""
+    random, began = Random(seed), system.monotonic_s()
+    sizes = {"segment_bytes": random.choice(("8MiB", "64MiB"))}
+    broker = Seen(directory, pulsar_port=0, **sizes)
+    await asyncio.to_thread(broker.start)
+    report = Report(seed)
+    log_file = directory / "clients.log"
+    drawn = random.getrandbits(32)
+    clients = await _begin(broker, drawn, drained_within_s, log_file)
+    try:
+        for number in range(1, rounds + 1):
+            await asyncio.sleep(random.uniform(*random.choice(LIVES_S)))
+            await _kill(broker, report, meanwhile)
+            if random.random() < KILLED_WHILE_STARTING:
+                broker.launch()
+                await asyncio.sleep(random.uniform(0.0, STARTING_S))
+                await _kill(broker, report, meanwhile)
+            took_s = await asyncio.to_thread(broker.start)
+            say(f"kill {number}/{rounds}, back in {took_s:.3f} s")
+        said, _ = await asyncio.wait_for(clients.communicate(b"\n"), ANSWERED_WITHIN_S)
+        _judge(json.loads(said), report)
+        await _compare_backlogs(broker, report)
+    finally:
+        if clients.returncode is None:
+            clients.kill()
+            await clients.wait()
+        if broker.is_running():
+            await asyncio.to_thread(broker.stop)
+    report.seconds = system.monotonic_s() - began
+    return report
+
+
+async def _begin(
+    broker: Seen, seed: int, drained_within_s: float, log_file: Path
+) -> asyncio.subprocess.Process:
+    port = broker.ports["pulsar"]
+    with log_file.open("ab") as log:
+        clients = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *("--port", str(port), "--seed", str(seed)),
+            *("--drained-within", str(drained_within_s)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+    assert clients.stdout is not None
+    assert await clients.stdout.readline() == b"ready\n", f"see {log_file}"
+    return clients
+
+
+async def _kill(broker: Seen, report: Report, meanwhile: Callable[[Path], None]) -> None:
+    await asyncio.to_thread(broker.kill)
+    report.kills += 1
+    meanwhile(broker.data_directory)
+
+
+def _judge(seen: dict[str, Any], report: Report) -> None:
+    report.violations += seen["failed"]
+    for topic in TOPICS:
+        sent, receipts = seen["sent"][topic], set(seen["receipts"][topic])
+        report.sent += sent
+        report.receipts += len(receipts)
+        for name in SUBSCRIPTIONS:
+            came = seen["delivered"][f"{topic} {name}"]
+            lost, invented = receipts - set(came), set(came) - set(range(sent))
+            report.deliveries += len(came)
+            report.repeats += len(came) - len(set(came))
+            where = f"{topic} {name}"
+            report.violations += [f"{where}: {each} has a receipt and is lost" for each in lost]
+            report.violations += [f"{where}: {each} was never sent" for each in invented]
+            if name == "exclusive":
+                report.violations += _out_of_order(where, came)
+
+
+def _out_of_order(name: str, came: list[int]) -> list[str]:
+    """What came for the first time behind something newer."""
+    newest, known, found = -1, set[int](), []
+    for number in came:
+        if number not in known and number < newest:
+            found.append(f"{name}: {number} came first after {newest}")
+        known.add(number)
+        newest = max(newest, number)
+    return found
+
+
+async def _compare_backlogs(broker: Seen, report: Report) -> None:
+    told = await asyncio.to_thread(_told, broker)
+    counting = await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *("--port", str(broker.ports["pulsar"]), "--count"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await asyncio.wait_for(counting.communicate(), ANSWERED_WITHIN_S)
+    counted = json.loads(said)
+    for topic in TOPICS:
+        for name in SUBSCRIPTIONS:
+            if waiting := told[f"subscription/{name}/{topic}"]:
+                report.violations.append(f"{topic} {name}: {waiting} are told to wait, and none do")
+        waiting = told[f"subscription/{COUNTED}/{topic}"]
+        if waiting != counted[topic]:
+            line = f"{topic}: {waiting} are told to wait, and {counted[topic]} do"
+            report.violations.append(line)
+
+
+def _told(broker: Seen) -> dict[str, int]:
+    queues = broker.get("/v1/queues")["queues"]
+    return {it["queue_name"]: sum(one["waiting"] for one in it["readers"]) for it in queues}
