@@ -4,6 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from holdfast.broker.counts import Event
+from holdfast.broker.pulsar.closing import EndReason
 from holdfast.kernel import Packet, decode_packets, encode_packet
 from holdfast.protocols.pulsar.fields import SubType, Success
 from tests.builders.entries import (
@@ -204,3 +208,44 @@ def test_all_up_to_an_entry_is_acknowledged(tmp_path: Path) -> None:
         assert found.queue.mark() == found.queue.record.created_at_offset + 6
 
     with_broker(tmp_path, test)
+
+
+@pytest.mark.accepts("S4.26")
+def test_all_up_to_an_entry_is_not_for_those_who_share(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire, other = await broker.client(), await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2, **SHARED))
+        await broker.ask(other, subscribe("t", "mine", 1, **SHARED))
+        (first,) = frames(await broker.send(wire, send(1, 0, BATCH, 3), flow(2, 3)), MESSAGE)
+        await broker.send(wire, acknowledge(2, first.message_id, up_to=True))
+        assert broker.server.counts.total(Event.PULSAR_CONNECTIONS_ENDED, EndReason.FAULT) == 1
+        (again,) = frames(await broker.send(other, flow(1, 3)), MESSAGE)
+        assert again.message_id == first.message_id
+
+    with_broker(tmp_path, test)
+
+
+def test_a_message_that_is_too_large_for_a_consumer_is_a_loss_and_the_next_one_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        broker = PulsarBroker(tmp_path, pulsar_max_message_bytes=1_024)
+        wire = await broker.client()
+        await broker.ask(wire, subscribe("a", "mine"))
+        await broker.send(wire, flow(1, 10))
+        device = await subscriber(broker, "else", 0)
+        fields = {"topic_name": "a", "retain": False, "dup": False, "qos": 1}
+        for number, payload in ((1, bytes(20_000)), (2, b"x")):
+            publish = fields | {"payload": payload, "packet_identifier": number}
+            device.send(encode_packet("publish", publish, protocol_version=5))
+        await broker.settle()
+        (given,) = frames(wire.answers(), MESSAGE)
+        assert given.tail.endswith(b"x")
+        assert not wire.is_closed
+        found = broker.door.subscriptions.find("a", "mine")
+        assert found is not None
+        assert found.queue.mark() == found.queue.record.created_at_offset + 1
+        (line,) = [one for one in caplog.records if one.message == "messages lost"]
+        assert vars(line)["fields"]["reason"] == "too_large"
+
+    asyncio.run(test())
