@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.broker.chores import at_once
 from holdfast.broker.store.questions import Inquiry
-from holdfast.kernel import Arrivals, Inbox, Log, SimulatedDisk, encode_packet
+from holdfast.kernel import Arrivals, Inbox, Log, PulsarInbox, SimulatedDisk, encode_packet
+from tests.builders.entries import entry, send
 from tests.property.twins import log as model
 
 CONNECTION = 1
@@ -22,6 +23,15 @@ MESSAGES = st.builds(
     retain=st.booleans(),
 )
 STORE_ALL = [b"z"]
+ENTRIES = st.tuples(
+    TOPICS,
+    st.one_of(
+        st.lists(st.binary(max_size=30), min_size=1, max_size=5),
+        st.integers(1, 1_000).map(lambda count: [b"x"] * count),
+    ),
+)
+PRODUCERS = {b"a": 1, b"a/b": 2, b"b/c": 3, b"z": 4}
+SERVICE = 2
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -53,10 +63,18 @@ class LogMachine(RuleBasedStateMachine):
             unreleased=b"",
         )
         self.inbox.release(CONNECTION)
+        self.begin_service()
 
     def feed(self, data: bytes) -> None:
         self.read_buffer[: len(data)] = data
         self.inbox.feed(CONNECTION, len(data), self.now_us)
+
+    def begin_service(self) -> None:
+        self.entries = PulsarInbox(self.read_buffer)
+        self.entries.open(SERVICE)
+        self.entries.accept(SERVICE, frame_bytes_maximum=1 << 16, silence_us=0)
+        for topic, producer in PRODUCERS.items():
+            self.entries.add_producer(SERVICE, producer, topic_name=topic, party=8, key_slot=0)
 
     def open(self) -> dict[str, Any]:
         self.log, found = Log.open_simulated(
@@ -87,6 +105,27 @@ class LogMachine(RuleBasedStateMachine):
         self.now_us += 1_000
         self.log.append(self.arrivals, STORE_ALL, self.now_us)
 
+    @rule(some=st.lists(ENTRIES, min_size=1, max_size=3))
+    def append_entries(self, some: list[tuple[bytes, list[bytes]]]) -> None:
+        for number, (topic, payloads) in enumerate(some):
+            frame = send(PRODUCERS[topic], number, entry(payloads), len(payloads))
+            self.read_buffer[: len(frame)] = frame
+            self.entries.feed(SERVICE, len(frame), self.now_us)
+            self.twin.append_entry(topic, payloads)
+        self.inbox.decode(self.arrivals)
+        assert not self.entries.decode(self.arrivals, self.now_us)
+        self.now_us += 1_000
+        self.log.append(self.arrivals, STORE_ALL, self.now_us)
+
+    @rule(topic=TOPICS, keeps_all=st.booleans())
+    def keep_all(self, topic: bytes, keeps_all: bool) -> None:
+        self.log.keep_all(topic, keeps_all)
+        (self.twin.keeping.add if keeps_all else self.twin.keeping.discard)(topic)
+
+    @rule(topic=TOPICS)
+    def count_entries(self, topic: bytes) -> None:
+        assert (self.log.entries_end(topic) or 0) == self.twin.entries(topic)
+
     @rule()
     def commit(self) -> None:
         self.log.commit()
@@ -110,19 +149,21 @@ class LogMachine(RuleBasedStateMachine):
         assert not found["damaged"]
         self.twin.recover(found["end_offset"])
 
-    @rule(topic_filter=FILTERS, part=st.tuples(st.floats(0, 1), st.floats(0, 1)))
-    def count(self, topic_filter: bytes, part: tuple[float, float]) -> None:
+    @rule(
+        topic_filter=FILTERS, part=st.tuples(st.floats(0, 1), st.floats(0, 1)), whole=st.booleans()
+    )
+    def count(self, topic_filter: bytes, part: tuple[float, float], whole: bool) -> None:
         begin, end = (int(each * self.twin.durable) for each in part)
-        expected = self.twin.queued(topic_filter, begin, end)
-        counting = Inquiry(self.log).count([subscription(topic_filter)], 3, begin, end)
+        expected = self.twin.queued(topic_filter, begin, end, keeps_all=whole)
+        counting = Inquiry(self.log).count([subscription(topic_filter, whole)], 3, begin, end)
         assert at_once(counting) == len(expected)
 
-    @rule(topic_filter=FILTERS, messages=st.integers(0, 10))
-    def newest(self, topic_filter: bytes, messages: int) -> None:
+    @rule(topic_filter=FILTERS, messages=st.integers(0, 10), whole=st.booleans())
+    def newest(self, topic_filter: bytes, messages: int, whole: bool) -> None:
         end = self.log.durable_offset()
-        asked = ([subscription(topic_filter)], 3, 0, end, messages)
+        asked = ([subscription(topic_filter, whole)], 3, 0, end, messages)
         first = at_once(Inquiry(self.log).newest(*asked))
-        queued = self.twin.queued(topic_filter, 0, self.twin.durable)
+        queued = self.twin.queued(topic_filter, 0, self.twin.durable, keeps_all=whole)
         expected = queued[max(0, len(queued) - messages) :]
         assert [each for each in queued if each >= first] == expected
 
@@ -154,7 +195,7 @@ CONNECT: dict[str, Any] = {
 }
 
 
-def subscription(topic_filter: bytes) -> dict[str, Any]:
+def subscription(topic_filter: bytes, keeps_all: bool) -> dict[str, Any]:
     return {
         "topic_filter": topic_filter,
         "qos": 1,
@@ -163,6 +204,7 @@ def subscription(topic_filter: bytes) -> dict[str, Any]:
         "identifier": None,
         "from_offset": 0,
         "until_offset": 2**64 - 1,
+        "keeps_all": keeps_all,
     }
 
 
