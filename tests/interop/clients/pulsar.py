@@ -6,8 +6,10 @@ process, whichever broker that was. Its calls wait, so that each runs in a threa
 
 import asyncio
 import base64
+import inspect
 import logging
 import os
+import re
 import sys
 import threading
 from typing import Any
@@ -89,6 +91,8 @@ class PulsarClient:
         """Makes a consumer."""
         kind = options.pop("kind", "Exclusive")
         position = options.pop("position", "Latest")
+        if isinstance(topic, dict):
+            topic = re.compile(topic["pattern"])
         self._consumers[consumer] = await asyncio.to_thread(
             self._client.subscribe,
             topic,
@@ -142,6 +146,16 @@ class PulsarClient:
         """Ends a producer."""
         await asyncio.to_thread(self._producers.pop(producer).close)
         return {}
+
+    async def sequence_id(self, producer: str) -> dict[str, Any]:
+        """The sequence id of a producer's last message."""
+        return {"sequence_id": self._producers[producer].last_sequence_id()}
+
+    async def defaults(self) -> dict[str, Any]:
+        """What a consumer's options are by default."""
+        parameters = inspect.signature(pulsar.Client.subscribe).parameters.values()
+        plain = (each for each in parameters if isinstance(each.default, int))
+        return {each.name: each.default for each in plain}
 
     async def partitions(self, topic: str) -> dict[str, Any]:
         """The partitions of a topic, as topics."""

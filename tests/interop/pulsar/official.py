@@ -14,6 +14,7 @@ import pytest
 from tests.interop.driver import Driver, wait_for
 
 NUMBERS = itertools.count(1)
+Topic = str | list[str] | dict[str, str]
 WITHIN_MS = 60_000
 """How long a message that must come may take."""
 NOTHING_FOR_MS = 1_500
@@ -63,15 +64,20 @@ class Official:
         """A producer; `options` are the library's."""
         return OfficialProducer(self, topic, options)
 
-    def consumer(self, topic: str, subscription: str, **options: Any) -> "OfficialConsumer":
-        """A consumer; `kind` is the type of its subscription and `position` where a new one
-        begins, the other `options` are the library's."""
+    def consumer(self, topic: Topic, subscription: str, **options: Any) -> "OfficialConsumer":
+        """A consumer of a topic, a list of topics or a `pattern`; `kind` is the type of its
+        subscription and `position` where a new one begins, the other `options` are the
+        library's."""
         return OfficialConsumer(self, topic, subscription, options)
 
     def partitions(self, topic: str) -> list[str]:
         """The partitions of a topic, as topics."""
         topics: list[str] = self.call("partitions", topic=topic)["topics"]
         return topics
+
+    def defaults(self) -> dict[str, Any]:
+        """What the library takes where a consumer's options say nothing."""
+        return self.call("defaults")
 
     def disconnect(self) -> None:
         """Ends it with all that it has."""
@@ -107,6 +113,11 @@ class OfficialProducer:
         assert not refused, refused[0]
         return [_message_id(outcome) for outcome in answer["message_ids"]]
 
+    def sequence_id(self) -> int:
+        """That of the last message which has a receipt."""
+        answer = self._client.call("sequence_id", producer=self._key)
+        return int(answer["sequence_id"])
+
     def close(self) -> None:
         """Ends it."""
         self._client.call("close_producer", producer=self._key)
@@ -116,7 +127,7 @@ class OfficialConsumer:
     """One of its consumers."""
 
     def __init__(
-        self, client: Official, topic: str, subscription: str, options: dict[str, Any]
+        self, client: Official, topic: Topic, subscription: str, options: dict[str, Any]
     ) -> None:
         self._client = client
         self._key = f"consumer{next(NUMBERS)}"

@@ -137,6 +137,28 @@ def test_what_is_given_back_comes_again_and_tells_how_often(
     consumer.receives_nothing()
 
 
+@pytest.mark.accepts("S4.35")
+def test_what_is_given_back_comes_again_after_its_delay(client: MakeClient, prefix: str) -> None:
+    pulsar = client()
+    consumer = pulsar.consumer(
+        prefix, "mine", kind="Shared", negative_ack_redelivery_delay_ms=2_000
+    )
+    pulsar.producer(prefix).send(b"x")
+    consumer.give_back(consumer.receive())
+    consumer.receives_nothing()
+    assert consumer.take(1) == [b"x"]
+
+
+@pytest.mark.accepts("S4.34")
+def test_what_is_given_back_does_not_come_again_at_once(client: MakeClient, prefix: str) -> None:
+    pulsar = client()
+    consumer = pulsar.consumer(prefix, "mine", kind="Shared")
+    pulsar.producer(prefix).send(b"x")
+    consumer.give_back(consumer.receive())
+    consumer.receives_nothing()
+    assert pulsar.defaults()["negative_ack_redelivery_delay_ms"] == 60_000
+
+
 @pytest.mark.accepts("S4.38", "S4.81", "S4.82")
 def test_a_batch_of_which_one_message_is_given_back_comes_again_as_a_whole(
     client: MakeClient, prefix: str
@@ -217,10 +239,33 @@ def test_a_subscription_has_a_name(client: MakeClient, prefix: str) -> None:
 def test_a_consumer_may_have_a_list_of_topics(client: MakeClient, prefix: str) -> None:
     pulsar = client()
     topics = [f"{prefix}-{name}" for name in "abc"]
-    consumer = pulsar.consumer(topics, "mine")  # type: ignore[arg-type]
+    consumer = pulsar.consumer(topics, "mine")
     for topic in topics:
         pulsar.producer(topic).send(topic.encode())
     assert sorted(consumer.take(3)) == [topic.encode() for topic in topics]
+
+
+@pytest.mark.accepts("S4.186")
+def test_a_consumer_has_one_topic_unless_it_asks_for_more(client: MakeClient, prefix: str) -> None:
+    pulsar = client()
+    consumer = pulsar.consumer(f"{prefix}-a", "mine")
+    pulsar.producer(f"{prefix}-ab").send(b"other")
+    pulsar.producer(f"{prefix}-a").send(b"own")
+    assert consumer.take(1) == [b"own"]
+    consumer.receives_nothing()
+
+
+def test_a_pattern_takes_the_topics_that_pulsar_clients_know(
+    client: MakeClient, prefix: str
+) -> None:
+    pulsar = client()
+    for name in ("one", "two"):
+        pulsar.producer(f"{prefix}-{name}").send(name.encode())
+    pulsar.producer(f"other-{prefix}").send(b"other")
+    pattern = {"pattern": f"persistent://public/default/{prefix}-.*"}
+    consumer = pulsar.consumer(pattern, "mine", position="Earliest")
+    assert sorted(consumer.take(2)) == [b"one", b"two"]
+    consumer.receives_nothing()
 
 
 @pytest.mark.accepts("S4.190")

@@ -8,7 +8,7 @@ COMPRESSIONS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 NOT_SET = 0
 
 
-@pytest.mark.accepts("S4.6", "S4.9", "S4.11", "S4.16", "S4.21")
+@pytest.mark.accepts("S4.6", "S4.7", "S4.9", "S4.11", "S4.16", "S4.21")
 def test_a_message_comes_as_it_was_sent(client: MakeClient, prefix: str) -> None:
     pulsar = client()
     consumer = pulsar.consumer(prefix, "mine")
@@ -69,6 +69,15 @@ def test_one_consumer_reads_whatever_compression_was_chosen(
         producer.send_many(payloads)
         sent += payloads
     assert consumer.take(len(sent)) == sent
+
+
+@pytest.mark.accepts("S4.13")
+def test_sequence_ids_begin_with_zero_and_may_be_chosen(client: MakeClient, prefix: str) -> None:
+    producer = client().producer(prefix)
+    producer.send(b"x")
+    assert producer.sequence_id() == 0
+    producer.send(b"x", sequence_id=40)
+    assert producer.sequence_id() == 40
 
 
 @pytest.mark.accepts("S4.76", "S4.77", "S4.79")
