@@ -133,8 +133,9 @@ coverage: setup ## Say which numbered behaviours have a test that names them
 ci: lint types test coverage ## All that must hold before a change is taken
 
 .PHONY: sim
-sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time
+sim: setup ## Run the whole broker in virtual time under faults, for SIM_SECONDS of real time, twice
 	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS)
+	$(BIN)/python -m tests.simulation --seconds $(SIM_SECONDS) --entries
 
 .PHONY: sim-bridges
 sim-bridges: setup ## Run brokers that bridges join in virtual time under faults, SEEDS of them

@@ -32,6 +32,22 @@ def entry(
     return MAGIC + crc32c(checked).to_bytes(4, "big") + checked
 
 
+def payloads_of(tail: bytes) -> list[bytes]:
+    """The payloads of what `entry` has made."""
+    size = int.from_bytes(tail[6:10], "big")
+    body = tail[10 + size :]
+    if 11 not in dict(split(tail[10 : 10 + size])):
+        return [body]
+    found, position = [], 0
+    while position < len(body):
+        end = position + 4 + int.from_bytes(body[position : position + 4], "big")
+        payload_bytes = dict(split(body[position + 4 : end]))[3]
+        assert isinstance(payload_bytes, int)
+        found.append(body[end : end + payload_bytes])
+        position = end + payload_bytes
+    return found
+
+
 def send(producer: int, sequence: int, tail: bytes, messages: int = 1) -> bytes:
     """A SEND."""
     fields = [(1, producer), (2, sequence)]

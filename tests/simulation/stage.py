@@ -47,6 +47,7 @@ class Stage:
         self.calm = False
         self.clients: list[Client] = []
         self._loop = loop
+        self.host = host
         self._address = (host, port)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -36,6 +36,7 @@ from tests.load import Load, Pace
 from tests.simulation import inside
 from tests.simulation.damage import flip_a_bit
 from tests.simulation.effort import Effort
+from tests.simulation.parts.entries import PULSAR_PORT, Entries
 from tests.simulation.parts.mortals import Mortals
 from tests.simulation.parts.notices import Notices
 from tests.simulation.parts.services import Services
@@ -59,6 +60,9 @@ PARTS: dict[str, Callable[[Stage], Part]] = {
     "services": Services,
 }
 """What else may go on; each is left out of about half of the runs."""
+
+OTHERS: dict[str, Callable[[Stage], Part]] = {"entries": Entries}
+"""What goes on in runs of its own."""
 
 SEGMENT_BYTES = 64 * 1024
 """Small, so that a run seals many segments, writes checkpoints and can fill a disk."""
@@ -88,6 +92,13 @@ CONFIG = Config(
     # A run lasts minutes, and what has expired is to be gone at its end.
     session_expiry_cron="*/10 * * ? * *",
 )
+
+WITH_PULSAR: dict[str, Any] = {
+    "pulsar_port": PULSAR_PORT,
+    # What a record may have around an entry takes two of those.
+    "segment_bytes": 3 * SEGMENT_BYTES,
+    "checkpoint_bytes": 6 * SEGMENT_BYTES,
+}
 
 QUEUE_MAXIMUM = CONFIG.queue_messages_maximum
 """More than any run puts into a queue."""
@@ -154,6 +165,7 @@ class Plan:
             queue_messages_maximum=self.queue_maximum,
             shared_strategy=self.strategy,
             **self.packs.settings(),
+            **(WITH_PULSAR if "entries" in self.parts else {}),
         )
 
     def describe(self) -> str:
@@ -173,6 +185,10 @@ class Outcome:
     lives: int
     plan: str
     hardships: str
+
+
+ENTRIES = Plan(0, ("entries",))
+"""A run of services that speak Pulsar's protocol."""
 
 
 def draw_plan(random: Random) -> Plan:
@@ -204,7 +220,9 @@ def run(
     async def main(loop: VirtualLoop) -> Outcome:
         return await _Run(loop, plan or draw_plan(loop.random)).run()
 
-    return simulate(main, seed=seed, repeat=REPEAT.format(seed=seed), hardships=hardships)
+    only = " --entries" if plan is not None and "entries" in plan.parts else ""
+    repeat = REPEAT.format(seed=seed) + only
+    return simulate(main, seed=seed, repeat=repeat, hardships=hardships)
 
 
 class _Run:
@@ -217,7 +235,8 @@ class _Run:
         self._machine.ended = lambda: self._note(LifeEnded())
         self._load = Load(HOST, PORT, Random(loop.random.getrandbits(63)), PACE)
         self._stage = Stage(loop, HOST, PORT)
-        self._parts = [PARTS[name](self._stage) for name in plan.parts]
+        makers = PARTS | OTHERS
+        self._parts = [makers[name](self._stage) for name in plan.parts]
 
     async def run(self) -> Outcome:
         loop, machine, load, stage = self._loop, self._machine, self._load, self._stage

@@ -1,0 +1,46 @@
+"""Services that speak Pulsar's protocol, at the whole broker in virtual time."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.broker.turn import Turn
+from holdfast.testing.hardships import Hardships
+from holdfast.testing.loop import SimulationFailedError
+from tests.simulation import whole
+from tests.simulation.whole import ENTRIES
+
+SEEDS = range(8)
+POWER_CUTS = Hardships(power_cut_after_s=5.0, disk_latency_s=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.accepts("S4.1", "S4.2", "S4.24", "S4.25", "S4.130", "S4.177", "S4.190", "S4.221")
+def test_every_promise_to_services_holds_whatever_fails(seed: int) -> None:
+    whole.run(seed, plan=ENTRIES)
+
+
+@pytest.mark.slow
+def test_a_receipt_before_the_disk_has_the_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: nothing is synced, and the power fails."""
+    monkeypatch.setattr(whole, "CONFIG", replace(whole.CONFIG, durability="memory"))
+    with pytest.raises(SimulationFailedError, match="which have receipts"):
+        whole.run(1, POWER_CUTS, ENTRIES)
+
+
+@pytest.mark.slow
+def test_an_acknowledgement_that_is_answered_and_not_there_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted fault: what was acknowledged is answered, and written nowhere."""
+
+    def forget(self: Turn, now_us: int) -> None:
+        kernel = self._stages.kernel
+        if kernel.deliveries.take_progress() is not None:
+            kernel.deliveries.progressed(kernel.log.end_position())
+        self._stages.moments.take(now_us)
+
+    monkeypatch.setattr(Turn, "_remember", forget)
+    with pytest.raises(SimulationFailedError, match="its acknowledgement was answered"):
+        whole.run(1, POWER_CUTS, ENTRIES)
