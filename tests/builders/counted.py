@@ -9,6 +9,10 @@ from holdfast.broker.store.commit_times import BOUNDS_S
 KERNEL = {
     "deliveries": ("deliveries", "redeliveries", "completed", "answered", "refused"),
     "egress": ("publishes_sent", "payload_bytes_sent", "acknowledgements_sent", "pings_answered"),
+    "pulsar_egress": (
+        *("entries_sent", "messages_sent", "receipts_sent", "refusals_sent", "replies_sent"),
+        "pings_answered",
+    ),
     "log": (
         "segments",
         "bytes",

@@ -1,6 +1,7 @@
 """One topic, two protocols: what devices publish comes to services, and the other way."""
 
 from urllib.parse import quote
+from urllib.request import urlopen
 
 from tests.interop.pulsar.conftest import MakeClient
 from tests.interop.seen import Seen
@@ -109,3 +110,19 @@ def test_a_subscription_is_a_queue_like_others(
     (queue,) = [row for row in queues if row["queue_name"] == name]
     assert queue["kind"] == "subscription"
     assert [reader["waiting"] for reader in queue["readers"]] == [3]
+
+
+def test_what_leaves_for_services_is_counted(own_broker: Seen, own_client: MakeClient) -> None:
+    pulsar = own_client()
+    consumer = pulsar.consumer("t", "mine")
+    producer = pulsar.producer(
+        "t", batching_enabled=True, batching_max_messages=5, batching_max_publish_delay_ms=5_000
+    )
+    producer.send_many([str(number).encode() for number in range(10)])
+    consumer.take(10)
+    with urlopen(f"http://{own_broker.http_address}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    told = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(told['holdfast_pulsar_frames_sent_total{kind="entry"}']) == 2
+    assert float(told['holdfast_pulsar_frames_sent_total{kind="receipt"}']) == 2
+    assert float(told["holdfast_pulsar_messages_sent_total"]) == 10

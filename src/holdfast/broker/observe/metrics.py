@@ -163,6 +163,21 @@ def _sent(seen: Snapshot) -> Labelled:
     yield ("ping",), seen.egress["pings_answered"]
 
 
+PULSAR_FRAMES: Final = {
+    "entry": "entries_sent",
+    "receipt": "receipts_sent",
+    "refusal": "refusals_sent",
+    "acknowledgement": "replies_sent",
+    "ping": "pings_answered",
+}
+"""Kinds of frames, by what the encoder calls them."""
+
+
+def _pulsar_frames(seen: Snapshot) -> Labelled:
+    for kind, counter in PULSAR_FRAMES.items():
+        yield (kind,), seen.pulsar_egress[counter]
+
+
 def _commit_times(seen: Snapshot) -> Labelled:
     return _cumulated((), BOUNDS_S, seen.commit_counts)
 
@@ -242,6 +257,12 @@ METRICS: Final = (
            "Connections ended because their session passed to another one.",
            _Count(Event.SESSIONS_TAKEN_OVER)),
 
+    Metric("holdfast_pulsar_frames_sent", "counter",
+           "Frames to Pulsar clients, by kind; answers to other commands are not counted.",
+           _pulsar_frames, ("kind",)),
+    Metric("holdfast_pulsar_messages_sent", "counter",
+           "Messages to Pulsar consumers, those in batches among them.",
+           lambda seen: seen.pulsar_egress["messages_sent"]),
     Metric("holdfast_pulsar_requests_refused", "counter",
            "Requests of Pulsar clients that were answered with an error, by the reason.",
            _ByReason(Event.PULSAR_REQUESTS_REFUSED), ("reason",)),

@@ -27,6 +27,7 @@ class Numbers:
     """The same of whoever is known to be of an environment."""
     deliveries: Mapping[str, int]
     egress: Mapping[str, int]
+    pulsar_egress: Mapping[str, int]
     routes: Mapping[str, int]
     log: Mapping[str, int]
     remembered: Mapping[str, int]
@@ -96,6 +97,7 @@ def count(server: Server) -> Numbers:
         loss_rows_removed=stages.losses.rows_removed,
         deliveries=kernel.deliveries.counters(),
         egress=kernel.outboxes.counters(),
+        pulsar_egress=kernel.pulsar_outboxes.counters(),
         routes=kernel.routes.counters(),
         log=kernel.log.statistics(),
         remembered=kernel.log.remembered(),
