@@ -170,7 +170,7 @@ impl Stages {
 
 fn main() {
     let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
-    let [count, turns] = numbers[..] else { panic!("usage: instructions STAGES TURNS") };
+    let [count, turns, ..] = numbers[..] else { panic!("usage: instructions STAGES TURNS") };
     let mut stages = Stages::new();
     for _ in 0..turns {
         stages.turn(count);

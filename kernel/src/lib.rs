@@ -13,6 +13,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::as_conversions)
 )]
 
+pub mod checksum;
 pub mod delivery;
 pub mod disk;
 pub mod entry;

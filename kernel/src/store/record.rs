@@ -7,6 +7,7 @@
 //!    a record when a damaged segment is searched for the next whole one.
 
 use super::encoding::{narrow, Decoder, Encoder};
+use crate::checksum;
 use crate::flow::entry::CHECKED_FROM;
 use crate::ids::{KeySlot, LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::ENTRY_MESSAGES_MAXIMUM;
@@ -31,6 +32,8 @@ const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
 /// Bytes before an entry that are always there: flags and two sequence numbers.
 const ENVELOPE_BYTES: usize = 17;
 const ENVELOPE_BYTES_MAXIMUM: usize = 29;
+/// To look at so many bytes again takes less than to combine checksums.
+const COMBINED_FROM: usize = 16_384;
 const ENVELOPE_KEY_HASH: u8 = 0b0000_0001;
 const ENVELOPE_NOT_BEFORE: u8 = 0b0000_0010;
 
@@ -232,16 +235,16 @@ pub fn put(record: &Record<'_>, checked: Option<u32>, salt: u32, out: &mut Vec<u
     put_before(record, out);
     let behind = |out: &Vec<u8>| crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
     let checksum = match checked {
-        None => {
-            out.put(record.payload);
-            behind(out)
-        }
-        Some(checked) => {
+        Some(checked) if record.payload.len() > COMBINED_FROM => {
             let (before, rest) = record.payload.split_at_checked(CHECKED_FROM).unwrap_or((record.payload, &[]));
             out.put(before);
             let first = behind(out);
             out.put(rest);
-            crc32c::crc32c_combine(first, checked, rest.len())
+            checksum::combine(first, checked, rest.len())
+        }
+        _ => {
+            out.put(record.payload);
+            behind(out)
         }
     };
     fill(out, start.saturating_add(4), &checksum.to_le_bytes());
@@ -427,6 +430,21 @@ mod tests {
         let mut encoded = Vec::new();
         put(&expected, Some(crc32c::crc32c(&sent[CHECKED_FROM..])), salt, &mut encoded);
         assert_eq!(decode(&shown(1), salt), Some(expected), "{encoded:02x?}");
+    }
+
+    #[test]
+    fn a_large_entry_is_not_looked_at_again() {
+        let sent: Vec<u8> = (0..COMBINED_FROM as u32 + 9).map(|at| at.to_le_bytes()[0]).collect();
+        let envelope = Envelope::default().bytes();
+        let record = Record { qos: 1, count: 3, envelope: &envelope, ..Record::plain(Kind::Entry, &sent) };
+        let checked = crc32c::crc32c(&sent[CHECKED_FROM..]);
+        let (mut combined, mut whole, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        put(&record, Some(checked), 5, &mut combined);
+        put(&record, None, 5, &mut whole);
+        put(&record, Some(checked ^ 1), 5, &mut wrong);
+        assert_eq!(combined, whole);
+        assert_eq!(decode(&combined, 5), Some(record));
+        assert_eq!(decode(&wrong, 5), None);
     }
 
     #[test]
