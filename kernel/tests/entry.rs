@@ -11,7 +11,7 @@
 
 mod entry_support;
 
-use entry_support::{batch, compressed, put_pair, said, saying, tail, Pairs, WAYS};
+use entry_support::{batch, compressed, flushed, put_pair, said, saying, tail, Pairs, WAYS};
 use holdfast_kernel::entry::{key_hash, metadata, of_message, open, Closed, Compression, InnerMessage, Opened};
 use holdfast_kernel::flow::Message;
 use holdfast_kernel::ids::Timestamp;
@@ -257,6 +257,24 @@ fn what_does_not_unpack_to_the_size_it_says_stays_closed() {
         assert_eq!(closed(&cut), Closed::Malformed, "{way:?} cut");
         let nothing = tail(&saying(&[(8, *number), (9, 0)]), &compressed(*way, b""));
         assert_eq!(opened(&nothing).message(0).unwrap().payload, b"");
+    }
+}
+
+#[test]
+fn a_stream_that_is_flushed_and_not_ended_is_opened() {
+    for size in [0, 1, 5_000, 100_000_u32] {
+        let payload: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+        let packed = flushed(&payload);
+        let of_size = |size: u32| tail(&saying(&[(8, 2), (9, u64::from(size))]), &packed);
+        assert_eq!(opened(&of_size(size)).message(0).unwrap().payload, payload);
+        let others = [size / 2, size.saturating_sub(1), size + 1, size + 1_000];
+        for other in others.into_iter().filter(|other| *other != size) {
+            assert_eq!(closed(&of_size(other)), Closed::Malformed, "{size} to {other}");
+        }
+        if size > 0 {
+            let cut = tail(&saying(&[(8, 2), (9, u64::from(size))]), &packed[..packed.len() - 1]);
+            assert_eq!(closed(&cut), Closed::Malformed, "{size} cut");
+        }
     }
 }
 

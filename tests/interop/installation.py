@@ -29,6 +29,7 @@ WITHIN_S = 600.0
 
 MOSQUITTO_PACKAGES = ("mosquitto-clients", "libmosquitto1", "libcjson1")
 HIVEMQ = ("com.hivemq", "hivemq-mqtt-client", "1.3.5")
+PULSAR_JAVA = ("org.apache.pulsar", "pulsar-client", "4.0.7")
 
 Command = list[str]
 
@@ -68,22 +69,34 @@ def rumqttc() -> Command:
 
 
 def hivemq() -> Command:
-    """HiveMQ's client; Ivy, which comes with PySpark, brings its jars, and hashes are compared."""
+    """HiveMQ's client for MQTT."""
+    return _java("hivemq", HIVEMQ)
+
+
+def pulsar_java() -> Command:
+    """Pulsar's own client for Java."""
+    return _java("pulsar_java", PULSAR_JAVA)
+
+
+def _java(name: str, package: tuple[str, str, str]) -> Command:
+    """A client in Java; Ivy, which comes with PySpark, brings its jars, and hashes are compared."""
     pyspark_jars = Path(pyspark.__file__).parent / "jars"
     java_home = system.environment().get("JAVA_HOME")
     java = str(Path(java_home) / "bin" / "java") if java_home else "java"
-    lock = CLIENTS / "hivemq.sha256"
+    lock = CLIENTS / f"{name}.sha256"
 
     def install(directory: Path) -> None:
         (ivy,) = pyspark_jars.glob("ivy-*.jar")
         into = str(directory / "jars" / "[artifact]-[revision].[ext]")
         cache = ("-cache", str(directory / "cache"), "-confs", "default")
-        _run([java, "-jar", str(ivy), *cache, "-dependency", *HIVEMQ, "-retrieve", into], directory)
+        _run(
+            [java, "-jar", str(ivy), *cache, "-dependency", *package, "-retrieve", into], directory
+        )
         _compare(directory / "jars", lock)
 
-    directory = _installed("hivemq", [lock], install)
+    directory = _installed(name, [lock], install)
     (py4j,) = pyspark_jars.glob("py4j-*.jar")
-    return [*python("hivemq"), java, str(directory / "jars"), str(py4j)]
+    return [*python(name), java, str(directory / "jars"), str(py4j)]
 
 
 def mosquitto_clients() -> Path:

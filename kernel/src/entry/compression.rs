@@ -9,6 +9,9 @@ use super::Closed;
 use crate::limits::ENTRY_OPENED_BYTES_MAXIMUM;
 use flate2::{Decompress, FlushDecompress, Status};
 
+/// What a stream of ZLIB has at a place up to which everything was written: an empty block.
+const FLUSHED: &[u8] = &[0, 0, 0xff, 0xff];
+
 /// The ways in which a payload may be compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
@@ -79,7 +82,26 @@ impl Compression {
 
 /// How many bytes of `into` a stream of ZLIB fills; `None` if it does not end within it.
 fn inflated(payload: &[u8], into: &mut [u8]) -> Option<usize> {
+    if payload.is_empty() || payload.ends_with(FLUSHED) {
+        return inflated_flushed(payload, into);
+    }
     let mut stream = Decompress::new(true);
     let status = stream.decompress(payload, into, FlushDecompress::Finish).ok()?;
     usize::try_from(stream.total_out()).ok().filter(|_| status == Status::StreamEnd)
+}
+
+/// The same of a stream that is flushed in place of ended, as Pulsar's client for Java leaves it: that nothing more
+/// comes of it stands for its end. Of nothing it makes a stream without a byte.
+fn inflated_flushed(payload: &[u8], into: &mut [u8]) -> Option<usize> {
+    let mut stream = Decompress::new(true);
+    let mut status = Status::Ok;
+    // A byte beyond is where it would go on. It is given once there is no room before it.
+    let mut beyond = [0];
+    for room in [into, &mut beyond] {
+        let rest = payload.get(usize::try_from(stream.total_in()).ok()?..)?;
+        if status != Status::StreamEnd {
+            status = stream.decompress(rest, room, FlushDecompress::Sync).ok()?;
+        }
+    }
+    usize::try_from(stream.total_out()).ok()
 }

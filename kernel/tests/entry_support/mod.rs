@@ -66,6 +66,17 @@ pub fn compressed(way: Compression, payload: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A stream of ZLIB as Pulsar's client for Java writes it: flushed, without an end, and nothing of nothing.
+pub fn flushed(payload: &[u8]) -> Vec<u8> {
+    use flate2::{Compress, FlushCompress};
+    let mut stream = Compress::new(flate2::Compression::fast(), true);
+    let mut packed = Vec::with_capacity(payload.len() + 1_000);
+    if !payload.is_empty() {
+        stream.compress_vec(payload, &mut packed, FlushCompress::Sync).unwrap();
+    }
+    packed
+}
+
 pub const WAYS: [(u64, Compression); 5] = [
     (0, Compression::None),
     (1, Compression::Lz4),

@@ -1,54 +1,19 @@
 """Drives the HiveMQ MQTT client for Java: MQTT 3.1.1 and 5.
 
-Its classes are called over Py4J, which comes with PySpark, so a Java runtime is enough: nothing is
-compiled. Usage: python -m tests.interop.clients.hivemq JAVA JARS PY4J_JAR
+Usage: python -m tests.interop.clients.hivemq JAVA JARS PY4J_JAR
 """
 
-import asyncio
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
+from tests.interop.clients.java import Java
 from tests.interop.clients.lines import Client, Tell, serve
 
-THREADS = 256
-"""Each waits for one answer; Java's futures block who asks them."""
-
 RECONNECT_MS = 200
-
-
-class Java:
-    """The Java virtual machine, and the classes that are used."""
-
-    def __init__(self, java: str, jars: Path, py4j_jar: str) -> None:
-        class_path = ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
-        # It ends with this process, however that ends.
-        port, token = launch_gateway(
-            *(0, py4j_jar, class_path), java_path=java, enable_auth=True, die_on_exit=True
-        )
-        gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_field=False)
-        )
-        self.mqtt = gateway.jvm.com.hivemq.client.mqtt
-        self.milliseconds = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        self.threads = ThreadPoolExecutor(THREADS)
-
-    async def result(self, future: Any) -> Any:
-        """What a Java future comes to."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, _get, future)
-
-
-def _get(future: Any) -> Any:
-    try:
-        return future.get()
-    except Py4JJavaError as error:
-        # Its text asks the virtual machine, which must be done on this thread.
-        raise RuntimeError(str(error.java_exception.toString())) from None
 
 
 class HivemqClient:
@@ -56,12 +21,13 @@ class HivemqClient:
 
     def __init__(self, java: Java, tell: Tell) -> None:
         self._java = java
+        self._mqtt = java.packages.com.hivemq.client.mqtt
         self._tell = tell
         self._version = 5
 
     async def connect(self, **options: Any) -> dict[str, Any]:
         self._version = options["version"]
-        builder = self._java.mqtt.MqttClient.builder()
+        builder = self._mqtt.MqttClient.builder()
         builder = builder.identifier(options["client_identifier"]).serverHost("127.0.0.1")
         builder = builder.serverPort(options["port"])
         if options["reconnects"]:
@@ -71,7 +37,7 @@ class HivemqClient:
             builder = reconnect.applyAutomaticReconnect()
         builder = builder.useMqttVersion5() if self._version == 5 else builder.useMqttVersion3()
         self._client = builder.buildAsync()
-        every = self._java.mqtt.MqttGlobalPublishFilter.ALL
+        every = self._mqtt.MqttGlobalPublishFilter.ALL
         publishes = self._client.toBlocking().publishes(every)
         threading.Thread(target=self._read, args=(publishes,), daemon=True).start()
         connack = await self._java.result(self._connect_with(options).send())
@@ -125,7 +91,7 @@ class HivemqClient:
         self, topic_filter: str, qos: int, identifier: int | None
     ) -> dict[str, Any]:
         assert identifier is None, "HiveMQ's client chooses the identifiers itself"
-        level = self._java.mqtt.datatypes.MqttQos.fromCode(qos)
+        level = self._mqtt.datatypes.MqttQos.fromCode(qos)
         future = self._client.subscribeWith().topicFilter(topic_filter).qos(level).send()
         suback = await self._java.result(future)
         codes = suback.getReasonCodes() if self._version == 5 else suback.getReturnCodes()
@@ -148,10 +114,10 @@ class HivemqClient:
         retain: bool,
         properties: dict[str, Any],
     ) -> Any:
-        level = self._java.mqtt.datatypes.MqttQos.fromCode(qos)
+        level = self._mqtt.datatypes.MqttQos.fromCode(qos)
         publish = publish.topic(topic).payload(payload).qos(level).retain(retain)
         if (indicator := properties.get("payload_format_indicator")) is not None:
-            indicators = self._java.mqtt.mqtt5.message.publish.Mqtt5PayloadFormatIndicator
+            indicators = self._mqtt.mqtt5.message.publish.Mqtt5PayloadFormatIndicator
             publish = publish.payloadFormatIndicator(indicators.fromCode(indicator))
         if (interval := properties.get("message_expiry_interval")) is not None:
             publish = publish.messageExpiryInterval(interval)
@@ -172,7 +138,7 @@ class HivemqClient:
         if self._version < 5:
             await self._java.result(self._client.disconnect())
         else:
-            codes = self._java.mqtt.mqtt5.message.disconnect.Mqtt5DisconnectReasonCode
+            codes = self._mqtt.mqtt5.message.disconnect.Mqtt5DisconnectReasonCode
             code = codes.fromCode(reason_code)
             await self._java.result(self._client.disconnectWith().reasonCode(code).send())
         return {}

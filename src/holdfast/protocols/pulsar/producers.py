@@ -106,7 +106,13 @@ def plan_entry(
 
 def producer_success(request_id: int, producing: Producing) -> ProducerSuccess:
     """The answer to PRODUCER. No sequence id is remembered, so that the client begins with 0."""
-    return ProducerSuccess(request_id=request_id, producer_name=producing.name, last_sequence_id=-1)
+    # The client for Java closes the connection where no schema's version stands; empty is none.
+    return ProducerSuccess(
+        request_id=request_id,
+        producer_name=producing.name,
+        last_sequence_id=-1,
+        schema_version=b"",
+    )
 
 
 def _may_be(asked: Producing, present: Producing) -> bool:
