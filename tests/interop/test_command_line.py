@@ -136,12 +136,14 @@ def test_an_address_that_others_reach_needs_users_or_the_explicit_word(tmp_path:
         assert broker.end() == 0
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["mqtt", "pulsar", "http"])
+def test_a_port_in_use_is_named_and_so_is_its_setting(tmp_path: Path, protocol: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, sentence = refusal(tmp_path, "serve", *ANY_PORTS, "--mqtt-port", port)
+        code, sentence = refusal(tmp_path, "serve", *ANY_PORTS, f"--{protocol}-port", port)
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}: " in sentence
+    assert f"in use; {protocol}.port takes another port, or off" in sentence
 
 
 def test_a_directory_that_another_broker_holds_is_left_alone(tmp_path: Path) -> None:

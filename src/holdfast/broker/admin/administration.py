@@ -133,7 +133,7 @@ class Administration:
         try:
             await http.listen(self._runner, host, port, context)
         except OSError as error:
-            raise refused(host, port, error) from error
+            raise refused("https" if encrypted else "http", host, port, error) from error
         if encrypted:
             self._secure |= {found[:2] for found in set(self._runner.addresses) - before}
 

@@ -26,7 +26,7 @@ from holdfast.broker.sockets.tls import Handshakes, TlsLayer
 from holdfast.broker.sockets.unix_socket import UnixListener
 from holdfast.broker.sockets.websocket import WebSocketLayer, WebSocketRules
 from holdfast.broker.world import World
-from holdfast.core.config import Config, is_loopback
+from holdfast.core.config import LISTENERS, Config, is_loopback
 from holdfast.core.errors import ListenError
 from holdfast.core.limits import LISTENING_HANDLES, READ_BUFFER_BYTES
 
@@ -86,7 +86,7 @@ class Listeners:
                     for listening in server.sockets:
                         await self._listen_again(listening, make)
                 except OSError as error:
-                    raise refused(host, port or 0, error) from error
+                    raise refused(name, host, port or 0, error) from error
         if config.mqtt_unix_socket is not None:
             self._unix = UnixListener(config.mqtt_unix_socket, config.mqtt_unix_socket_mode)
             make = partial(self._connections.make, "unix")
@@ -194,7 +194,10 @@ def websocket_rules(config: Config) -> WebSocketRules:
     return WebSocketRules(config.ws_origins, is_loopback(config.host), frame_bytes)
 
 
-def refused(host: str, port: int, error: OSError) -> ListenError:
-    """Why an address cannot be listened on, in one sentence."""
+def refused(listener: str, host: str, port: int, error: OSError) -> ListenError:
+    """Why an address cannot be listened on, in one sentence, and which setting has it."""
     reason = error.strerror or str(error)
-    return ListenError(f"cannot listen on {show_address(host, port)}: {reason}")
+    place = show_address(host, port)
+    return ListenError(
+        f"cannot listen on {place}: {reason}; {LISTENERS[listener]} takes another port, or off"
+    )
