@@ -70,7 +70,7 @@ def _stop(error: Exception, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast",
-        description="Durable messaging for fleets of devices: MQTT on one log.",
+        description="Durable messaging for fleets of devices: MQTT and Pulsar on one log.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
