@@ -80,8 +80,11 @@ async def run(
     report = Report(seed)
     log_file = directory / "clients.log"
     drawn = random.getrandbits(32)
-    clients = await _begin(broker, drawn, drained_within_s, log_file)
+    clients = None
     try:
+        clients = await _begin(broker, drawn, drained_within_s, log_file)
+        assert clients.stdout is not None
+        assert await clients.stdout.readline() == b"ready\n", f"see {log_file}"
         for number in range(1, rounds + 1):
             await asyncio.sleep(random.uniform(*random.choice(LIVES_S)))
             await _kill(broker, report, meanwhile)
@@ -95,7 +98,7 @@ async def run(
         _judge(json.loads(said), report)
         await _compare_backlogs(broker, report)
     finally:
-        if clients.returncode is None:
+        if clients is not None and clients.returncode is None:
             clients.kill()
             await clients.wait()
         if broker.is_running():
@@ -109,7 +112,7 @@ async def _begin(
 ) -> asyncio.subprocess.Process:
     port = broker.ports["pulsar"]
     with log_file.open("ab") as log:
-        clients = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *PROGRAM,
             *("--port", str(port), "--seed", str(seed)),
             *("--drained-within", str(drained_within_s)),
@@ -117,9 +120,6 @@ async def _begin(
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
         )
-    assert clients.stdout is not None
-    assert await clients.stdout.readline() == b"ready\n", f"see {log_file}"
-    return clients
 
 
 async def _kill(broker: Seen, report: Report, meanwhile: Callable[[Path], None]) -> None:
