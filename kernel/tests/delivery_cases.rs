@@ -314,6 +314,19 @@ fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
     assert_eq!(looked_up, [(10, vec![3]), (11, vec![10]), (12, vec![11])]);
 }
 
+#[test]
+fn what_is_kept_of_qos_0_holds_nothing_up_for_a_session_that_never_gets_it() {
+    let mut deliveries = Deliveries::default();
+    let queue = attach(&mut deliveries, State::default(), 0, 0);
+    let kept = Stored { is_kept: true, ..stored(0, 1) };
+    admit(&mut deliveries, vec![publish(0, Some((queue, SUBSCRIBER)), kept)]);
+    assert!(!deliveries.awaits_commit());
+    admit(&mut deliveries, vec![published(queue, 1, None)]);
+    assert!(deliveries.awaits_commit());
+    let sent = allotted(&mut deliveries, 2, 1);
+    assert_eq!(sent.iter().map(|sending| sending.offset).collect::<Vec<_>>(), [Offset(1)]);
+}
+
 fn found_at(offset: Offset) -> Found {
     Found {
         entry: 0,

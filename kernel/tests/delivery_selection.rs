@@ -10,10 +10,11 @@ use holdfast_kernel::delivery::members::GroupAttachment;
 use holdfast_kernel::delivery::{Attachment, Deliveries};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{
-    Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Stored, Subscription, Terms,
+    Acknowledgement, Arrivals, Departure, Found, NoticeKind, Outgoing, Publish, Step, Stored, Subscription, Target,
+    Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, LogPosition, Offset, Party, Queue, Timestamp};
-use holdfast_kernel::limits::KEYS_WAITING_MAXIMUM;
+use holdfast_kernel::limits::{KEYS_WAITING_MAXIMUM, QUEUE_ENTRIES_MAXIMUM};
 use holdfast_kernel::mqtt::exchange;
 use holdfast_kernel::selection::{key_slot, Key, Owners, Selection};
 use std::collections::VecDeque;
@@ -268,6 +269,32 @@ fn keys_begin_when_what_was_given_without_them_has_been_settled() {
     assert_eq!(world.acknowledge(B, 1), [vec![2], vec![]]);
     world.deliveries.select(world.group, Selection::Turns).unwrap();
     assert_eq!(world.publish(&[1, 1]), [vec![3], vec![4]], "and no key holds anything any more");
+}
+
+#[test]
+fn a_keyed_group_remembers_nothing_of_qos_0_that_another_queue_gets() {
+    let mut deliveries = Deliveries::default();
+    let keyed = deliveries.open_group(group_of(Party(50)));
+    let whole = deliveries.open_group(GroupAttachment { whole: true, ..group_of(Party(51)) });
+    deliveries.select(keyed, by_key(A, B).among(|_| None)).unwrap();
+    let terms = Terms { qos: 2, ..Terms::default() };
+    let both = [keyed, whole];
+    let both = both.map(|queue| Target { queue, connection: Connection::GROUP, terms: terms.clone(), own: None });
+    let targets: Arc<[Target]> = Arc::from(both);
+    // What all of delivery holds, written out: once the other queue is full, nothing grows any more.
+    let mut held = Vec::new();
+    for part in 1..=3 {
+        let end = part * 2 * QUEUE_ENTRIES_MAXIMUM as u64;
+        let begin = end - 2 * QUEUE_ENTRIES_MAXIMUM as u64;
+        let kept = |offset| Stored { is_kept: true, ..stored(offset, offset) };
+        let message = |offset| Publish { targets: Some(Arc::clone(&targets)), ..publish(0, None, kept(offset)) };
+        let arrivals = Arrivals { publishes: (begin..end).map(message).collect(), ..Arrivals::default() };
+        deliveries.admit(&arrivals, LogPosition(end), exchange::next);
+        deliveries.settle(Offset(end), LogPosition(end), &mut Outgoing::default());
+        held.push(format!("{deliveries:?}").len());
+    }
+    assert!(held[0] > 1_000 * 10, "the other queue was offered them");
+    assert!(held[2] < held[1] + 1_000, "{held:?}");
 }
 
 #[test]

@@ -76,7 +76,12 @@ impl Deliveries {
             }
             let end = Offset(stored.offset.0.saturating_add(u64::from(count)));
             let is_any_unwritable = self.receivers.is_any_unwritable();
-            let mut awaits = |one: &Target| one.terms.qos > 0 && (!is_any_unwritable || self.is_awaited(one, end));
+            // What is kept of QoS 0 is for those alone that take all there is.
+            let mut awaits = |one: &Target| {
+                one.terms.qos > 0
+                    && (publish.qos > 0 || self.queues.get_mut(one.queue).is_some_and(|queue| queue.is_whole()))
+                    && (!is_any_unwritable || self.is_awaited(one, end))
+            };
             if let Some(targets) = publish.targets.as_ref().filter(|all| all.iter().any(&mut awaits)) {
                 let found = Found {
                     offset: stored.offset,

@@ -86,6 +86,10 @@ impl Deliveries {
     /// entry's messages are in it: it is read from the log, which looks there.
     pub(super) fn expect_key(&mut self, handle: ids::Queue, arrivals: &Arrivals, publish: &Publish, found: &Found) {
         let Some(queue) = self.queues.get_mut(handle) else { return };
+        // What it is not offered would be expected for ever.
+        if found.qos == 0 && !queue.is_whole() {
+            return;
+        }
         let Some(keys) = queue.keys() else { return };
         if publish.entry.is_some() {
             return queue.read_up_to(entry_of(found).end());
