@@ -146,7 +146,7 @@ pub fn subscriptions_of(list: &Bound<'_, PyList>) -> PyResult<Arc<[Subscription]
             filter: get("topic_filter")?.extract::<Vec<u8>>()?,
             qos: get("qos")?.extract()?,
             no_local: get("no_local")?.extract()?,
-            keeps_all: dict.get_item("keeps_all")?.is_some_and(|it| it.is_truthy().unwrap_or_default()),
+            keeps_all: get("keeps_all")?.extract()?,
             retain_as_published: get("retain_as_published")?.extract()?,
             identifier: get("identifier")?.extract()?,
             from: Offset(get("from_offset")?.extract()?),

@@ -9,6 +9,7 @@ SUBSCRIPTION = {
     "topic_filter": b"jobs",
     "qos": 1,
     "no_local": False,
+    "keeps_all": False,
     "retain_as_published": False,
     "identifier": None,
     "from_offset": 0,

@@ -17,6 +17,7 @@ EVERYTHING = {
     "topic_filter": b"fleet/+/reads",
     "qos": 1,
     "no_local": False,
+    "keeps_all": False,
     "retain_as_published": False,
     "identifier": None,
     "from_offset": 0,
