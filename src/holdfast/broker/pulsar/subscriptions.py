@@ -11,6 +11,7 @@ Invariants:
 Flow: consumers -> here -> routes, delivery.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -49,6 +50,8 @@ class Subscriptions:
         self._queues = queues
         self._by_name: dict[str, DurableSubscription] = {}
         self._by_party: dict[int, DurableSubscription] = {}
+        self._of_topic = Counter[str]()
+        """How many there are of each topic."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -133,7 +136,9 @@ class Subscriptions:
         del self._by_party[record.party]
         self._names.release(record.queue_name)
         subscription.queue.end(now_us)
-        if not any(it.topic_name == subscription.topic_name for it in self._by_name.values()):
+        self._of_topic[subscription.topic_name] -= 1
+        if not self._of_topic[subscription.topic_name]:
+            del self._of_topic[subscription.topic_name]
             self._log.keep_all(subscription.topic_name.encode(), False)
         return self._log.end_position()
 
@@ -155,6 +160,7 @@ class Subscriptions:
         found = DurableSubscription(topic_name, name, queue)
         self._by_name[record.owner] = self._by_party[record.party] = found
         self._names.take(record.owner, Owner("subscription", record.owner))
+        self._of_topic[topic_name] += 1
         self._log.keep_all(topic_name.encode(), True)
         return found
 
