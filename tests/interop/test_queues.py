@@ -313,6 +313,20 @@ def test_two_share_names_read_one_queue_and_each_gets_all_of_it(broker: Seen) ->
         assert found["messages"] == 2
 
 
+def test_what_a_member_holds_waits_until_it_is_acknowledged(broker: Seen) -> None:
+    def reader() -> dict[str, Any]:
+        (found,) = queue(broker, f"{SHARED}held.mlw")["readers"]
+        assert isinstance(found, dict)
+        return found
+
+    with application(broker, "holder", "$share/h/held/#") as wire:
+        publish(broker, "held/1", "held/2", "held/3")
+        held = wire.receive("publish")
+        assert (reader()["waiting"], reader()["in_flight"] > 0) == (3, True)
+        wire.acknowledge("puback", held["packet_identifier"])
+        eventually(lambda: reader()["waiting"] == 2, "one of them is acknowledged")
+
+
 def test_the_second_filter_of_one_name_is_named_by_its_hash(broker: Seen) -> None:
     hashed = SHARED + sha256(b"clash/#").hexdigest()
     with application(broker, "clash", "$share/g/clash/mlw", "$share/g/clash/#"):

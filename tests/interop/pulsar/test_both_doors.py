@@ -5,6 +5,7 @@ from urllib.request import urlopen
 
 from tests.interop.pulsar.conftest import MakeClient
 from tests.interop.seen import Seen
+from tests.interop.test_admin import eventually
 from tests.interop.wire import Wire
 from tests.process import BrokerProcess
 
@@ -110,6 +111,24 @@ def test_a_subscription_is_a_queue_like_others(
     (queue,) = [row for row in queues if row["queue_name"] == name]
     assert queue["kind"] == "subscription"
     assert [reader["waiting"] for reader in queue["readers"]] == [3]
+
+
+def test_what_a_consumer_holds_waits_until_it_is_acknowledged(
+    shared_broker: Seen, client: MakeClient, prefix: str
+) -> None:
+    def counts() -> list[tuple[int, int]]:
+        queues = shared_broker.get("/v1/queues")["queues"]
+        name = f"subscription/mine/{prefix}/a"
+        (queue,) = [row for row in queues if row["queue_name"] == name]
+        return [(reader["waiting"], reader["in_flight"]) for reader in queue["readers"]]
+
+    pulsar = client()
+    consumer = pulsar.consumer(f"{prefix}%2Fa", "mine", kind="Shared")
+    pulsar.producer(f"{prefix}%2Fa").send_many([b"1", b"2", b"3"])
+    held = consumer.receive_many(3)
+    assert counts() == [(3, 3)]
+    consumer.acknowledge(held[0])
+    eventually(lambda: counts() == [(2, 2)], "one of them is acknowledged")
 
 
 def test_what_leaves_for_services_is_counted(own_broker: Seen, own_client: MakeClient) -> None:

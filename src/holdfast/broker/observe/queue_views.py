@@ -244,7 +244,7 @@ class QueueViews:
                 consumer_group=consumer_group(seen.name, queue_name),
                 consumers=seen.members,
                 committed_offset=seen.mark,
-                waiting=queued,
+                waiting=queued + seen.in_flight,
                 in_flight=seen.in_flight,
             )
             readers.append(reader)
@@ -316,7 +316,7 @@ class QueueViews:
             consumer_group=seen.name,
             consumers=seen.consumers,
             committed_offset=seen.mark,
-            waiting=queued,
+            waiting=queued + seen.in_flight,
             in_flight=seen.in_flight,
         )
         span = QueueSpan(seen.party, seen.reads, seen.created_at_offset)
