@@ -1,7 +1,7 @@
 """Producers and consumers of Pulsar's own client, in a process of their own: what they were told.
 
 Run as a program it produces and consumes until a line comes on standard input, then has everything
-drained, and writes what it saw as one line of JSON.
+drained, and writes what it saw as one line of JSON. With `--drain` it takes what nobody has taken.
 """
 
 import argparse
@@ -155,37 +155,38 @@ class Clients:
         return is_told and all(have(one, other) for one in TOPICS for other in SUBSCRIPTIONS)
 
 
-def count(port: int) -> dict[str, int]:
-    """How many messages the subscription has on each topic from which nobody has taken."""
+def drain(port: int) -> dict[str, list[int]]:
+    """All that the subscription has on each topic from which nobody has taken."""
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     client = pulsar.Client(f"pulsar://127.0.0.1:{port}", logger=quiet)
-    found = dict.fromkeys(TOPICS, 0)
+    found: dict[str, list[int]] = {it: [] for it in TOPICS}
     for topic in TOPICS:
         name = topic.replace("/", "%2F")
         consumer = client.subscribe(name, COUNTED, consumer_type=pulsar.ConsumerType.Shared)
         while True:
             try:
-                consumer.acknowledge(consumer.receive(10 * RECEIVE_MS))
+                message = consumer.receive(10 * RECEIVE_MS)
             except pulsar.Timeout:
                 break
-            found[topic] += 1
+            found[topic].append(int(message.data()))
+            consumer.acknowledge(message)
     client.close()
     return found
 
 
 def main() -> None:
-    """Runs until a line comes, or counts."""
+    """Runs until a line comes, or takes what is left."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drained-within", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--count", action="store_true", help="count what nobody has taken")
+    parser.add_argument("--drain", action="store_true", help="take what nobody has taken")
     options = parser.parse_args()
     # The library's core writes to standard output itself.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    if options.count:
-        answers.write(json.dumps(count(options.port)))
+    if options.drain:
+        answers.write(json.dumps(drain(options.port)))
         return
     clients = Clients(options.port, Random(options.seed), options.drained_within)
     answers.write("ready\n")

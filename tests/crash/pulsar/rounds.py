@@ -1,7 +1,8 @@
 """Kills the broker of Pulsar's own client at random, and asks what became of what it had told.
 
 Owns: the kills, and the questions: nothing that has a receipt is lost, nothing is invented, an
-Exclusive consumer sees its topic in order, and a backlog is what a full count says.
+Exclusive consumer sees its topic in order, and a backlog is as long as what a full drain brings,
+which is all that has a receipt.
 """
 
 import asyncio
@@ -40,6 +41,8 @@ class Report:
     receipts: int = 0
     deliveries: int = 0
     repeats: int = 0
+    drained: int = 0
+    """What was left in the end for those who had taken nothing."""
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -53,7 +56,8 @@ class Report:
         lines = [
             f"{self.kills} kills in {self.seconds:.0f} s, seed {self.seed}: {self.sent} messages"
             f" sent, {self.receipts} with a receipt, {self.deliveries} deliveries, of which"
-            f" {self.repeats} came again; {len(self.violations)} violations",
+            f" {self.repeats} came again; {self.drained} drained;"
+            f" {len(self.violations)} violations",
             *(f"  {each}" for each in self.violations[:SHOWN_MAXIMUM]),
         ]
         return "\n".join(lines)
@@ -75,7 +79,8 @@ async def run(
     """Kills the broker `rounds` times. `meanwhile` is called with the data directory after each."""
     random, began = Random(seed), system.monotonic_s()
     sizes = {"segment_bytes": random.choice(("8MiB", "64MiB"))}
-    broker = Seen(directory, pulsar_port=0, **sizes)
+    # A backlog that is cut at a limit says the limit, whatever it has lost.
+    broker = Seen(directory, pulsar_port=0, queue_messages_maximum=0, **sizes)
     await asyncio.to_thread(broker.start)
     report = Report(seed)
     log_file = directory / "clients.log"
@@ -95,8 +100,9 @@ async def run(
             took_s = await asyncio.to_thread(broker.start)
             say(f"kill {number}/{rounds}, back in {took_s:.3f} s")
         said, _ = await asyncio.wait_for(clients.communicate(b"\n"), ANSWERED_WITHIN_S)
-        _judge(json.loads(said), report)
-        await _compare_backlogs(broker, report)
+        seen = json.loads(said)
+        _judge(seen, report)
+        await _compare_backlogs(broker, seen, report)
     finally:
         if clients is not None and clients.returncode is None:
             clients.kill()
@@ -136,14 +142,20 @@ def _judge(seen: dict[str, Any], report: Report) -> None:
         report.receipts += len(receipts)
         for name in SUBSCRIPTIONS:
             came = seen["delivered"][f"{topic} {name}"]
-            lost, invented = receipts - set(came), set(came) - set(range(sent))
             report.deliveries += len(came)
             report.repeats += len(came) - len(set(came))
             where = f"{topic} {name}"
-            report.violations += [f"{where}: {each} has a receipt and is lost" for each in lost]
-            report.violations += [f"{where}: {each} was never sent" for each in invented]
+            report.violations += _lost_or_invented(where, came, receipts, sent)
             if name == "exclusive":
                 report.violations += _out_of_order(where, came)
+
+
+def _lost_or_invented(where: str, came: list[int], receipts: set[int], sent: int) -> list[str]:
+    lost, invented = receipts - set(came), set(came) - set(range(sent))
+    return [
+        *(f"{where}: {each} has a receipt and is lost" for each in sorted(lost)),
+        *(f"{where}: {each} was never sent" for each in sorted(invented)),
+    ]
 
 
 def _out_of_order(name: str, came: list[int]) -> list[str]:
@@ -157,22 +169,26 @@ def _out_of_order(name: str, came: list[int]) -> list[str]:
     return found
 
 
-async def _compare_backlogs(broker: Seen, report: Report) -> None:
+async def _compare_backlogs(broker: Seen, seen: dict[str, Any], report: Report) -> None:
     told = await asyncio.to_thread(_told, broker)
-    counting = await asyncio.create_subprocess_exec(
+    draining = await asyncio.create_subprocess_exec(
         *PROGRAM,
-        *("--port", str(broker.ports["pulsar"]), "--count"),
+        *("--port", str(broker.ports["pulsar"]), "--drain"),
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await asyncio.wait_for(counting.communicate(), ANSWERED_WITHIN_S)
-    counted = json.loads(said)
+    said, _ = await asyncio.wait_for(draining.communicate(), ANSWERED_WITHIN_S)
+    drained = json.loads(said)
     for topic in TOPICS:
         for name in SUBSCRIPTIONS:
             if waiting := told[f"subscription/{name}/{topic}"]:
                 report.violations.append(f"{topic} {name}: {waiting} are told to wait, and none do")
+        where, came = f"{topic} {COUNTED}", drained[topic]
+        report.drained += len(came)
+        receipts = set(seen["receipts"][topic])
+        report.violations += _lost_or_invented(where, came, receipts, seen["sent"][topic])
         waiting = told[f"subscription/{COUNTED}/{topic}"]
-        if waiting != counted[topic]:
-            line = f"{topic}: {waiting} are told to wait, and {counted[topic]} do"
+        if waiting != len(came):
+            line = f"{where}: {waiting} are told to wait, and {len(came)} do"
             report.violations.append(line)
 
 

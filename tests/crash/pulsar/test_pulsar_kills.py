@@ -21,7 +21,7 @@ def seed() -> int:
 def test_nothing_with_a_receipt_is_lost_over_two_kills(tmp_path: Path, seed: int) -> None:
     report = asyncio.run(run(tmp_path, rounds=2, seed=seed, say=print))
     assert report.holds, report.text()
-    assert report.receipts > 100, report.text()
+    assert report.drained >= report.receipts > 100, report.text()
 
 
 @pytest.mark.long
@@ -35,4 +35,5 @@ def test_a_broker_that_forgets_what_had_a_receipt_is_found(tmp_path: Path, seed:
 
     found = run(tmp_path, rounds=1, seed=seed, say=print, meanwhile=forget, drained_within_s=3.0)
     report = asyncio.run(found)
-    assert not report.holds, report.text()
+    lost = [each for each in report.violations if "counted" in each and "is lost" in each]
+    assert lost, report.text()
