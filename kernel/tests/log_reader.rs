@@ -13,7 +13,7 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::ids::{Offset, Timestamp};
-use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader};
+use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader, Options};
 use log_support::{arrivals, message, open, options, TOPICS};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -67,6 +67,23 @@ fn a_reader_waits_before_what_nothing_vouches_for() {
     reader.refresh(None, false).unwrap();
     assert_eq!(offsets(&mut reader), (0..9).collect::<Vec<u64>>());
     assert!(reader.take_passed_over().is_empty());
+}
+
+#[test]
+fn one_look_sees_all_wherever_a_window_of_it_ends() {
+    // The reader takes 256 KiB at once. The first message moves all others by a byte at a time, by as much as one of
+    // them takes, so that a window ends at each place of a record.
+    let others = vec![message("a", &[7; 400]); 700];
+    for first_bytes in 0..500 {
+        let disk = FakeDisk::new(1, 1 << 30);
+        let (mut log, _) = open(&disk, Options { segment_bytes: 1 << 20, ..options() });
+        log.append(&mut arrivals(&[message("a", &vec![1; first_bytes])]), &[""; 0], Timestamp(5)).unwrap();
+        log.append(&mut arrivals(&others), &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+        let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+        reader.refresh(None, false).unwrap();
+        assert_eq!(reader.end_offset(), Offset(701), "{first_bytes} bytes in the first message");
+    }
 }
 
 #[test]

@@ -97,8 +97,11 @@ impl LogReader {
             self.archive.remove(gone);
             self.query = None;
         }
+        let end = self.archive.segments.last().map_or(Offset(0), |last| last.end_offset());
+        let is_known = durable.is_some_and(|durable| durable <= end);
         for (number, (kind, name)) in names {
             match self.archive.find(number) {
+                Some(_) if is_known => {}
                 Some(place) => self.refresh_segment(place)?,
                 None => self.add_segment(kind, &name)?,
             }
@@ -307,11 +310,13 @@ impl LogReader {
                 segment.end = segment.end.saturating_add(narrow(size));
                 taken = taken.saturating_add(size);
             }
-            let cut = record::stated_size(bytes.get(taken..).unwrap_or_default());
-            let cut = cut.is_some_and(|size| taken.saturating_add(size) > bytes.len());
-            if !cut || wide(bytes.len()) >= left {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            // A window may end within the size of a record, or right behind one.
+            let is_cut =
+                rest.len() < size_of::<u32>() || record::stated_size(rest).is_some_and(|size| size > rest.len());
+            if !is_cut || wide(bytes.len()) >= left {
                 // What is not written yet is zeros.
-                let is_end = bytes.get(taken..).is_none_or(|rest| rest.iter().all(|byte| *byte == 0));
+                let is_end = rest.iter().all(|byte| *byte == 0);
                 let Some(damage) = (if is_end { None } else { holes::pass_over(&mut self.archive, place)? }) else {
                     return Ok(());
                 };
