@@ -1,10 +1,10 @@
-//! One socket with what waits to be written to it and the cut packet at the end of what was read from it.
+//! One socket with what waits to be written to it and the cut frame at the end of what was read from it.
 //!
 //! Owns: the non-blocking socket, its outbox, its interest in the epoll set.
-//! Never: knows what a packet means; `Client` does.
+//! Never: knows what a frame means; the protocols do.
 
 use crate::error::LoadError;
-use crate::packet::{self, Packet};
+use crate::speech::{Fault, News, Taken};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -44,7 +44,7 @@ impl Connection {
         &self.name
     }
 
-    /// Where packets to send are appended.
+    /// Where frames to send are appended.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         &mut self.outbox
     }
@@ -83,12 +83,13 @@ impl Connection {
             .map_err(|error| LoadError::System("epoll_ctl", error.into()))
     }
 
-    /// Reads once and hands each whole packet to `take`, with the connection's name and the outbox for the answer.
-    /// False at the end of the stream.
+    /// Reads once, has `take` take each whole frame, with the outbox for the answer, and tells `hear` what it said,
+    /// which is false to what this run cannot have caused. False at the end of the stream.
     pub fn read(
         &mut self,
         buffer: &mut [u8],
-        mut take: impl FnMut(Packet<'_>, &str, &mut Vec<u8>) -> Result<(), LoadError>,
+        mut take: impl FnMut(&[u8], &mut Vec<u8>) -> Taken,
+        mut hear: impl FnMut(News) -> bool,
     ) -> Result<bool, LoadError> {
         let kept = self.partial.len();
         buffer[..kept].copy_from_slice(&self.partial);
@@ -99,10 +100,12 @@ impl Connection {
             Err(error) => return Err(LoadError::Closed(self.name.clone(), Some(error))),
         };
         let mut rest = &buffer[..kept + count];
-        while let Some((packet, used)) =
-            packet::scan(rest).map_err(|error| LoadError::Packet(self.name.clone(), error))?
+        while let Some((news, used)) =
+            take(rest, &mut self.outbox).map_err(|fault| LoadError::Heard(self.name.clone(), fault))?
         {
-            take(packet, &self.name, &mut self.outbox)?;
+            if !hear(news) {
+                return Err(LoadError::Heard(self.name.clone(), Fault::Foreign));
+            }
             rest = &rest[used..];
         }
         self.partial.clear();

@@ -1,6 +1,6 @@
 //! Why a run ended without a result, in a sentence for the person who started it.
 
-use crate::packet::PacketError;
+use crate::speech::Fault;
 use std::{fmt, io};
 
 /// Every way to fail.
@@ -12,12 +12,8 @@ pub enum LoadError {
     System(&'static str, io::Error),
     /// The broker ended a connection, or the connection broke.
     Closed(String, Option<io::Error>),
-    /// The broker sent what cannot be understood.
-    Packet(String, PacketError),
-    /// The broker refused CONNECT or SUBSCRIBE.
-    Refused(String, &'static str, u8),
-    /// The broker sent a message that this run did not publish.
-    Foreign(String),
+    /// The broker sent what ends the run.
+    Heard(String, Fault),
     /// The run's deadline came first.
     Deadline(&'static str, String),
 }
@@ -29,11 +25,11 @@ impl fmt::Display for LoadError {
             Self::System(what, error) => write!(formatter, "{what}: {error}"),
             Self::Closed(who, None) => write!(formatter, "the broker closed the connection of {who}"),
             Self::Closed(who, Some(error)) => write!(formatter, "the connection of {who} broke: {error}"),
-            Self::Packet(who, error) => write!(formatter, "the broker sent {who} {error}"),
-            Self::Refused(who, what, code) => {
-                write!(formatter, "the broker refused the {what} of {who} with {code:#04x}")
+            Self::Heard(who, Fault::Nonsense(what)) => write!(formatter, "the broker sent {who} {what}"),
+            Self::Heard(who, Fault::Refused(what, how)) => {
+                write!(formatter, "the broker refused the {what} of {who} with {how}")
             }
-            Self::Foreign(who) => write!(formatter, "{who} got a message that this run did not publish"),
+            Self::Heard(who, Fault::Foreign) => write!(formatter, "{who} got a message that this run did not publish"),
             Self::Deadline(phase, state) => write!(formatter, "the deadline came while {phase}: {state}"),
         }
     }

@@ -9,8 +9,11 @@
 use crate::connection::{Connection, READ_BYTES};
 use crate::error::LoadError;
 use crate::histogram::Histogram;
-use crate::packet::{Frame, Shape, PACKET_BYTES_MAXIMUM};
+use crate::mqtt;
 use crate::publisher::Publisher;
+use crate::pulsar;
+use crate::shape::Shape;
+use crate::speech::{Protocol, Publishes, Subscribes};
 use crate::subscriber::{Heard, Subscriber};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -27,6 +30,9 @@ const STALL_NS: u64 = NANOSECONDS;
 
 /// Silence after which nothing more is expected at the end: far longer than a busy disk takes for a commit.
 const QUIET_NS: u64 = 10 * NANOSECONDS;
+
+/// How long acknowledgements of a Pulsar consumer wait for company at most, as those of the official clients do.
+const GROUP_NS: u64 = NANOSECONDS / 10;
 
 /// Events that one wait returns.
 const EVENTS: usize = 1_024;
@@ -48,12 +54,20 @@ pub enum Pace {
     Rate { per_second: u64, from_ns: u64 },
 }
 
+/// Where clients connect, and what they speak there.
+#[derive(Clone, Copy)]
+pub struct Door {
+    pub protocol: Protocol,
+    pub port: u16,
+    /// Of messages that are published, or of subscriptions.
+    pub qos: u8,
+}
+
 /// The clients of a run.
 pub struct Fleet {
-    port: u16,
-    qos: u8,
-    /// Where subscribers listen, and with which QoS: at another broker behind the first one, if that is measured.
-    pub to: (u16, u8),
+    from: Door,
+    /// Where subscribers listen: at another broker behind the first one, if that is measured.
+    to: Door,
     epoll: OwnedFd,
     timer: Option<OwnedFd>,
     events: Vec<Event>,
@@ -61,6 +75,7 @@ pub struct Fleet {
     origin: Instant,
     deadline: Instant,
     last_event_ns: u64,
+    last_group_ns: u64,
     pace: Pace,
     /// All publishers; their order is their number in the stamps.
     pub publishers: Vec<Publisher>,
@@ -70,6 +85,8 @@ pub struct Fleet {
     bystanders: Vec<Subscriber>,
     /// From sending to reading, of the messages that came since it was last cleared.
     pub latency: Histogram,
+    /// From sending to the last acknowledgement, of messages sent one by one.
+    pub waits: Histogram,
     /// How late this generator sent what a rate made due.
     pub lateness: Histogram,
     /// How often QoS 0 stood still and was written off.
@@ -80,24 +97,25 @@ pub struct Fleet {
 
 impl Fleet {
     /// No clients yet.
-    pub fn new(port: u16, qos: u8, deadline: Duration) -> Result<Self, LoadError> {
+    pub fn new(from: Door, to: Door, deadline: Duration) -> Result<Self, LoadError> {
         let origin = Instant::now();
         Ok(Self {
-            port,
-            qos,
-            to: (port, qos),
+            from,
+            to,
             epoll: epoll::create(CreateFlags::CLOEXEC).map_err(|error| LoadError::System("epoll", error.into()))?,
             timer: None,
             events: Vec::with_capacity(EVENTS),
-            buffer: vec![0; READ_BYTES + PACKET_BYTES_MAXIMUM],
+            buffer: vec![0; READ_BYTES + mqtt::packet::PACKET_BYTES_MAXIMUM.max(pulsar::FRAME_BYTES_MAXIMUM)],
             origin,
             deadline: origin + deadline,
             last_event_ns: 0,
+            last_group_ns: 0,
             pace: Pace::Idle,
             publishers: vec![],
             subscribers: vec![],
             bystanders: vec![],
             latency: Histogram::default(),
+            waits: Histogram::default(),
             lateness: Histogram::default(),
             stalls: 0,
             shared: false,
@@ -112,9 +130,14 @@ impl Fleet {
     /// Adds a publisher; the broker's answer is still to come.
     pub fn add_publisher(&mut self, shape: Shape<'_>, hearers: std::ops::Range<usize>) -> Result<(), LoadError> {
         let index = self.publishers.len();
-        let connection = Connection::open(format!("publisher {index}"), self.port, &self.epoll, index as u64)?;
-        let frame = Frame::new(shape, index as u32);
-        let mut publisher = Publisher::new(connection, frame, self.qos, hearers);
+        let mut connection = Connection::open(format!("publisher {index}"), self.from.port, &self.epoll, index as u64)?;
+        let identifier = connection.name().replace(' ', "-");
+        let (number, outbox) = (index as u32, connection.outbox());
+        let speech: Box<dyn Publishes> = match self.from.protocol {
+            Protocol::Mqtt => Box::new(mqtt::Publisher::new(&identifier, shape, number, outbox)),
+            Protocol::Pulsar => Box::new(pulsar::Producer::new(&identifier, shape, number, outbox)),
+        };
+        let mut publisher = Publisher::new(connection, speech, hearers);
         publisher.flush(&self.epoll)?;
         self.publishers.push(publisher);
         Ok(())
@@ -123,8 +146,13 @@ impl Fleet {
     /// Adds a subscriber called `name`; the broker's answer is still to come.
     pub fn add_subscriber(&mut self, name: String, persistent: bool, heard: Heard) -> Result<(), LoadError> {
         let token = SUBSCRIBER | self.subscribers.len() as u64;
-        let connection = Connection::open(name, self.to.0, &self.epoll, token)?;
-        let mut subscriber = Subscriber::new(connection, persistent, heard);
+        let mut connection = Connection::open(name, self.to.port, &self.epoll, token)?;
+        let identifier = connection.name().replace(' ', "-");
+        let speech: Box<dyn Subscribes> = match self.to.protocol {
+            Protocol::Mqtt => Box::new(mqtt::Subscriber::new(&identifier, persistent, connection.outbox())),
+            Protocol::Pulsar => Box::new(pulsar::Consumer::new(&identifier, connection.outbox())),
+        };
+        let mut subscriber = Subscriber::new(connection, speech, heard);
         subscriber.flush(&self.epoll)?;
         self.subscribers.push(subscriber);
         Ok(())
@@ -140,7 +168,7 @@ impl Fleet {
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
             let topic_filters = topic_filters(index);
             if !topic_filters.is_empty() {
-                subscriber.subscribe(&topic_filters, self.to.1);
+                subscriber.subscribe(&topic_filters, self.to.qos);
                 subscriber.flush(&self.epoll)?;
             }
         }
@@ -220,7 +248,7 @@ impl Fleet {
     /// Messages of a publisher that are not yet acknowledged (QoS 1, 2) or have not yet come to all that hear it.
     pub fn outstanding(&self, index: usize) -> u64 {
         let publisher = &self.publishers[index];
-        let acknowledged = if self.qos == 0 { u64::MAX } else { publisher.acknowledged };
+        let acknowledged = if self.from.qos == 0 { u64::MAX } else { publisher.acknowledged };
         let hearers = &self.subscribers[publisher.hearers.clone()];
         let reached = if self.shared {
             hearers.iter().map(|hearer| hearer.heard.came(index)).sum()
@@ -287,6 +315,7 @@ impl Fleet {
         } else {
             self.write_off_a_stall(now_ns);
         }
+        self.acknowledge_groups(now_ns)?;
         self.publish(now_ns)
     }
 
@@ -300,21 +329,31 @@ impl Fleet {
             return Ok(false);
         }
         let readable = !flags.difference(EventFlags::OUT).is_empty();
+        let now_ns = self.now_ns();
         let index = (token & (SUBSCRIBER - 1)) as usize;
         if token & SUBSCRIBER == 0 {
             let publisher = &mut self.publishers[index];
             if readable {
-                publisher.read(&mut self.buffer)?;
+                publisher.read(&mut self.buffer, now_ns, &mut self.waits)?;
             }
             return Ok(true); // Its answers leave together with what it publishes at the end of the turn.
         }
-        let now_ns = self.now_ns();
         let subscriber = &mut self.subscribers[index];
         if readable {
             subscriber.read(&mut self.buffer, now_ns, &mut self.latency)?;
         }
         subscriber.flush(&self.epoll)?;
         Ok(true)
+    }
+
+    fn acknowledge_groups(&mut self, now_ns: u64) -> Result<(), LoadError> {
+        if self.to.protocol == Protocol::Pulsar && now_ns >= self.last_group_ns + GROUP_NS {
+            self.last_group_ns = now_ns;
+            for subscriber in &mut self.subscribers {
+                subscriber.acknowledge(&self.epoll)?;
+            }
+        }
+        Ok(())
     }
 
     fn publish(&mut self, now_ns: u64) -> Result<(), LoadError> {
@@ -325,9 +364,7 @@ impl Fleet {
                 Pace::Rate { per_second, from_ns } => self.due(index, per_second, from_ns, now_ns),
             };
             let publisher = &mut self.publishers[index];
-            if count > 0 {
-                publisher.publish(count, now_ns);
-            }
+            publisher.publish(count, now_ns, &self.epoll)?;
             publisher.flush(&self.epoll)?;
         }
         Ok(())
@@ -346,7 +383,7 @@ impl Fleet {
     /// A broker may drop messages of QoS 0. Without this one that was dropped would stop its publisher for ever.
     fn write_off_a_stall(&mut self, now_ns: u64) {
         let stalled = matches!(self.pace, Pace::Window(_)) && now_ns > self.last_event_ns + STALL_NS;
-        if self.qos > 0 || !stalled {
+        if self.from.qos > 0 || !stalled {
             return;
         }
         for publisher in &mut self.publishers {

@@ -1,20 +1,25 @@
-//! `holdfast-load`: loads an MQTT broker on this machine and prints what it measured.
+//! `holdfast-load`: loads a broker of MQTT or Pulsar on this machine and prints what it measured.
 //!
 //! One thread, one epoll set, large reads, one write for each connection and turn, no allocation for a message: it
 //! must take far less of the processor than the broker it measures, and it says how much it took.
 //!
-//! Flow: `options` -> `scenario` drives `fleet` (`publisher`, `subscriber` on `connection` on `packet`) -> `report`.
+//! Flow: `options` -> `scenario` drives `fleet` (`publisher`, `subscriber` on `connection`, which say and hear by
+//! `mqtt` or `pulsar`) -> `report`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod connection;
 mod error;
 mod fleet;
 mod histogram;
+mod mqtt;
 mod options;
-mod packet;
 mod publisher;
+mod pulsar;
 mod report;
 mod scenario;
+mod shape;
+mod speech;
+mod stamp;
 mod subscriber;
 mod usage;
 

@@ -1,14 +1,17 @@
 //! The command line: a scenario and the numbers that describe it.
 
 use crate::error::LoadError;
-use crate::packet::{PAYLOAD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
+use crate::mqtt::packet::TOPICS_MAXIMUM;
+use crate::pulsar;
+use crate::shape::PAYLOAD_BYTES_MAXIMUM;
+use crate::speech::Protocol;
 use std::time::Duration;
 
 /// Shown for `--help` and after a mistake.
 pub const USAGE: &str = "\
 usage: holdfast-load SCENARIO --port PORT [OPTIONS]
 
-Loads an MQTT broker on 127.0.0.1 and prints what it measured as one JSON object.
+Loads a broker of MQTT or Pulsar on 127.0.0.1 and prints what it measured as one JSON object.
 
 scenarios
   pair      --pairs publishers with one subscriber each
@@ -16,6 +19,7 @@ scenarios
   fanin     --publishers to one subscriber with a persistent session
   shared    --publishers to a group of --subscribers, 10 and 4 if they are not said
   latency   one pair at --rate messages a second, whatever comes back
+  send      one publisher without subscribers, each message after the acknowledgement of the one before
   steady    --pairs at --rate messages a second together, whatever comes back
   absent    --absent persistent sessions subscribe to everything and leave; then as pair
   backlog   --messages for a persistent subscriber that is away, then it returns and takes them
@@ -25,6 +29,10 @@ scenarios
 
 options                                         default
   --qos 0|1|2            of messages and filters      0
+  --protocol mqtt|pulsar  of publishers and subscribers; Pulsar's in pair, latency, send and steady,
+                         its producers with --qos 1, for each message has a receipt    mqtt
+  --to-protocol mqtt|pulsar   of subscribers    as --protocol
+  --batch N              messages in an entry of a Pulsar producer, 0 to send each by itself    0
   --to-port PORT, --to-qos 0|1|2   of subscribers, who listen at another broker    as --port, --qos
   --pairs N, --publishers N, --subscribers N          1, 100, 500
   --window N             messages of one publisher that may be out: not yet acknowledged,
@@ -53,6 +61,8 @@ pub enum Scenario {
     Shared,
     /// One pair at a fixed rate.
     Latency,
+    /// One publisher, each message after the acknowledgement of the one before.
+    Send,
     /// Pairs at a fixed rate that they share.
     Steady,
     /// Pairs beside persistent sessions that are away.
@@ -73,6 +83,9 @@ pub struct Options {
     pub scenario: Scenario,
     pub port: u16,
     pub qos: u8,
+    pub protocol: Protocol,
+    pub to_protocol: Option<Protocol>,
+    pub batch: u64,
     pub to_port: Option<u16>,
     pub to_qos: Option<u8>,
     pub pairs: usize,
@@ -100,6 +113,9 @@ impl Options {
             scenario,
             port: 0,
             qos: 0,
+            protocol: Protocol::Mqtt,
+            to_protocol: None,
+            batch: 0,
             to_port: None,
             to_qos: None,
             pairs: 1,
@@ -138,13 +154,41 @@ impl Options {
         if matches!(options.scenario, Scenario::Backlog | Scenario::Return) && options.qos == 0 {
             return Err(LoadError::Options(format!("{scenario} needs --qos 1 or 2: QoS 0 is not kept")));
         }
+        if options.scenario == Scenario::Send && options.qos == 0 {
+            return Err(LoadError::Options("send needs --qos 1 or 2: QoS 0 has no answer".into()));
+        }
+        options.check_pulsar().map_err(|reason| LoadError::Options(reason.into()))?;
         Ok(options)
+    }
+
+    fn check_pulsar(&self) -> Result<(), &'static str> {
+        let to_protocol = self.to_protocol.unwrap_or(self.protocol);
+        let is_pair = matches!(self.scenario, Scenario::Pair | Scenario::Latency | Scenario::Send | Scenario::Steady);
+        if [self.protocol, to_protocol].contains(&Protocol::Pulsar) && !(is_pair && self.topics == 1) {
+            return Err("Pulsar's clients play pair, latency, send and steady, on one topic each");
+        }
+        if self.protocol == Protocol::Pulsar && self.qos != 1 {
+            return Err("--protocol pulsar needs --qos 1: each message has a receipt");
+        }
+        if self.batch > 0 && (self.protocol, to_protocol) != (Protocol::Pulsar, Protocol::Pulsar) {
+            return Err("--batch needs Pulsar's clients on both sides: one stamp is for all messages of an entry");
+        }
+        if !pulsar::fits(self.batch, self.payload_bytes) {
+            return Err("--batch is too large for an entry of such messages");
+        }
+        if self.batch > self.window {
+            return Err("--batch is larger than the --window");
+        }
+        Ok(())
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), LoadError> {
         match name {
             "--port" => self.port = number(name, value, 1, 65_535)?,
             "--qos" => self.qos = number(name, value, 0, 2)?,
+            "--protocol" => self.protocol = parse_protocol(value)?,
+            "--to-protocol" => self.to_protocol = Some(parse_protocol(value)?),
+            "--batch" => self.batch = number(name, value, 0, 65_536)?,
             "--to-port" => self.to_port = Some(number(name, value, 1, 65_535)?),
             "--to-qos" => self.to_qos = Some(number(name, value, 0, 2)?),
             "--pairs" => self.pairs = number(name, value, 1, 5_000)?,
@@ -177,6 +221,7 @@ fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
         "fanin" => Scenario::FanIn,
         "shared" => Scenario::Shared,
         "latency" => Scenario::Latency,
+        "send" => Scenario::Send,
         "steady" => Scenario::Steady,
         "absent" => Scenario::Absent,
         "backlog" => Scenario::Backlog,
@@ -185,6 +230,14 @@ fn parse_scenario(name: &str) -> Result<Scenario, LoadError> {
         "connect" => Scenario::Connect,
         _ => return Err(LoadError::Options(format!("{name} is not a scenario"))),
     })
+}
+
+fn parse_protocol(name: &str) -> Result<Protocol, LoadError> {
+    match name {
+        "mqtt" => Ok(Protocol::Mqtt),
+        "pulsar" => Ok(Protocol::Pulsar),
+        _ => Err(LoadError::Options(format!("{name} is not a protocol"))),
+    }
 }
 
 fn number<T>(name: &str, value: &str, least: T, most: T) -> Result<T, LoadError>
@@ -228,6 +281,22 @@ mod tests {
             ("pair --port 1 --speed 9", "--speed is not an option"),
             ("steady --port 1 --pairs 9 --rate 8", "steady needs a --rate of one message a second for each pair"),
             ("backlog --port 1", "backlog needs --qos 1 or 2: QoS 0 is not kept"),
+            ("send --port 1", "send needs --qos 1 or 2: QoS 0 has no answer"),
+            ("pair --port 1 --protocol amqp", "amqp is not a protocol"),
+            (
+                "fanin --port 1 --to-protocol pulsar",
+                "Pulsar's clients play pair, latency, send and steady, on one topic each",
+            ),
+            ("pair --port 1 --protocol pulsar", "--protocol pulsar needs --qos 1: each message has a receipt"),
+            (
+                "pair --port 1 --protocol pulsar --qos 1 --to-protocol mqtt --batch 10",
+                "--batch needs Pulsar's clients on both sides: one stamp is for all messages of an entry",
+            ),
+            (
+                "pair --port 1 --protocol pulsar --qos 1 --window 30000 --batch 30000",
+                "--batch is too large for an entry of such messages",
+            ),
+            ("pair --port 1 --protocol pulsar --qos 1 --batch 101", "--batch is larger than the --window"),
         ] {
             assert_eq!(parse(line), Err(expected.into()), "{line}");
         }

@@ -2,21 +2,22 @@
 
 use crate::connection::Connection;
 use crate::error::LoadError;
-use crate::packet::{self, Frame, Packet, Reply};
+use crate::histogram::Histogram;
+use crate::speech::{News, Publishes};
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 
 /// One publisher and how far it is.
 pub struct Publisher {
     connection: Connection,
-    frame: Frame,
-    qos: u8,
-    next_identifier: u16,
-    /// CONNACK has come.
+    speech: Box<dyn Publishes>,
+    /// The broker takes what it publishes.
     pub connected: bool,
     /// Messages handed to the socket; also the number of the next one.
     pub published: u64,
-    /// Messages whose last acknowledgement has come (PUBACK, PUBCOMP).
+    /// When the last of them was.
+    published_ns: u64,
+    /// Messages whose last acknowledgement has come (PUBACK, PUBCOMP, SEND_RECEIPT).
     pub acknowledged: u64,
     /// Messages given up after a stall: they no longer fill the window.
     pub forgiven: u64,
@@ -27,17 +28,14 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Takes over a fresh connection and asks the broker to accept it.
-    pub fn new(mut connection: Connection, frame: Frame, qos: u8, hearers: Range<usize>) -> Self {
-        let client_identifier = connection.name().replace(' ', "-");
-        packet::encode_connect(&client_identifier, true, connection.outbox());
+    /// Takes over a connection on which `speech` has asked the broker to accept it.
+    pub fn new(connection: Connection, speech: Box<dyn Publishes>, hearers: Range<usize>) -> Self {
         Self {
             connection,
-            frame,
-            qos,
-            next_identifier: 1,
+            speech,
             connected: false,
             published: 0,
+            published_ns: 0,
             acknowledged: 0,
             forgiven: 0,
             limit: u64::MAX,
@@ -45,32 +43,46 @@ impl Publisher {
         }
     }
 
-    /// Appends up to `count` messages, as far as the outbox has room.
-    pub fn publish(&mut self, count: u64, now_ns: u64) {
-        let room = self.connection.room_bytes() / self.frame.size_bytes();
-        let count = count.min(room as u64).min(self.limit - self.published);
-        for _ in 0..count {
-            self.frame.encode(self.next_identifier, self.published, now_ns, self.connection.outbox());
-            // The window is far below 65 535, so an identifier is free again when its turn comes.
-            self.next_identifier = self.next_identifier.checked_add(1).unwrap_or(1);
-            self.published += 1;
+    /// Publishes up to `count` messages, as far as the outbox has room and the socket takes them.
+    pub fn publish(&mut self, count: u64, now_ns: u64, epoll: &OwnedFd) -> Result<(), LoadError> {
+        let each = self.speech.messages();
+        let mut left = count.min(self.limit - self.published) / each;
+        while left > 0 {
+            let room = self.connection.room_bytes() / self.speech.size_bytes();
+            let some = left.min(room as u64);
+            if some == 0 {
+                break;
+            }
+            for _ in 0..some {
+                self.speech.encode(self.published, now_ns, self.connection.outbox());
+                self.published += each;
+            }
+            self.published_ns = now_ns;
+            left -= some;
+            self.connection.flush(epoll)?;
         }
+        Ok(())
     }
 
-    /// Reads once and answers.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<(), LoadError> {
-        let Self { connection, connected, acknowledged, qos, .. } = self;
-        let open = connection.read(buffer, |packet, name, outbox| {
-            match packet {
-                Packet::Connack(0) => *connected = true,
-                Packet::Connack(code) => return Err(LoadError::Refused(name.into(), "CONNECT", code)),
-                Packet::Reply(Reply::Puback, _) if *qos == 1 => *acknowledged += 1,
-                Packet::Reply(Reply::Pubrec, identifier) if *qos == 2 => Reply::Pubrel.encode(identifier, outbox),
-                Packet::Reply(Reply::Pubcomp, _) if *qos == 2 => *acknowledged += 1,
-                _ => return Err(LoadError::Foreign(name.into())),
-            }
-            Ok(())
-        })?;
+    /// Reads once and answers; notes in `waits` how long the last message has waited for its acknowledgement.
+    pub fn read(&mut self, buffer: &mut [u8], now_ns: u64, waits: &mut Histogram) -> Result<(), LoadError> {
+        let Self { connection, speech, connected, acknowledged, published_ns, .. } = self;
+        let open = connection.read(
+            buffer,
+            |bytes, outbox| speech.take(bytes, outbox),
+            |news| {
+                match news {
+                    News::Ready => *connected = true,
+                    News::Acknowledged(count) => {
+                        *acknowledged += count;
+                        waits.add(now_ns.saturating_sub(*published_ns));
+                    }
+                    News::Nothing => {}
+                    News::Subscribed | News::Came(..) => return false,
+                }
+                true
+            },
+        )?;
         if open {
             Ok(())
         } else {

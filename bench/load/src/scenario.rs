@@ -1,10 +1,11 @@
 //! The scenarios: which clients there are, and what they do in which order.
 
 use crate::error::LoadError;
-use crate::fleet::{Fleet, Pace};
+use crate::fleet::{Door, Fleet, Pace};
+use crate::histogram::Histogram;
 use crate::options::{Options, Scenario};
-use crate::packet::Shape;
 use crate::report::Report;
+use crate::shape::Shape;
 use crate::subscriber::Heard;
 use crate::usage::{self, Usage};
 use std::ops::Range;
@@ -20,11 +21,16 @@ const EVERYTHING: &str = "bench/#";
 
 /// Plays the scenario that the options name.
 pub fn play(options: &Options) -> Result<Report, LoadError> {
-    let mut fleet = Fleet::new(options.port, options.qos, options.deadline)?;
-    fleet.to = (options.to_port.unwrap_or(options.port), options.to_qos.unwrap_or(options.qos));
+    let from = Door { protocol: options.protocol, port: options.port, qos: options.qos };
+    let to = Door {
+        protocol: options.to_protocol.unwrap_or(from.protocol),
+        port: options.to_port.unwrap_or(from.port),
+        qos: options.to_qos.unwrap_or(from.qos),
+    };
+    let mut fleet = Fleet::new(from, to, options.deadline)?;
     make_bystanders(&mut fleet, options)?;
     match options.scenario {
-        Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency | Scenario::Steady => {
+        Scenario::Pair | Scenario::FanOut | Scenario::FanIn | Scenario::Latency | Scenario::Steady | Scenario::Send => {
             flow(&mut fleet, options)
         }
         Scenario::Shared => {
@@ -57,6 +63,7 @@ impl Cast {
             Scenario::FanIn => (options.publishers, 1),
             Scenario::Shared => (options.publishers, options.subscribers),
             Scenario::Latency => (1, 1),
+            Scenario::Send => (1, 0),
             _ => (options.pairs, options.pairs),
         };
         Self { publishers, subscribers, topics: options.topics, scenario: options.scenario }
@@ -64,7 +71,7 @@ impl Cast {
 
     fn hearers(&self, publisher: usize) -> Range<usize> {
         match self.scenario {
-            Scenario::FanOut | Scenario::FanIn | Scenario::Shared => 0..self.subscribers,
+            Scenario::FanOut | Scenario::FanIn | Scenario::Shared | Scenario::Send => 0..self.subscribers,
             _ => publisher..publisher + 1,
         }
     }
@@ -106,6 +113,7 @@ fn add_publisher(fleet: &mut Fleet, options: &Options, index: usize, hearers: Ra
         qos: options.qos,
         retain: options.scenario == Scenario::Retained,
         payload_bytes: options.payload_bytes,
+        batch: options.batch,
     };
     fleet.add_publisher(shape, hearers)
 }
@@ -158,13 +166,15 @@ fn flow(fleet: &mut Fleet, options: &Options) -> Result<Report, LoadError> {
     fleet.drive_for("the warm-up", options.warm_up)?;
     fleet.latency.clear();
     fleet.lateness.clear();
+    fleet.waits.clear();
     let start = Mark::take(fleet, options);
     fleet.drive_for("the measured part", options.measured)?;
     let end = Mark::take(fleet, options);
     let mut report = Report::default();
     Mark { broker: Usage { resident_kib: idle.broker.resident_kib, ..start.broker }, ..start }
         .note_until(&end, &mut report);
-    note_latency(fleet, &mut report);
+    let latency = if options.scenario == Scenario::Send { &fleet.waits } else { &fleet.latency };
+    note_latency(fleet, latency, &mut report);
     fleet.drain()?;
     note_losses(fleet, cast.copies(), &mut report);
     report.note("connections", (cast.publishers + cast.subscribers) as f64);
@@ -176,6 +186,7 @@ fn pace(fleet: &Fleet, options: &Options) -> Pace {
         Scenario::Latency => Pace::Rate { per_second: options.rate, from_ns: fleet.now_ns() },
         // Each publisher's part; what does not divide is left out.
         Scenario::Steady => Pace::Rate { per_second: options.rate / options.pairs as u64, from_ns: fleet.now_ns() },
+        Scenario::Send => Pace::Window(1),
         _ => Pace::Window(options.window),
     }
 }
@@ -234,12 +245,12 @@ fn absent_name(first: usize) -> String {
     format!("absent {first}")
 }
 
-fn note_latency(fleet: &Fleet, report: &mut Report) {
+fn note_latency(fleet: &Fleet, latency: &Histogram, report: &mut Report) {
     let microseconds = |ns: u64| ns as f64 / 1e3;
-    report.note("latency_p50_us", microseconds(fleet.latency.quantile(0.5)));
-    report.note("latency_p90_us", microseconds(fleet.latency.quantile(0.9)));
-    report.note("latency_p99_us", microseconds(fleet.latency.quantile(0.99)));
-    report.note("latency_maximum_us", microseconds(fleet.latency.maximum()));
+    report.note("latency_p50_us", microseconds(latency.quantile(0.5)));
+    report.note("latency_p90_us", microseconds(latency.quantile(0.9)));
+    report.note("latency_p99_us", microseconds(latency.quantile(0.99)));
+    report.note("latency_maximum_us", microseconds(latency.maximum()));
     report.note("lateness_p99_us", microseconds(fleet.lateness.quantile(0.99)));
 }
 

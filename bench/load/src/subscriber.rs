@@ -1,9 +1,10 @@
-//! A client that subscribes to one filter and checks the numbers of what it gets.
+//! A client that subscribes and checks the numbers of what it gets.
 
 use crate::connection::Connection;
 use crate::error::LoadError;
 use crate::histogram::Histogram;
-use crate::packet::{self, Packet, Reply, Stamp};
+use crate::speech::{News, Subscribes};
+use crate::stamp::Stamp;
 use rustix::fd::OwnedFd;
 
 /// The numbers that came from each publisher that a subscriber hears.
@@ -15,7 +16,7 @@ pub struct Heard {
     came: Vec<u64>,
     /// Messages that came, each copy counted.
     pub received: u64,
-    /// Messages whose number was not higher than one before: a second copy, or one out of order.
+    /// Messages whose numbers were not higher than one before: a second copy, or out of order.
     pub duplicated: u64,
 }
 
@@ -25,18 +26,18 @@ impl Heard {
         Self { first_publisher, next: vec![0; count], came: vec![0; count], received: 0, duplicated: 0 }
     }
 
-    /// Counts a message; false if this subscriber should not have got it.
-    fn count(&mut self, stamp: Stamp) -> bool {
+    /// Counts messages, of which the first has this stamp; false if this subscriber should not have got them.
+    fn count(&mut self, stamp: Stamp, messages: u64) -> bool {
         let publisher = usize::try_from(stamp.publisher).unwrap_or(usize::MAX);
         let Some(next) = publisher.checked_sub(self.first_publisher).and_then(|index| self.next.get_mut(index)) else {
             return false;
         };
-        self.received += 1;
-        self.came[publisher - self.first_publisher] += 1;
+        self.received += messages;
+        self.came[publisher - self.first_publisher] += messages;
         if stamp.number < *next {
-            self.duplicated += 1;
+            self.duplicated += messages;
         } else {
-            *next = stamp.number + 1;
+            *next = stamp.number + messages;
         }
         true
     }
@@ -55,28 +56,33 @@ impl Heard {
 /// One subscriber.
 pub struct Subscriber {
     connection: Connection,
-    /// CONNACK has come.
+    speech: Box<dyn Subscribes>,
+    /// The broker has accepted it.
     pub connected: bool,
-    /// SUBACK has come.
+    /// Its subscription is there.
     pub subscribed: bool,
     leaves: bool,
-    /// The broker has closed the connection after DISCONNECT.
+    /// The broker has closed the connection after that was announced.
     pub left: bool,
     /// What has come.
     pub heard: Heard,
 }
 
 impl Subscriber {
-    /// Takes over a fresh connection and asks the broker to accept it, with a session that lasts if `persistent`.
-    pub fn new(mut connection: Connection, persistent: bool, heard: Heard) -> Self {
-        let client_identifier = connection.name().replace(' ', "-");
-        packet::encode_connect(&client_identifier, !persistent, connection.outbox());
-        Self { connection, connected: false, subscribed: false, leaves: false, left: false, heard }
+    /// Takes over a connection on which `speech` has asked the broker to accept it.
+    pub fn new(connection: Connection, speech: Box<dyn Subscribes>, heard: Heard) -> Self {
+        Self { connection, speech, connected: false, subscribed: false, leaves: false, left: false, heard }
     }
 
     /// Asks for filters.
-    pub fn subscribe<Filter: AsRef<str>>(&mut self, topic_filters: &[Filter], qos: u8) {
-        packet::encode_subscribe(topic_filters, qos, self.connection.outbox());
+    pub fn subscribe(&mut self, topic_filters: &[String], qos: u8) {
+        self.speech.subscribe(topic_filters, qos, self.connection.outbox());
+    }
+
+    /// Sends acknowledgements that have waited for company.
+    pub fn acknowledge(&mut self, epoll: &OwnedFd) -> Result<(), LoadError> {
+        self.speech.acknowledge(self.connection.outbox());
+        self.flush(epoll)
     }
 
     /// Takes the socket out of the epoll set: from now on it only stays open.
@@ -84,10 +90,10 @@ impl Subscriber {
         self.connection.set_aside(epoll)
     }
 
-    /// Says DISCONNECT; the broker then closes.
+    /// Says that it leaves; the broker then closes.
     pub fn leave(&mut self, epoll: &OwnedFd) -> Result<(), LoadError> {
         self.leaves = true;
-        packet::encode_disconnect(self.connection.outbox());
+        self.speech.leave(self.connection.outbox());
         self.connection.flush(epoll)?;
         self.connection.finish();
         Ok(())
@@ -95,30 +101,24 @@ impl Subscriber {
 
     /// Reads once, counts what came and answers.
     pub fn read(&mut self, buffer: &mut [u8], now_ns: u64, latency: &mut Histogram) -> Result<(), LoadError> {
-        let Self { connection, connected, subscribed, leaves, left, heard } = self;
-        let open = connection.read(buffer, |packet, name, outbox| {
-            match packet {
-                Packet::Publish { qos, packet_identifier, payload } => {
-                    let stamp = Stamp::decode(payload).ok_or_else(|| LoadError::Foreign(name.into()))?;
-                    if !heard.count(stamp) {
-                        return Err(LoadError::Foreign(name.into()));
+        let Self { connection, speech, connected, subscribed, leaves, left, heard } = self;
+        let open = connection.read(
+            buffer,
+            |bytes, outbox| speech.take(bytes, outbox),
+            |news| {
+                match news {
+                    News::Came(stamp, messages) => {
+                        latency.add(now_ns.saturating_sub(stamp.sent_ns));
+                        return heard.count(stamp, messages);
                     }
-                    latency.add(now_ns.saturating_sub(stamp.sent_ns));
-                    match qos {
-                        0 => {}
-                        1 => Reply::Puback.encode(packet_identifier, outbox),
-                        _ => Reply::Pubrec.encode(packet_identifier, outbox),
-                    }
+                    News::Ready => *connected = true,
+                    News::Subscribed => *subscribed = true,
+                    News::Nothing => {}
+                    News::Acknowledged(_) => return false,
                 }
-                Packet::Reply(Reply::Pubrel, identifier) => Reply::Pubcomp.encode(identifier, outbox),
-                Packet::Connack(0) => *connected = true,
-                Packet::Connack(code) => return Err(LoadError::Refused(name.into(), "CONNECT", code)),
-                Packet::Suback(0..=2) => *subscribed = true,
-                Packet::Suback(code) => return Err(LoadError::Refused(name.into(), "SUBSCRIBE", code)),
-                Packet::Reply(..) => return Err(LoadError::Foreign(name.into())),
-            }
-            Ok(())
-        });
+                true
+            },
+        );
         match open {
             Ok(true) => Ok(()),
             // A broker may close before it has read everything that was written: the connection is then reset.
@@ -131,7 +131,7 @@ impl Subscriber {
         }
     }
 
-    /// Writes what the socket takes; nothing any more after DISCONNECT. [MQTT-3.14.4-2]
+    /// Writes what the socket takes; nothing any more once it leaves. [MQTT-3.14.4-2]
     pub fn flush(&mut self, epoll: &OwnedFd) -> Result<(), LoadError> {
         if self.leaves {
             return Ok(());
@@ -152,17 +152,26 @@ mod tests {
     fn gaps_and_second_copies_show() {
         let mut heard = Heard::new(3, 2);
         for number in [0, 1, 3, 3] {
-            assert!(heard.count(stamp(4, number)));
+            assert!(heard.count(stamp(4, number), 1));
         }
         assert_eq!((heard.received, heard.duplicated), (4, 1));
         assert_eq!((heard.reached(3), heard.reached(4)), (0, 4));
     }
 
     #[test]
+    fn a_batch_counts_as_its_messages() {
+        let mut heard = Heard::new(0, 1);
+        for number in [0, 10, 10] {
+            assert!(heard.count(stamp(0, number), 10));
+        }
+        assert_eq!((heard.received, heard.duplicated, heard.reached(0)), (30, 10, 20));
+    }
+
+    #[test]
     fn messages_of_others_are_not_counted() {
         let mut heard = Heard::new(3, 2);
         for publisher in [0, 2, 5, u32::MAX] {
-            assert!(!heard.count(stamp(publisher, 0)));
+            assert!(!heard.count(stamp(publisher, 0), 1));
         }
         assert_eq!(heard.received, 0);
     }

@@ -94,3 +94,21 @@ fn pairs_keep_to_the_rate() {
     assert!((1.0..=25.0).contains(&figure(&output, "published")), "{output:?}");
     assert_eq!(figure(&output, "lost"), 0.0);
 }
+
+#[test]
+fn the_bare_forwarder_loses_nothing() {
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port().to_string();
+    let mut forwarder = Command::new(env!("CARGO_BIN_EXE_holdfast-forwarder")).arg(&port).spawn().unwrap();
+    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        assert!(forwarder.try_wait().unwrap().is_none(), "the forwarder has ended");
+        thread::yield_now();
+    }
+    let options = ["--port", &port, "--qos", "1", "--payload", "1024", "--warm-up", "0", "--seconds", "0.1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_holdfast-load")).arg("pair").args(options).output();
+    forwarder.kill().unwrap();
+    forwarder.wait().unwrap();
+    let output = output.unwrap();
+    assert!(figure(&output, "received") > 0.0);
+    assert!(figure(&output, "acknowledged") > 0.0);
+    assert_eq!((figure(&output, "lost"), figure(&output, "duplicated")), (0.0, 0.0));
+}
