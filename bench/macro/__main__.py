@@ -1,6 +1,7 @@
 """The command line: measure and render, or render only."""
 
 import argparse
+import os
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ from bench.macro import machine, page, table
 from bench.macro.brokers import (
     Amqtt,
     Broker,
+    FlashMQ,
+    Forwarder,
     Holdfast,
     Mosquitto,
     Nats,
@@ -18,10 +21,12 @@ from bench.macro.brokers import (
 )
 from bench.macro.measurement import Measurement, Timing, build_generator, measure
 from bench.macro.results import DIRECTORY, Result, newest
-from bench.macro.rows import EVERYBODY, ROWS, Row
+from bench.macro.rows import EVERYBODY, FORWARDER, ROWS, Row
 
 # In an environment of its own: `make bench-setup` makes it.
 AMQTT = machine.ROOT / "target" / "bench-peers" / "bin" / "amqtt"
+
+PEERS = (*EVERYBODY, FORWARDER)
 
 # Part of the rows, or too short to be trusted: shown, kept for a look, never rendered.
 PARTIAL = DIRECTORY / "partial.tmp"
@@ -71,7 +76,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each run")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before it")
     parser.add_argument(
-        "--peer", action="append", choices=(*EVERYBODY, "none"), help="only these; default: all"
+        "--peer", action="append", choices=(*PEERS, "none"), help="only these; default: all"
     )
     parser.add_argument("--without-holdfast", action="store_true", help="measure the peer alone")
     parser.add_argument("--quick", action="store_true", help="one short repetition")
@@ -101,7 +106,7 @@ def _brokers(options: argparse.Namespace) -> list[Broker] | None:
             print(f"{options.holdfast} is not there: make setup", file=sys.stderr)
             return None
         brokers.append(Holdfast(options.holdfast, options.durability))
-    for name in options.peer or EVERYBODY:
+    for name in options.peer or PEERS:
         if name == "none":
             continue
         peer = peer_broker(name)
@@ -121,6 +126,11 @@ def peer_broker(name: str) -> Broker | None:
         return RabbitMQ() if RabbitMQ.PROGRAM.exists() else None
     if name == "amqtt":
         return Amqtt(AMQTT) if AMQTT.exists() else None
+    if name == FORWARDER:
+        return Forwarder()  # It is built with the generator.
+    if name == "flashmq":
+        named = shutil.which(os.environ.get(FlashMQ.VARIABLE, "flashmq"))
+        return FlashMQ(named) if named else None
     kind, program = {"mosquitto": (Mosquitto, "mosquitto"), "nats": (Nats, "nats-server")}[name]
     # Debian puts them where only root's PATH leads.
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin")

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.macro.machine import ROOT
-from bench.macro.rows import Row
+from bench.macro.rows import PULSAR, Row
 
 START_SECONDS = 60
 REST_SECONDS = 0.3
 """A broker that has used no processor time for so long has nothing of its start left to do."""
 REST_WITHIN_SECONDS = 5
 STOP_SECONDS = 15
+PORT_TRIES = 100
 LOG_CHARACTERS = 400
 
 
@@ -42,8 +43,9 @@ class Broker(ABC):
 
     @contextmanager
     def serve(self, row: Row, directory: Path) -> Iterator[tuple[int, int]]:
-        """A fresh process; yields its number and its port, and stops it in the end."""
-        port = _free_port()
+        """A fresh process; yields its number and its port, and stops it in the end. Behind that
+        port is the one of its Pulsar clients, where it has any."""
+        port = _free_ports()
         log = directory / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -110,7 +112,7 @@ class Holdfast(Broker):
             "--data-dir", str(directory / "data"),
             "--mqtt-port", str(port),
             "--http-port", "off",
-            "--pulsar-port", "off",
+            "--pulsar-port", str(pulsar_port(port)) if PULSAR in row.speaks else "off",
             "--log-durability", self._durability,
         ]  # fmt: skip
 
@@ -146,6 +148,60 @@ connection_messages false
         configuration = directory / "mosquitto.conf"
         configuration.write_text(self.CONFIGURATION.format(port=port))
         return [self._program, "-c", str(configuration)]
+
+
+class FlashMQ(Broker):
+    """FlashMQ with a thread for each core, in memory. It drops what goes beyond 65 535 messages
+    that wait for a client, the most that it can be told; bytes do not bound them sooner."""
+
+    name = "flashmq"
+
+    VARIABLE = "BENCH_FLASHMQ"
+    """Names the program: no distribution that we know has a package of it."""
+
+    CONFIGURATION = """\
+log_file {directory}/flashmq.log
+log_level warning
+allow_anonymous true
+max_qos_msg_pending_per_client 65535
+max_qos_bytes_pending_per_client 1073741824
+listen {{
+    protocol mqtt
+    inet_protocol ip4
+    inet4_bind_address 127.0.0.1
+    port {port}
+    tcp_nodelay true
+}}
+"""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def version(self) -> str:
+        """What the program says."""
+        return _first_line([self._program, "--version"])
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """Everything is in a file."""
+        configuration = directory / "flashmq.conf"
+        configuration.write_text(self.CONFIGURATION.format(port=port, directory=directory))
+        return [self._program, "-c", str(configuration)]
+
+
+class Forwarder(Broker):
+    """No broker: what the generator's package has beside it to pass bytes on."""
+
+    name = "forwarder"
+
+    PROGRAM = ROOT / "target" / "release" / "holdfast-forwarder"
+
+    def version(self) -> str:
+        """It has none of its own."""
+        return "a bare forwarder"
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """It takes nothing but its port."""
+        return [str(self.PROGRAM), str(port)]
 
 
 class Nats(Broker):
@@ -304,10 +360,28 @@ def peak_resident_kib(process: int) -> int:
     return 0
 
 
+def pulsar_port(port: int) -> int:
+    """Where Pulsar clients reach the broker that others reach at `port`."""
+    return port + 1
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _free_ports() -> int:
+    """A port that is free, as the one behind it is."""
+    for _ in range(PORT_TRIES):
+        port = _free_port()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", pulsar_port(port)))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise BrokerError("no two ports in a row are free")
 
 
 def _named(name: str) -> list[int]:

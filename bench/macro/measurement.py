@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.macro import machine
-from bench.macro.brokers import Broker, BrokerError, peak_resident_kib
-from bench.macro.rows import KIB, Row
+from bench.macro.brokers import Broker, BrokerError, peak_resident_kib, pulsar_port
+from bench.macro.rows import MQTT, PULSAR, Row
 
 GENERATOR = machine.ROOT / "target" / "release" / "holdfast-load"
 
@@ -61,7 +61,7 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
             return Measurement(row.name, broker.name, repetition, {}, str(error))
     figures = _derive(raw) | {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
     if bandwidth:
-        figures["disk_share"] = figures["messages_per_second"] * KIB / bandwidth
+        figures["disk_share"] = figures["messages_per_second"] * row.payload_bytes / bandwidth
     return Measurement(row.name, broker.name, repetition, figures)
 
 
@@ -69,8 +69,7 @@ def generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, flo
     """One run of the generator against a broker: what it counted. Raises `BrokerError`."""
     deadline = timing.warm_up_seconds + timing.seconds + ALLOWANCE_SECONDS
     command = [
-        str(GENERATOR), *row.arguments,
-        "--port", str(port),
+        str(GENERATOR), *row.arguments, *doors(row, port),
         "--warm-up", str(timing.warm_up_seconds),
         "--seconds", str(timing.seconds),
         "--deadline", str(deadline),
@@ -86,6 +85,17 @@ def generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, flo
         raise BrokerError(answer.stderr.strip() or f"the generator ended with {answer.returncode}")
     raw: dict[str, float] = json.loads(answer.stdout)
     return raw
+
+
+def doors(row: Row, port: int) -> list[str]:
+    """Where publishers and subscribers connect, and what they speak there."""
+    publishers, subscribers = row.speaks
+    ports = {MQTT: str(port), PULSAR: str(pulsar_port(port))}
+    doors = ["--port", ports[publishers]]
+    if PULSAR in row.speaks:
+        doors += ["--protocol", publishers, "--to-protocol", subscribers]
+        doors += ["--to-port", ports[subscribers]]
+    return doors
 
 
 def is_large(row: Row) -> bool:

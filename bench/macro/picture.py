@@ -34,7 +34,11 @@ def draw(result: Result, path: Path) -> None:
         # On a scale of ratios a bar begins where both are the same.
         axes.barh(height, ratio.median - 1, 0.6, left=1, color=BAR, xerr=error, ecolor="#222222")
         axes.text(max(ratio.greatest, 1) * 1.05, height, f"{ratio.median:.1f}", va="center")
-        steps = [step for step in line.targets if not step.of_row and step.of_peer == REFERENCE]
+        steps = [
+            step
+            for step in line.targets
+            if not (step.of_row or step.of_itself) and step.of_peer == REFERENCE
+        ]
         for target in (step.at_least for step in steps if step.at_least):
             axes.plot([target, target], [height - 0.42, height + 0.42], color=STEP, linewidth=2)
     axes.set_yticks(range(len(rows)), [line.title for line, _ in rows])

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.macro.machine import ROOT
 from bench.macro.measurement import Measurement
-from bench.macro.rows import REFERENCE, Line, Row
+from bench.macro.rows import FORWARDER, REFERENCE, Allowed, Line, Row
 
 DIRECTORY = ROOT / "bench" / "results"
 
@@ -98,6 +98,16 @@ class Result:
             self.figures(row, "holdfast", figure), self.figures(other, "holdfast", figure)
         )
 
+    def ratio_to_allowed(self, row: str, figure: str, allowance: Allowed) -> Spread | None:
+        """Holdfast's figure to the bare forwarder's with what a broker may take beyond it."""
+        syncs = self.figures(row, "holdfast", "fdatasync_us")
+        forwarder = self.figures(allowance.of_row or row, FORWARDER, figure)
+        allowed = {
+            repetition: forwarder[repetition] + allowance.syncs * syncs[repetition] + allowance.us
+            for repetition in forwarder.keys() & syncs.keys()
+        }
+        return self._ratio(self.figures(row, "holdfast", figure), allowed)
+
     @staticmethod
     def _ratio(ours: dict[int, float], theirs: dict[int, float]) -> Spread | None:
         both = [repetition for repetition in ours if theirs.get(repetition)]
@@ -110,6 +120,8 @@ class Result:
         for target in line.targets:
             if target.of_itself:
                 ratio = self._shown(row, line)
+            elif target.of_allowed:
+                ratio = self.ratio_to_allowed(row.name, line.figure, target.of_allowed)
             elif target.of_row:
                 ratio = self.ratio_to_row(row.name, target.of_row, line.figure)
             else:

@@ -1,29 +1,61 @@
 """What is measured: each row is one load, each of its lines one figure of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
+PAYLOAD_BYTES = 64
+"""Of a message where nothing else is said."""
 PAIRS_WINDOW_QOS_0 = "100"
 PAIRS_WINDOW = "20"
 KIB = 1_024
+MQTT, PULSAR = "mqtt", "pulsar"
+"""What clients speak."""
 
 APPLICATIONS: dict[str, int | str] = {"application.client_identifiers": "subscriber*,returning*"}
 """Makes the generator's subscribers APPLICATION clients."""
 
+PAIR_WINDOW = "100"
+"""So few that a pair mostly waits: what a message takes on its way is then its throughput."""
+
 REFERENCE = "mosquitto"
 """The peer that every load is compared with, where it can carry it."""
-EVERYBODY = (REFERENCE, "nats", "rabbitmq", "amqtt")
-NO_SLOW_ONE = (REFERENCE, "nats", "rabbitmq")
+FASTEST = "flashmq"
+FORWARDER = "forwarder"
+"""No broker: the least that passes a message on."""
+EVERYBODY = (REFERENCE, FASTEST, "nats", "rabbitmq", "amqtt")
+NO_SLOW_ONE = (REFERENCE, FASTEST, "nats", "rabbitmq")
+BOTH = (REFERENCE, FASTEST)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a broker may take for a message: as long as the bare forwarder, so many times that
+    repetition's fdatasync, and this."""
+
+    syncs: float
+    us: int = 0
+    of_row: str | None = None  # The row in which the forwarder was measured; None: the same one.
+
+    def __str__(self) -> str:
+        row = f" in {self.of_row}" if self.of_row else ""
+        us = f" + {self.us} us" if self.us else ""
+        return f"({FORWARDER}{row} + {self.syncs:g} fdatasync{us})"
+
+
+DELIVERED = Allowed(syncs=1.3, us=60)
+"""From the publisher to the subscriber."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A step to reach: a bound on the ratio to a peer, or to another row of our own, or on the
-    figure itself as it is shown."""
+    """A step to reach: a bound on the ratio to a peer, or to another row of our own, or to what a
+    bare forwarder and a sync take, or on the figure itself as it is shown."""
 
     at_least: float | None = None
     at_most: float | None = None
     of_row: str | None = None  # None: of a peer's figure for the same row, ...
     of_peer: str = REFERENCE  # ... of this one's, ...
+    of_allowed: Allowed | None = None  # ... of the latency that is allowed, ...
     of_itself: bool = False  # ... or of nothing else.
 
     def is_met(self, ratio: float) -> bool:
@@ -36,6 +68,8 @@ class Target:
         bound = f"at least {self.at_least:g}" if self.at_least else f"at most {self.at_most:g}"
         if self.of_itself:
             return f"itself {bound}"
+        if self.of_allowed:
+            return f"{bound} x {self.of_allowed}"
         if self.of_row:
             return f"{bound} x {self.of_row}"
         return bound if self.of_peer == REFERENCE else f"{bound} x {self.of_peer}"
@@ -62,6 +96,14 @@ class Row:
     lines: tuple[Line, ...]
     holdfast_settings: dict[str, int | str] = field(default_factory=dict)
     peers: tuple[str, ...] = (REFERENCE,)
+    speaks: tuple[str, str] = (MQTT, MQTT)
+    """Publishers, and subscribers."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of each message."""
+        given = dict(zip(self.arguments, self.arguments[1:], strict=False))
+        return int(given.get("--payload", PAYLOAD_BYTES))
 
 
 DISK_SHARE = Line(
@@ -75,29 +117,44 @@ def throughput(title: str, *targets: Target) -> Line:
     return Line(title, "messages_per_second", "k/s", 1e-3, targets)
 
 
+def of_fastest(at_least: float) -> Target:
+    """A step beside the fastest broker."""
+    return Target(at_least=at_least, of_peer=FASTEST)
+
+
+def _pairs(pairs: int) -> str:
+    return "one pair" if pairs == 1 else f"{pairs} pairs"
+
+
 def without_qos_2(peers: tuple[str, ...], qos: int) -> tuple[str, ...]:
     """Those that carry this QoS: NATS and RabbitMQ have no QoS 2."""
-    return peers if qos < 2 else tuple(peer for peer in peers if peer in (REFERENCE, "amqtt"))
+    return peers if qos < 2 else tuple(peer for peer in peers if peer in (*BOTH, "amqtt"))
 
 
-def pair(pairs: int, qos: int, window: str, *targets: Target) -> Row:
+def pair(pairs: int, qos: int, window: str, *targets: Target, name: str = "") -> Row:
     """Publishers with a subscriber each."""
-    who = "one pair" if pairs == 1 else f"{pairs} pairs"
     return Row(
-        f"{pairs}-pair-qos-{qos}",
+        f"{pairs}-pair-qos-{qos}{name}",
         ("pair", "--pairs", str(pairs), "--qos", str(qos), "--window", window),
-        (throughput(f"{who}, QoS {qos}, {window} outstanding each", *targets),),
+        (throughput(f"{_pairs(pairs)}, QoS {qos}, {window} outstanding each", *targets),),
         peers=without_qos_2(EVERYBODY, qos),
     )
 
 
-def large(pairs: int, qos: int, window: str) -> Row:
+def waiting(pairs: int, qos: int, window: str, *targets: Target) -> Row:
+    """The same with fewer messages outstanding."""
+    return pair(pairs, qos, window, *targets, name=f"-window-{window}")
+
+
+def large(pairs: int, qos: int, window: str, *targets: Target) -> Row:
     """The same with 1 KiB in each message."""
-    who = "one pair" if pairs == 1 else f"{pairs} pairs"
     return Row(
         f"{pairs}-pair-qos-{qos}-1-kib",
         (*pair(pairs, qos, window).arguments, "--payload", str(KIB)),
-        (throughput(f"{who}, QoS {qos}, 1 KiB"), *((DISK_SHARE,) if qos else ())),
+        (
+            throughput(f"{_pairs(pairs)}, QoS {qos}, 1 KiB", *targets),
+            *((DISK_SHARE,) if qos else ()),
+        ),
         peers=without_qos_2(NO_SLOW_ONE, qos),
     )
 
@@ -112,30 +169,30 @@ def fan_out(qos: int, window: str, *targets: Target) -> Row:
     )
 
 
-LATENCY_RANGE = Line(
-    "- p99 to p50", "latency_p99_to_p50", "", 1, (Target(at_most=4, of_itself=True),), True
-)
+def quantiles(title: str, *p50: Target) -> Iterator[Line]:
+    """Of a latency."""
+    for quantile, targets in (("p50", p50), ("p90", ()), ("p99", ()), ("maximum", ())):
+        yield Line(f"{title}, {quantile}", f"latency_{quantile}_us", "us", 1, targets, True)
 
 
-def latency(rate: int) -> Row:
+def latency(rate: int, p50: Target, p99_to_p50: Target, processor: tuple[Target, ...] = ()) -> Row:
     """One pair at a rate."""
     return Row(
         f"latency-{rate}",
         ("latency", "--rate", str(rate), "--qos", "1"),
         (
-            *(
-                Line(f"latency at {rate}/s, QoS 1, {quantile}", figure, "us", 1, (), True)
-                for quantile, figure in (
-                    ("p50", "latency_p50_us"),
-                    ("p90", "latency_p90_us"),
-                    ("p99", "latency_p99_us"),
-                    ("maximum", "latency_maximum_us"),
-                )
-            ),
-            LATENCY_RANGE,
+            *quantiles(f"latency at {rate}/s, QoS 1", p50),
+            Line("- p99 to p50", "latency_p99_to_p50", "", 1, (p99_to_p50,), True),
+            processor_line(*processor),
         ),
-        peers=NO_SLOW_ONE,
+        peers=(*NO_SLOW_ONE, FORWARDER),
     )
+
+
+def processor_line(*targets: Target) -> Line:
+    """What a message costs, beside a figure of another kind."""
+    title = "- broker's processor time a message"
+    return Line(title, "broker_processor_us", "us", 1, targets, True)
 
 
 def beside(name: str, title: str, option: str, count: int, *targets: Target) -> Row:
@@ -147,14 +204,16 @@ def beside(name: str, title: str, option: str, count: int, *targets: Target) -> 
     )
 
 
-def backlog(name: str, messages: int, title: str, *targets: Target) -> Row:
+def backlog(
+    name: str, messages: int, title: str, take_in: tuple[Target, ...], drain: tuple[Target, ...]
+) -> Row:
     """An APPLICATION client that is away while messages come, and returns."""
     return Row(
         name,
         ("backlog", "--messages", str(messages), "--qos", "1", "--window", "1000"),
         (
-            Line(f"{title}: take-in", "take_in_per_second", "k/s", 1e-3, targets[:1]),
-            Line("- drain", "drain_per_second", "k/s", 1e-3, targets[1:]),
+            Line(f"{title}: take-in", "take_in_per_second", "k/s", 1e-3, take_in),
+            Line("- drain", "drain_per_second", "k/s", 1e-3, drain),
             Line("- came", "received", "k", 1e-3),
             Line("- memory when taken in", "resident_mib_taken_in", "MiB", 1, (), True),
         ),
@@ -170,7 +229,7 @@ def payload(size: int) -> Row:
         ("pair", "--pairs", "1", "--qos", "1", "--window", "200", "--payload", str(size)),
         (
             throughput(f"one pair, QoS 1, {size} bytes"),
-            Line("- broker's processor time a message", "broker_processor_us", "us", 1, (), True),
+            processor_line(),
         ),
     )
 
@@ -178,7 +237,7 @@ def payload(size: int) -> Row:
 def absent(
     sessions: int,
     targets: tuple[Target, Target] | None = None,
-    peers: tuple[str, ...] = (REFERENCE,),
+    peers: tuple[str, ...] = BOTH,
 ) -> Row:
     """Ten pairs beside persistent sessions that match every message and are away."""
     title = f"10 pairs, QoS 1, beside {sessions} absent sessions"
@@ -197,38 +256,113 @@ def absent(
     )  # fmt: skip
 
 
+ENTRIES = ("--payload", "100", "--qos", "1")
+"""Messages as the rows of entries have them."""
+BATCH, BATCHES_WINDOW = "1000", "20000"
+BATCHES_A_SECOND = 2_000
+"""Thousands of messages in batches; or half of what the disk takes in order."""
+
+
+def mqtt_beside(pairs: int, window: str) -> Row:
+    """MQTT's pairs, as entries are compared with them."""
+    return Row(
+        f"mqtt-{pairs}-pair",
+        ("pair", "--pairs", str(pairs), "--window", window, *ENTRIES),
+        (throughput(f"MQTT, {_pairs(pairs)}, QoS 1, 100 bytes, {window} outstanding each"),),
+        peers=(),
+    )
+
+
+def entries(name: str, title: str, speaks: tuple[str, str], pairs: int, window: str) -> Row:
+    """Entries of one message each, on one side or on both, beside MQTT's pairs."""
+    at_least = 0.9 if speaks == (PULSAR, PULSAR) else 0.6
+    return Row(
+        name,
+        mqtt_beside(pairs, window).arguments,
+        (
+            throughput(
+                f"{title}, {_pairs(pairs)}, 100 bytes, {window} outstanding each",
+                Target(at_least=at_least, of_row=f"mqtt-{pairs}-pair"),
+            ),
+        ),
+        peers=(),
+        speaks=speaks,
+    )
+
+
+def batches() -> Row:
+    """Entries of many messages."""
+    return Row(
+        "pulsar-batches",
+        ("pair", "--batch", BATCH, "--window", BATCHES_WINDOW, *ENTRIES),
+        (
+            throughput(
+                f"Pulsar, one pair, batches of {BATCH} of 100 bytes, {BATCHES_WINDOW} outstanding",
+                Target(at_least=BATCHES_A_SECOND, of_itself=True),
+            ),
+            replace(DISK_SHARE, targets=(Target(at_least=0.5, of_itself=True),)),
+        ),
+        peers=(),
+        speaks=(PULSAR, PULSAR),
+    )
+
+
+SENT = Allowed(syncs=2, of_row="mqtt-send")
+"""Until the acknowledgement; the forwarder's is a PUBACK."""
+
+
+def send(protocol: str, title: str, peers: tuple[str, ...]) -> Row:
+    """Messages one by one: each after the acknowledgement of the one before."""
+    return Row(
+        f"{protocol}-send",
+        ("send", *ENTRIES),
+        tuple(quantiles(title, Target(at_most=1, of_allowed=SENT))),
+        peers=peers,
+        speaks=(protocol, protocol),
+    )
+
+
 ROWS = (
     pair(1, 0, "1000", Target(at_least=10), Target(at_least=0.7, of_peer="nats")),
-    pair(1, 1, "1000", Target(at_least=8), Target(at_least=1, of_peer="nats")),
-    pair(1, 2, "1000", Target(at_least=8)),
+    pair(1, 1, "1000", Target(at_least=8), Target(at_least=1, of_peer="nats"), of_fastest(1)),
+    pair(1, 2, "1000", Target(at_least=8), of_fastest(1)),
+    waiting(1, 0, PAIR_WINDOW, of_fastest(8)),
+    waiting(1, 1, PAIR_WINDOW, of_fastest(1)),
+    waiting(1, 2, PAIR_WINDOW, of_fastest(1)),
     pair(
         50, 0, PAIRS_WINDOW_QOS_0, Target(at_least=14), Target(at_least=0.7, of_peer="nats")
     ),
-    pair(50, 1, PAIRS_WINDOW, Target(at_least=10), Target(at_least=1, of_peer="nats")),
-    pair(50, 2, PAIRS_WINDOW, Target(at_least=10)),
-    large(1, 0, "200"),
-    large(1, 1, "200"),
-    large(1, 2, "200"),
-    large(50, 0, PAIRS_WINDOW_QOS_0),
-    large(50, 1, PAIRS_WINDOW),
-    large(50, 2, PAIRS_WINDOW),
-    fan_out(0, "100", Target(at_least=5)),
-    fan_out(1, "20", Target(at_least=5)),
+    waiting(50, 0, PAIRS_WINDOW, of_fastest(1.7)),
+    pair(
+        50, 1, PAIRS_WINDOW,
+        Target(at_least=10), Target(at_least=1, of_peer="nats"), of_fastest(1.2),
+    ),
+    pair(50, 2, PAIRS_WINDOW, Target(at_least=10), of_fastest(1.2)),
+    large(1, 0, PAIR_WINDOW, of_fastest(2.3)),
+    large(1, 1, PAIR_WINDOW, of_fastest(1)),
+    large(1, 2, PAIR_WINDOW, of_fastest(1)),
+    large(50, 0, PAIRS_WINDOW_QOS_0, of_fastest(1.3)),
+    large(50, 1, PAIRS_WINDOW, of_fastest(1)),
+    large(50, 2, PAIRS_WINDOW, of_fastest(1)),
+    fan_out(0, "100", Target(at_least=5), of_fastest(4.2)),
+    fan_out(1, "20", Target(at_least=5), of_fastest(1)),
     Row(
         "fan-in",
         ("fanin", "--publishers", "100", "--qos", "1", "--window", "20"),
-        (throughput("fan-in 100 to 1 persistent, QoS 1", Target(at_least=8)),),
+        (throughput("fan-in 100 to 1 persistent, QoS 1", Target(at_least=8), of_fastest(1.2)),),
         peers=NO_SLOW_ONE,
     ),
     Row(
         "shared",
         ("shared", "--publishers", "10", "--subscribers", "4", "--qos", "1", "--window", "20"),
-        (throughput("shared: 10 to a group of 4, QoS 1", Target(at_least=12)),),
+        (throughput("shared: 10 to a group of 4, QoS 1", Target(at_least=12), of_fastest(1)),),
+        peers=BOTH,
     ),
     Row(
         "shared-100",
         ("shared", "--publishers", "100", "--subscribers", "4", "--qos", "1", "--window", "20"),
-        (throughput("shared: 100 to a group of 4, QoS 1"),),
+        (throughput("shared: 100 to a group of 4, QoS 1", of_fastest(1)),),
+        peers=BOTH,
     ),
     Row(
         "application-fan-in",
@@ -245,8 +379,15 @@ ROWS = (
         (throughput("shared: 10 to a group of 4 APPLICATION clients, QoS 1"),),
         APPLICATIONS,
     ),
-    latency(1_000),
-    latency(10_000),
+    latency(
+        1_000,
+        Target(at_most=1, of_allowed=DELIVERED),
+        Target(at_most=3, of_itself=True),
+        (Target(at_most=100, of_itself=True),),
+    ),
+    latency(
+        10_000, Target(at_most=2, of_row="latency-1000"), Target(at_most=4, of_itself=True)
+    ),
     payload(64),
     payload(KIB),
     payload(16 * KIB),
@@ -294,11 +435,11 @@ ROWS = (
     ),
     backlog(
         "backlog", 200_000, "200 000 for an absent subscriber",
-        Target(at_least=6), Target(at_least=3),
+        (Target(at_least=6), of_fastest(1)), (Target(at_least=3), of_fastest(1)),
     ),
     backlog(
         "application-backlog", 1_000_000, "1 000 000 for an absent APPLICATION client",
-        Target(at_least=6), Target(at_least=3),
+        (Target(at_least=6),), (Target(at_least=3),),
     ),
     Row(
         "connect",
@@ -306,7 +447,7 @@ ROWS = (
         (
             Line(
                 "new connections", "connections_per_second", "k/s", 1e-3,
-                (Target(at_least=15, of_itself=True),),
+                (Target(at_least=15, of_itself=True), Target(at_least=1)),
             ),
             Line(
                 "- memory of each", "broker_kib_per_connection", "KiB", 1,
@@ -315,4 +456,13 @@ ROWS = (
         ),
         peers=NO_SLOW_ONE,
     ),
+    batches(),
+    mqtt_beside(1, "1000"),
+    entries("pulsar-1-pair", "Pulsar, sent singly", (PULSAR, PULSAR), 1, "1000"),
+    entries("mqtt-to-pulsar", "MQTT QoS 1 to Pulsar", (MQTT, PULSAR), 1, "1000"),
+    entries("pulsar-to-mqtt", "Pulsar, sent singly, to MQTT QoS 1", (PULSAR, MQTT), 1, "1000"),
+    mqtt_beside(50, PAIRS_WINDOW),
+    entries("pulsar-50-pair", "Pulsar, sent singly", (PULSAR, PULSAR), 50, PAIRS_WINDOW),
+    send(MQTT, "MQTT, QoS 1, one by one until PUBACK", (REFERENCE, FORWARDER)),
+    send(PULSAR, "Pulsar, one by one until SEND_RECEIPT", ()),
 )  # fmt: skip

@@ -106,22 +106,8 @@ def remarks(result: Result) -> list[str]:
             f"append and fdatasync of 700 bytes in the same run: {disk.median:.0f} us "
             f"({disk.least:.0f}..{disk.greatest:.0f})"
         )
-        for row in ROWS:
-            latency = result.spread(row.name, "holdfast", "latency_p50_us")
-            if latency and row.name.startswith("latency"):
-                multiple = (latency.median - _of_peer(result, row)) / disk.median
-                beyond = f" beyond {result.peer}'s" if result.peer else ""
-                found.append(
-                    f"{row.name}, p50 of holdfast{beyond}: {multiple:.1f} times that fdatasync"
-                    " (step: at most 2 beyond a forwarder's, at 1 000 a second)"
-                )
     found.append(f"~ marks figures whose range is beyond {NOISE_MARKED:.0%} of their median")
     return found
-
-
-def _of_peer(result: Result, row: Row) -> float:
-    latency = result.spread(row.name, result.peer, "latency_p50_us")
-    return latency.median if latency else 0.0
 
 
 def as_text(result: Result) -> str:

@@ -83,13 +83,36 @@ def test_a_step_may_be_about_the_figure_itself(rate: float, met: str) -> None:
     assert line[table.headings(measured).index("met")] == met
 
 
-def test_a_latency_is_told_in_syncs_beyond_the_peers() -> None:
+@pytest.mark.parametrize(("p50_us", "met"), [(250.0, "yes (1.00)"), (275.0, "no (1.10)")])
+def test_a_latency_may_be_a_forwarders_a_sync_and_a_little_more(p50_us: float, met: str) -> None:
+    # 60 of the forwarder, 1.3 times 100 of the sync, and 60.
     measured = result(
-        [Measurement("latency-1000", "holdfast", 1, FIGURES | {"latency_p50_us": 250.0})],
-        [Measurement("latency-1000", "mosquitto", 1, FIGURES | {"latency_p50_us": 30.0})],
+        [Measurement("latency-1000", "holdfast", 1, FIGURES | {"latency_p50_us": p50_us})],
+        [Measurement("latency-1000", "forwarder", 1, FIGURES | {"latency_p50_us": 60.0})],
     )
-    said = "latency-1000, p50 of holdfast beyond mosquitto's: 2.2 times that fdatasync"
-    assert any(remark.startswith(said) for remark in table.remarks(measured))
+    (line,) = (cells for cells in table.cells(measured) if cells[0].endswith(", p50"))
+    assert line[table.headings(measured).index("met")] == met
+
+
+@pytest.mark.parametrize(("p50_us", "met"), [(240.0, "yes (1.00)"), (264.0, "no (1.10)")])
+def test_a_receipt_is_compared_with_a_forwarders_answer_to_mqtt(p50_us: float, met: str) -> None:
+    # 40 of the forwarder in the row of MQTT, and twice 100 of the sync.
+    measured = result(
+        [Measurement("pulsar-send", "holdfast", 1, FIGURES | {"latency_p50_us": p50_us})],
+        [Measurement("mqtt-send", "forwarder", 1, FIGURES | {"latency_p50_us": 40.0})],
+    )
+    (line,) = (cells for cells in table.cells(measured) if cells[0].endswith("SEND_RECEIPT, p50"))
+    assert line[table.headings(measured).index("met")] == met
+
+
+def test_a_step_may_compare_with_the_fastest_broker() -> None:
+    measured = result(
+        measurements("fan-in", "holdfast", [130_000]),
+        measurements("fan-in", "mosquitto", [10_000]),
+        measurements("fan-in", "flashmq", [100_000]),
+    )
+    (line,) = table.cells(measured)
+    assert line[table.headings(measured).index("met")] == "yes (13.00); yes (1.30)"
 
 
 def test_the_other_peers_have_a_table_of_their_own() -> None:
