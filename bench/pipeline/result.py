@@ -1,7 +1,7 @@
 """What was measured, and the lines that the page of benchmarks shows of it."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ class Measured:
     at_least: float | None = None
     """The least ratio of ours to theirs, or ..."""
     at_most: float | None = None
-    """... the most that ours may be, or may be beyond theirs."""
+    """... the most that ours may be, or may be beyond theirs, or ..."""
+    at_most_times: float | None = None
+    """... the greatest ratio."""
 
     @property
     def ratio(self) -> float | None:
@@ -35,6 +37,8 @@ class Measured:
         """True if the step holds."""
         if self.at_least is not None:
             return self.ratio is not None and self.ratio >= self.at_least
+        if self.at_most_times is not None:
+            return self.ratio is not None and self.ratio <= self.at_most_times
         return self.at_most is None or self.ours - self.theirs <= self.at_most
 
     def row(self) -> str:
@@ -43,6 +47,8 @@ class Measured:
         theirs = "" if not self.peer else f"{_shown(self.theirs)} ({self.peer})"
         if self.at_least is not None:
             step = f"at least {self.at_least:g}"
+        elif self.at_most_times is not None:
+            step = f"at most {self.at_most_times:g}"
         elif self.at_most is not None:
             beyond = " beyond it" if self.peer else ""
             step = f"at most {self.at_most:g} {self.unit}{beyond}"
@@ -64,6 +70,16 @@ class Result:
     load_average: float
     """Of the minute in which it began: how many wanted a core."""
     lines: list[Measured]
+    again: dict[str, str] = field(default_factory=dict)
+    """Lines that were measured at another commit, and at which."""
+
+    def with_lines_of(self, other: "Result") -> "Result":
+        """This result with the lines of another in place of its own, or behind them."""
+        fresh = {line.title: line for line in other.lines}
+        lines = [fresh.pop(line.title, line) for line in self.lines]
+        told = {line.title: other.commit for line in other.lines}
+        again = {title: at for title, at in (self.again | told).items() if at != self.commit}
+        return replace(self, lines=[*lines, *fresh.values()], again=again)
 
     def text(self) -> str:
         """As a table in Markdown."""

@@ -16,6 +16,9 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, Strin
 from holdfast import system
 
 REPETITIONS = 3
+BATCHES = 5
+WARM_UPS = 3
+"""Runs before the first that counts: the JVM compiles meanwhile."""
 FLOOR_BATCHES = 20
 
 
@@ -35,15 +38,19 @@ def _weight(kind: object, column: Column) -> Column:
     return column
 
 
-def batch_rate(rows: Callable[[], DataFrame], count: int) -> float:
-    """Rows a second of a query that uses every column; the first run warms up."""
-    used(rows()).collect()
-    times = []
-    for _ in range(REPETITIONS):
-        began = system.monotonic_s()
-        used(rows()).collect()
-        times.append(system.monotonic_s() - began)
-    return count / min(times)
+def batch_rates(
+    ours: Callable[[], DataFrame], theirs: Callable[[], DataFrame], count: int
+) -> tuple[float, float]:
+    """Rows a second of two queries that use every column, each in turn, so that both see the same
+    machine; the first runs warm up."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(BATCHES + WARM_UPS):
+        for rows, took in zip((ours, theirs), times, strict=True):
+            began = system.monotonic_s()
+            used(rows()).collect()
+            took.append(system.monotonic_s() - began)
+    mine, others = (count / min(took[WARM_UPS:]) for took in times)
+    return mine, others
 
 
 def stream_rate(start: Callable[[Path], StreamingQuery], checkpoint: Path) -> float:

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.pipeline.load.files import write_files
+from holdfast.pipeline.load.files import SETTINGS, write_files
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable, TableError
 
 NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
@@ -78,3 +78,17 @@ def test_a_table_without_rows_is_known_to_be_empty_before_it_is_read(
         optimized = frame._jdf.queryExecution().optimizedPlan().toString()
         assert optimized.startswith("LocalRelation <empty>"), optimized
     assert some.unionByName(nothing).collect() == some.collect()
+
+
+def test_more_partitions_than_are_written_side_by_side_are_all_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    days = 3 * int(SETTINGS["spark.sql.maxConcurrentOutputFileWriters"])
+    rows = [(offset, f"day {offset % days:02}") for offset in range(10 * days)]
+    frame = spark.createDataFrame(rows, NARROW.columns).coalesce(1)
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    written = write_files(frame, tmp_path / "t", "a")
+    assert before == {name: spark.conf.get(name) for name in SETTINGS}
+    assert len({action.partition_values["a"] for action in written.actions}) == days
+    found = spark.read.parquet(str(written.folder)).collect()
+    assert sorted((row["offset"], row["a"]) for row in found) == rows
