@@ -11,21 +11,33 @@ const ONE: u32 = 1 << 31;
 /// x to the power of a byte's bits.
 const BYTE: u32 = ONE >> 8;
 
-/// The checksum of two parts together, of which the second has `second_bytes`.
+/// x to the power of the bits of 1, 2, 4, 8 and so on bytes.
+const POWERS: [u32; 32] = powers();
+
+/// The checksum of two parts together, of which the second has `second_bytes`, fewer than 4 GiB.
 pub fn combine(first: u32, second: u32, second_bytes: usize) -> u32 {
-    let (mut shifted, mut power, mut left) = (first, BYTE, second_bytes);
-    while left > 0 {
-        if left & 1 == 1 {
-            shifted = product(power, shifted);
+    let mut shifted = first;
+    for (place, power) in POWERS.iter().enumerate() {
+        if second_bytes >> place & 1 == 1 {
+            shifted = product(*power, shifted);
         }
-        power = product(power, power);
-        left >>= 1;
     }
     shifted ^ second
 }
 
+const fn powers() -> [u32; 32] {
+    let mut powers = [BYTE; 32];
+    let mut left: &mut [u32] = &mut powers;
+    let mut power = BYTE;
+    while let Some((first, rest)) = left.split_first_mut() {
+        (*first, left) = (power, rest);
+        power = product(power, power);
+    }
+    powers
+}
+
 /// The product, modulo the polynomial.
-fn product(one: u32, other: u32) -> u32 {
+const fn product(one: u32, other: u32) -> u32 {
     let (mut found, mut multiple, mut bit) = (0, other, ONE);
     while bit > 0 {
         if one & bit > 0 {

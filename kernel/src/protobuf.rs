@@ -75,20 +75,33 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
+        match self.bytes.split_first() {
+            // Nearly all take one byte.
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.bytes = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
+        let (mut value, mut shift) = (0_u64, 0_u32);
+        loop {
             let (byte, rest) = self.bytes.split_first().ok_or(Malformed)?;
             self.bytes = rest;
             let low = u64::from(byte & 0x7f);
-            if (low << shift) >> shift != low {
+            // The tenth byte has room for one bit, and there is no eleventh.
+            if shift >= 63 && (shift > 63 || low > 1) {
                 return Err(Malformed);
             }
             value |= low << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
+            shift += 7;
         }
-        Err(Malformed)
     }
 
     #[inline]

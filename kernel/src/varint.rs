@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 
 /// Appends `value`.
+#[inline]
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);

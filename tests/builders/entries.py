@@ -18,10 +18,17 @@ CUMULATIVE = 1
 
 
 def entry(
-    payloads: Sequence[bytes], *, batch: bool = True, producer: bytes = b"p", sequence: int = 0
+    payloads: Sequence[bytes],
+    *,
+    batch: bool = True,
+    producer: bytes = b"p",
+    sequence: int = 0,
+    besides: Sequence[tuple[int, int | bytes]] = (),
 ) -> bytes:
-    """What stands behind SEND: one message that is no batch, or several."""
-    fields = [(1, producer), (2, sequence), (3, 1_800_000_000_000)]
+    """What stands behind SEND: one message that is no batch, or several; `besides` are further
+    fields of its metadata."""
+    fields: list[tuple[int, int | bytes]] = [(1, producer), (2, sequence)]
+    fields += [(3, 1_800_000_000_000), *besides]
     if batch:
         fields.append((11, len(payloads)))
         body = b"".join(map(_in_batch, payloads))
@@ -32,11 +39,17 @@ def entry(
     return MAGIC + crc32c(checked).to_bytes(4, "big") + checked
 
 
+def metadata_of(tail: bytes) -> dict[int, int | bytes]:
+    """The fields of an entry's metadata."""
+    size = int.from_bytes(tail[6:10], "big")
+    return dict(split(tail[10 : 10 + size]))
+
+
 def payloads_of(tail: bytes) -> list[bytes]:
     """The payloads of what `entry` has made."""
     size = int.from_bytes(tail[6:10], "big")
     body = tail[10 + size :]
-    if 11 not in dict(split(tail[10 : 10 + size])):
+    if 11 not in metadata_of(tail):
         return [body]
     found, position = [], 0
     while position < len(body):

@@ -337,7 +337,7 @@ fn next_shared(handle: ids::Queue, queue: &mut Queue, receivers: &mut Receivers,
         Chosen::Member(found, member, attempts) => {
             let again = attempts > 1 || found.offset < queue.sent_before;
             if let Some(consumer) = receivers.consumer_mut(member) {
-                let again_by = queue.cursor.delivery(found.offset).filter(|_| attempts > 1);
+                let again_by = (attempts > 1).then(|| queue.cursor.delivery(found.offset)).flatten();
                 let redeliveries = again_by.map_or(0, |delivery| delivery.redeliveries);
                 let sending = consumer.take(member, &found, redeliveries, again);
                 if let Some(keys) = queue.keys() {

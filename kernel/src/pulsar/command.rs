@@ -23,23 +23,32 @@ impl<'a> Command<'a> {
     /// Reads the kind of a command and finds its fields.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Result<Command<'a>, Fault> {
-        let mut kind = None;
+        let (mut kind, mut last) = (None, (0, [].as_slice()));
         let mut reader = Reader::new(bytes);
         while let Some(field) = reader.next()? {
-            if let (1, Value::Varint(number)) = field {
-                kind = Some(number);
+            match field {
+                (1, Value::Varint(number)) => kind = Some(number),
+                (field, Value::Bytes(fields)) => last = (field, fields),
+                _ => {}
             }
         }
         let kind = kind::of_client(kind.ok_or(Fault::new("a command that does not say which"))?)?;
-        let mut body = [].as_slice();
-        let mut reader = Reader::new(bytes);
-        while let Some((field, value)) = reader.next()? {
-            if let (true, Value::Bytes(fields)) = (field == u32::from(kind), value) {
-                body = fields;
-            }
-        }
+        let body = if last.0 == u32::from(kind) { last.1 } else { last_of(u32::from(kind), bytes)? };
         Ok(Command { kind, body })
     }
+}
+
+/// The last field with this number among others, which no client sends.
+#[inline(never)]
+fn last_of(number: u32, bytes: &[u8]) -> Result<&[u8], Fault> {
+    let mut last = [].as_slice();
+    let mut reader = Reader::new(bytes);
+    while let Some((field, value)) = reader.next()? {
+        if let (true, Value::Bytes(fields)) = (field == number, value) {
+            last = fields;
+        }
+    }
+    Ok(last)
 }
 
 /// A producer's entry, but for the entry.

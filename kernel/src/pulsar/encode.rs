@@ -80,6 +80,7 @@ pub fn put_entry(into: &mut Vec<u8>, heading: &Heading, tail: impl FnOnce(&mut V
 fn no_tail(_: &mut Vec<u8>) {}
 
 /// A topic is a ledger, so that the numbers of its entries are dense in it.
+#[inline]
 fn put_message_id(into: &mut Vec<u8>, field: u32, topic: TopicId, entry: u64) {
     put_message(into, field, |into| {
         put_varint(into, 1, u64::from(topic.0));

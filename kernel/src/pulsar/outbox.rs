@@ -136,6 +136,11 @@ impl Outboxes {
         mem::take(&mut self.gone)
     }
 
+    /// True if there are such.
+    pub fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
     /// Hands all bytes of each writable connection to `send`, in one call.
     pub fn take(&mut self, send: impl FnMut(Connection, &[u8])) {
         self.outboxes.take(send);

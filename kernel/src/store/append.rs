@@ -94,12 +94,16 @@ impl Appending {
         record: &Record<'_>,
         checked: Option<u32>,
     ) -> Result<Location> {
+        let size = record.size_bytes();
+        let filling = &archive.tail.filling.bytes;
+        // A chunk that grew would be copied as a whole.
+        if filling.len().saturating_add(size) > CHUNK_BYTES && !filling.is_empty() {
+            self.freeze(archive);
+        }
         let Some(segment) = archive.segments.last_mut() else { return Err(Error::Poisoned) };
         let location = Location { segment: segment.header.number, position: segment.end };
         let filling = &mut archive.tail.filling.bytes;
-        let before = filling.len();
         record::put(record, checked, archive.salt, filling);
-        let size = filling.len().saturating_sub(before);
         if let Indexed::Open(index) = &mut segment.index {
             index.add(record, location.position, size);
         }

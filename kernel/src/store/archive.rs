@@ -116,16 +116,15 @@ impl Archive {
         self.effort = self.effort.wrapping_add(1);
         // Carry segments have numbers among the others and are never in the tail.
         let start = if segment.header.kind == SegmentKind::Log { self.tail.start() } else { (u32::MAX, 0) };
-        let bytes = if (number, position) >= start {
-            self.tail.slice(number, position).unwrap_or_default()
+        let found = if (number, position) >= start {
+            self.tail.slice(number, position).and_then(record::read)
         } else {
             let on_disk = if start.0 == number { start.1 } else { segment.end };
             if self.blocks.hold(segment.file.as_ref(), number, position, on_disk)? {
                 self.effort = self.effort.wrapping_add(BLOCK_EFFORT);
             }
-            self.blocks.record(segment.file.as_ref(), number, position, on_disk)?
+            record::decode(self.blocks.record(segment.file.as_ref(), position, on_disk)?, self.salt)
         };
-        let found = record::decode(bytes, self.salt);
         if let Some(record) = &found {
             self.effort = self.effort.wrapping_add(wide(record.size_bytes()) / RECORD_BYTES_PER_EFFORT);
         } else {

@@ -8,10 +8,15 @@ use crate::limits::BLOCK_BYTES;
 use ahash::RandomState;
 use lru::LruCache;
 
+/// A segment, and a place within it.
+type Key = (u32, u32);
+
 /// Blocks in memory.
 pub struct Blocks {
-    /// By segment and place within it.
-    blocks: LruCache<(u32, u32), Vec<u8>, RandomState>,
+    blocks: LruCache<Key, Vec<u8>, RandomState>,
+    /// The one that was asked for last, apart from the others: mostly the next record lies in it too, and need not be
+    /// looked up.
+    held: Option<(Key, Vec<u8>)>,
     limit_bytes: usize,
     bytes: usize,
     scratch: Vec<u8>,
@@ -25,7 +30,7 @@ impl Blocks {
     /// An empty cache.
     pub fn new(limit_bytes: usize) -> Blocks {
         let blocks = LruCache::unbounded_with_hasher(RandomState::with_seeds(21, 22, 23, 24));
-        Blocks { blocks, limit_bytes, bytes: 0, scratch: Vec::new(), hits: 0, misses: 0 }
+        Blocks { blocks, held: None, limit_bytes, bytes: 0, scratch: Vec::new(), hits: 0, misses: 0 }
     }
 
     /// What all blocks together take.
@@ -39,7 +44,13 @@ impl Blocks {
         let key = (segment, position / BLOCK_BYTES);
         let start = position.saturating_sub(position % BLOCK_BYTES);
         let wanted = index(limit.saturating_sub(start).min(BLOCK_BYTES));
-        if self.blocks.get(&key).is_some_and(|block| block.len() >= wanted) {
+        if self.held.as_ref().is_none_or(|(held, _)| *held != key) {
+            if let Some((before, block)) = self.held.take() {
+                self.blocks.put(before, block);
+            }
+            self.held = self.blocks.pop(&key).map(|block| (key, block));
+        }
+        if self.held.as_ref().is_some_and(|(_, block)| block.len() >= wanted) {
             self.hits = self.hits.wrapping_add(1);
             return Ok(false);
         }
@@ -48,37 +59,34 @@ impl Blocks {
     }
 
     /// The bytes of the record at `position`, whose block is held, or what there is of it before `limit`.
-    pub fn record(&mut self, file: &dyn DiskFile, segment: u32, position: u32, limit: u32) -> Result<&[u8]> {
-        let key = (segment, position / BLOCK_BYTES);
+    pub fn record(&mut self, file: &dyn DiskFile, position: u32, limit: u32) -> Result<&[u8]> {
         let within = index(position % BLOCK_BYTES);
         let left = index(limit.saturating_sub(position));
-        let mut size = 0;
-        let mut whole = false;
-        if let Some(block) = self.blocks.peek(&key) {
-            let rest = block.get(within..).unwrap_or_default();
-            size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
-            whole = size <= rest.len();
+        let rest = self.held.as_ref().and_then(|(_, block)| block.get(within..)).unwrap_or_default();
+        let size = stated_size(rest).unwrap_or(super::record::HEADER_BYTES).min(left);
+        if size > rest.len() {
+            return self.spanning(file, position, size, left);
         }
-        if whole {
-            let bytes = self.blocks.peek(&key).and_then(|block| block.get(within..within.saturating_add(size)));
-            return Ok(bytes.unwrap_or_default());
-        }
-        self.spanning(file, position, size, left)
+        let bytes = self.held.as_ref().and_then(|(_, block)| block.get(within..within.saturating_add(size)));
+        Ok(bytes.unwrap_or_default())
     }
 
     /// Forgets the blocks of a segment.
     pub fn forget(&mut self, segment: u32) {
-        let keys: Vec<(u32, u32)> = self.blocks.iter().map(|(key, _)| *key).filter(|key| key.0 == segment).collect();
+        if let Some((key, block)) = self.held.take() {
+            self.blocks.put(key, block);
+        }
+        let keys: Vec<Key> = self.blocks.iter().map(|(key, _)| *key).filter(|key| key.0 == segment).collect();
         for key in keys {
             let freed = self.blocks.pop(&key).map_or(0, |block| block.capacity());
             self.bytes = self.bytes.saturating_sub(freed);
         }
     }
 
-    fn load(&mut self, file: &dyn DiskFile, key: (u32, u32), start: u32, wanted: usize) -> Result<()> {
+    fn load(&mut self, file: &dyn DiskFile, key: Key, start: u32, wanted: usize) -> Result<()> {
         self.misses = self.misses.wrapping_add(1);
-        let mut bytes = match self.blocks.pop(&key) {
-            Some(old) => old,
+        let mut bytes = match self.held.take() {
+            Some((_, old)) => old,
             None => self.free_buffer(),
         };
         self.bytes = self.bytes.saturating_sub(bytes.capacity());
@@ -87,7 +95,7 @@ impl Blocks {
         let count = file.read_at(u64::from(start), &mut bytes)?;
         bytes.truncate(count);
         self.bytes = self.bytes.saturating_add(bytes.capacity());
-        self.blocks.put(key, bytes);
+        self.held = Some((key, bytes));
         Ok(())
     }
 

@@ -31,9 +31,9 @@ const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
 
 /// Bytes before an entry that are always there: flags and two sequence numbers.
 const ENVELOPE_BYTES: usize = 17;
-const ENVELOPE_BYTES_MAXIMUM: usize = 29;
+pub(super) const ENVELOPE_BYTES_MAXIMUM: usize = 29;
 /// To look at so many bytes again takes less than to combine checksums.
-const COMBINED_FROM: usize = 16_384;
+const COMBINED_FROM: usize = 4_096;
 const ENVELOPE_KEY_HASH: u8 = 0b0000_0001;
 const ENVELOPE_NOT_BEFORE: u8 = 0b0000_0010;
 
@@ -69,8 +69,14 @@ impl Kind {
     }
 
     fn of(number: u8) -> Option<Kind> {
-        let kinds = [Kind::Message, Kind::Control, Kind::Topic, Kind::Marker, Kind::Entry];
-        kinds.into_iter().find(|kind| kind.number() == number)
+        Some(match number {
+            1 => Kind::Message,
+            2 => Kind::Control,
+            3 => Kind::Topic,
+            4 => Kind::Marker,
+            5 => Kind::Entry,
+            _ => return None,
+        })
     }
 }
 
@@ -129,21 +135,23 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// As it is written.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// As it is written, into memory of the caller's.
+    pub fn write<'a>(&self, into: &'a mut [u8; ENVELOPE_BYTES_MAXIMUM]) -> &'a [u8] {
         let hash = if self.key_hash.is_some() { ENVELOPE_KEY_HASH } else { 0 };
         let time = if self.not_before.is_some() { ENVELOPE_NOT_BEFORE } else { 0 };
-        let mut out = Vec::with_capacity(ENVELOPE_BYTES_MAXIMUM);
-        out.push(hash | time);
-        out.put_u64(self.sequence_first);
-        out.put_u64(self.sequence_last);
+        fill(into, 0, &[hash | time]);
+        fill(into, 1, &self.sequence_first.to_le_bytes());
+        fill(into, 9, &self.sequence_last.to_le_bytes());
+        let mut size = ENVELOPE_BYTES;
         if let Some(hash) = self.key_hash {
-            out.put_u32(hash);
+            fill(into, size, &hash.to_le_bytes());
+            size = size.saturating_add(4);
         }
         if let Some(at) = self.not_before {
-            out.put_u64(at.0);
+            fill(into, size, &at.0.to_le_bytes());
+            size = size.saturating_add(8);
         }
-        out
+        into.get(..size).unwrap_or_default()
     }
 
     /// The bytes of one at the start of `bytes`.
@@ -233,6 +241,8 @@ pub fn encode(record: &Record<'_>, salt: u32, out: &mut Vec<u8>) {
 pub fn put(record: &Record<'_>, checked: Option<u32>, salt: u32, out: &mut Vec<u8>) {
     let start = out.len();
     put_before(record, out);
+    let size = narrow(out.len().saturating_sub(start).saturating_add(record.payload.len()));
+    fill(out, start, &size.to_le_bytes());
     let behind = |out: &Vec<u8>| crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
     let checksum = match checked {
         Some(checked) if record.payload.len() > COMBINED_FROM => {
@@ -252,8 +262,6 @@ pub fn put(record: &Record<'_>, checked: Option<u32>, salt: u32, out: &mut Vec<u
 
 fn put_before(record: &Record<'_>, out: &mut Vec<u8>) {
     let mut header = [0_u8; HEADER_BYTES];
-    let size = narrow(record.size_bytes());
-    fill(&mut header, 0, &size.to_le_bytes());
     fill(&mut header, 8, &[record.kind.number(), record.flags()]);
     fill(&mut header, 10, &record.key_slot.0.to_le_bytes());
     fill(&mut header, 12, &record.topic.0.to_le_bytes());
@@ -286,6 +294,7 @@ fn put_before(record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
+#[inline]
 fn fill(target: &mut [u8], start: usize, bytes: &[u8]) {
     if let Some(place) = target.get_mut(start..start.saturating_add(bytes.len())) {
         place.copy_from_slice(bytes);
@@ -300,16 +309,17 @@ pub fn stated_size(bytes: &[u8]) -> Option<usize> {
 
 /// The record at the start of `bytes`, if its checksum fits and it is well formed.
 pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
-    let size = stated_size(bytes)?;
-    let mut source = Decoder::new(bytes.get(4..size)?);
+    let mut source = Decoder::new(bytes.get(4..stated_size(bytes)?)?);
     let checksum = source.u32()?;
-    if crc32c::crc32c_append(salt, source.rest()) != checksum {
-        return None;
-    }
-    decode_body(&mut source)
+    (crc32c::crc32c_append(salt, source.rest()) == checksum).then(|| read(bytes)).flatten()
 }
 
-fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
+/// The same where the bytes were nowhere but in memory since they were put there: their checksum is not compared.
+#[inline]
+pub fn read(bytes: &[u8]) -> Option<Record<'_>> {
+    let (header, rest) = bytes.get(..stated_size(bytes)?)?.split_first_chunk::<HEADER_BYTES>()?;
+    let (mut source, mut rest) = (Decoder::new(header), Decoder::new(rest));
+    source.take(8)?; // The size and the checksum.
     let kind = Kind::of(source.u8()?)?;
     let flags = source.u8()?;
     let mut record = Record::plain(kind, &[]);
@@ -332,33 +342,33 @@ fn decode_body<'a>(source: &mut Decoder<'a>) -> Option<Record<'a>> {
         return None;
     }
     if flags & FLAG_KEY != 0 {
-        let size = source.u16()?;
-        record.key = Some(source.take(usize::from(size))?);
+        let size = rest.u16()?;
+        record.key = Some(rest.take(usize::from(size))?);
     }
     if flags & FLAG_PROPERTIES != 0 {
-        let size = source.u32()?;
-        record.properties = source.take(usize::try_from(size).ok()?)?;
+        let size = rest.u32()?;
+        record.properties = rest.take(usize::try_from(size).ok()?)?;
         if record.properties.is_empty() {
             return None;
         }
     }
     if flags & FLAG_EXPIRES != 0 {
-        record.expires_at = Some(Timestamp(source.u64()?));
+        record.expires_at = Some(Timestamp(rest.u64()?));
     }
     if flags & FLAG_PACKET_IDENTIFIER != 0 {
-        record.packet_identifier = Some(source.u16()?);
+        record.packet_identifier = Some(rest.u16()?);
     }
     if flags & FLAG_EXTENSION != 0 {
-        if source.u8()? != EXTENSION_EVENT_TIME {
+        if rest.u8()? != EXTENSION_EVENT_TIME {
             return None;
         }
-        record.event_time = Some(Timestamp(source.u64()?));
+        record.event_time = Some(Timestamp(rest.u64()?));
     }
     if kind == Kind::Entry {
-        let size = Envelope::of(source.rest())?.len();
-        record.envelope = source.take(size)?;
+        let size = Envelope::of(rest.rest())?.len();
+        record.envelope = rest.take(size)?;
     }
-    record.payload = source.rest();
+    record.payload = rest.rest();
     (kind != Kind::Entry || record.payload.len() >= CHECKED_FROM).then_some(record)
 }
 
@@ -382,7 +392,8 @@ mod tests {
             let (envelope, count, payload) = match kind {
                 Kind::Entry => {
                     let envelope = Envelope { sequence_first, sequence_last, key_hash, not_before };
-                    (envelope.bytes(), messages, [vec![0; CHECKED_FROM], payload].concat())
+                    let envelope = envelope.write(&mut [0; ENVELOPE_BYTES_MAXIMUM]).to_vec();
+                    (envelope, messages, [vec![0; CHECKED_FROM], payload].concat())
                 }
                 _ => (Vec::new(), u32::from(kind == Kind::Message), payload),
             };
@@ -416,6 +427,7 @@ mod tests {
             key_hash: Some(0x0102_0304),
             not_before: Some(Timestamp(1_700_000_060_000_000)),
         };
+        let mut written = [0; ENVELOPE_BYTES_MAXIMUM];
         let expected = Record {
             qos: 1,
             topic: TopicId(5),
@@ -424,7 +436,7 @@ mod tests {
             appended_at: Timestamp(1_700_000_000_000_000),
             publisher: Party(9),
             count: 3,
-            envelope: &envelope.bytes(),
+            envelope: envelope.write(&mut written),
             ..Record::plain(Kind::Entry, sent)
         };
         let mut encoded = Vec::new();
@@ -435,8 +447,9 @@ mod tests {
     #[test]
     fn a_large_entry_is_not_looked_at_again() {
         let sent: Vec<u8> = (0..COMBINED_FROM as u32 + 9).map(|at| at.to_le_bytes()[0]).collect();
-        let envelope = Envelope::default().bytes();
-        let record = Record { qos: 1, count: 3, envelope: &envelope, ..Record::plain(Kind::Entry, &sent) };
+        let mut envelope = [0; ENVELOPE_BYTES_MAXIMUM];
+        let envelope = Envelope::default().write(&mut envelope);
+        let record = Record { qos: 1, count: 3, envelope, ..Record::plain(Kind::Entry, &sent) };
         let checked = crc32c::crc32c(&sent[CHECKED_FROM..]);
         let (mut combined, mut whole, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         put(&record, Some(checked), 5, &mut combined);
@@ -477,6 +490,7 @@ mod tests {
             prop_assert_eq!(out.len() - before, record.size_bytes());
             prop_assert_eq!(decode(&out[before..], salt), Some(record));
             prop_assert_eq!(decode(&out[before..], salt ^ 1), None);
+            prop_assert_eq!(read(&out[before..]), Some(record));
             prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
             if record.kind == Kind::Entry {
                 let mut combined = Vec::new();
@@ -487,7 +501,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_record_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..300), size in 40_u32..300) {
-            let _ = decode(&bytes, 0);
+            let _ = (decode(&bytes, 0), read(&bytes));
             let mut bytes = bytes;
             if bytes.len() >= 8 {
                 bytes[..4].copy_from_slice(&size.to_le_bytes());

@@ -17,7 +17,7 @@ use super::dictionary::Dictionary;
 use super::encoding::narrow;
 use super::header::SegmentKind;
 use super::parties::party_of;
-use super::record::{Envelope, Kind, Record};
+use super::record::{Envelope, Kind, Record, ENVELOPE_BYTES_MAXIMUM};
 use super::space::Space;
 use super::unpacked::Unpacked;
 use crate::error::{Error, Result};
@@ -168,7 +168,7 @@ impl Records {
             .map(|interval| Timestamp(now.0.saturating_add(u64::from(interval).saturating_mul(1_000_000))));
         let row = publish.row.unwrap_or_default();
         let entry = arrivals.entry_of(publish);
-        let envelope = entry.map(|entry| envelope_of(entry).bytes()).unwrap_or_default();
+        let mut envelope = [0; ENVELOPE_BYTES_MAXIMUM];
         let kind = if entry.is_some() { Kind::Entry } else { Kind::Message };
         let mut record = Record {
             qos: publish.qos,
@@ -185,7 +185,7 @@ impl Records {
             packet_identifier: identifier_of(publish),
             key: row.key.map(|key| arrivals.span(key)),
             event_time: row.event_time,
-            envelope: &envelope,
+            envelope: entry.map(|entry| envelope_of(entry).write(&mut envelope)).unwrap_or_default(),
             ..Record::plain(kind, arrivals.span(publish.payload))
         };
         let size_bytes = record.size_bytes();

@@ -94,8 +94,12 @@ impl Tail {
             let start = index(position.saturating_sub(self.filling.start));
             return self.filling.bytes.get(start..).filter(|rest| !rest.is_empty());
         }
-        let after = self.chunks.partition_point(|chunk| (chunk.segment, chunk.start) <= (segment, position));
-        let chunk = self.chunks.get(after.checked_sub(1)?)?;
+        let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
+        // Most of what is read went there with the last commit.
+        let chunk = match self.chunks.back().filter(|newest| is_before(newest)) {
+            Some(newest) => newest,
+            None => self.chunks.get(self.chunks.partition_point(is_before).checked_sub(1)?)?,
+        };
         if chunk.segment != segment {
             return None;
         }

@@ -19,6 +19,8 @@ from tests.builders.entries import (
     acknowledge,
     entry,
     flow,
+    metadata_of,
+    payloads_of,
     redeliver,
     send,
 )
@@ -28,6 +30,8 @@ from tests.builders.still import Wire
 SHARED = {"sub_type": SubType.SHARED}
 BATCH = entry([b"a", b"b", b"c"])
 CHECKSUM_ERROR = 9
+SCHEMA_VERSION, NULL_VALUE = 16, 25
+"""Fields of an entry's metadata."""
 
 Test = Callable[[PulsarBroker], Awaitable[None]]
 
@@ -171,6 +175,45 @@ def test_a_consumer_is_given_what_is_published_by_mqtt(tmp_path: Path) -> None:
         given = frames(wire.answers(), MESSAGE)
         assert [message.message_id[1] for message in given] == [0, 1]
         assert all(message.tail.endswith(b"x") for message in given)
+
+    with_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("besides", "told"),
+    [
+        ((SCHEMA_VERSION, b"\0\0\0\0\0\0\0\2"), []),
+        ((NULL_VALUE, 1), [("pulsar-null-value", "true")]),
+    ],
+    ids=["schema-version", "null-value"],
+)
+def test_what_only_consumers_can_be_told_stays_with_the_entry(
+    tmp_path: Path, besides: tuple[int, int | bytes], told: list[tuple[str, str]]
+) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        device, wire = await subscriber(broker, "t", 1), await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        tail = entry([b""], batch=False, besides=[besides])
+        (given,) = frames(await broker.send(wire, send(1, 0, tail), flow(2, 1)), MESSAGE)
+        assert given.tail == tail
+        (packet,) = packets(device)
+        assert packet.fields["payload"] == b""
+        assert packet.fields["properties"].get("user_property", []) == told
+
+    with_broker(tmp_path, test)
+
+
+def test_an_empty_message_of_a_device_has_a_value_and_no_schema(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire, device = await broker.client(), await subscriber(broker, "else", 0)
+        await broker.ask(wire, subscribe("t", "mine"))
+        fields = {"topic_name": "t", "payload": b"", "retain": False, "dup": False}
+        publish = fields | {"qos": 1, "packet_identifier": 1}
+        device.send(encode_packet("publish", publish, protocol_version=5))
+        await broker.settle()
+        (given,) = frames(await broker.send(wire, flow(1, 1)), MESSAGE)
+        assert payloads_of(given.tail) == [b""]
+        assert not {SCHEMA_VERSION, NULL_VALUE} & metadata_of(given.tail).keys()
 
     with_broker(tmp_path, test)
 
