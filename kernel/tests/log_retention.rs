@@ -15,7 +15,9 @@ use holdfast_kernel::disk::Disk;
 use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{ColumnSet, Columns, Criteria, Limits, Log, LogReader, RetentionCursor, SegmentKind};
+use holdfast_kernel::store::{
+    ColumnSet, Columns, Criteria, Limits, Log, LogReader, Options, RetentionCursor, SegmentKind,
+};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, retain, scan_all, subscription, Retention, Stored, TOPICS};
 use proptest::prelude::*;
@@ -517,4 +519,54 @@ fn whoever_has_a_control_record_is_not_told_the_copy_that_retention_makes_of_it(
     // The first half was there when somebody last asked; of the other nobody has said that they have it.
     let expected: Vec<[u8; 1]> = (50..100).chain([7]).map(|key| [key]).collect();
     assert_eq!(told, expected);
+}
+
+/// As many control records in force as take 100 KB.
+fn put_in_force(log: &mut Log) {
+    for key in 0..1_000_u16 {
+        log.append_control(5, &key.to_le_bytes(), &[b'v'; 48], Timestamp(2)).unwrap();
+    }
+    log.commit().unwrap();
+}
+
+fn bytes_of(log: &Log) -> u64 {
+    log.statistics().into_iter().find(|(name, _)| *name == "bytes").unwrap().1
+}
+
+#[test]
+fn what_is_in_force_counts_only_where_the_disk_is_nearly_full() {
+    for (reserve_bytes, is_low) in [(0, false), (u64::MAX, true)] {
+        let disk = FakeDisk::new(3, 1 << 30);
+        let (mut log, _) = open(&disk, Options { reserve_bytes, ..options() });
+        log.append(&mut arrivals(&vec![message("a", &[1; 1_000]); 100]), &[""; 0], Timestamp(1)).unwrap();
+        put_in_force(&mut log);
+        assert!(retain(&mut log, u64::MAX, 65_536, &[], 500).unwrap().removed_segments > 0);
+        log.commit().unwrap();
+        assert!(bytes_of(&log) > 65_536, "as much is in force");
+        let again = retain(&mut log, u64::MAX, 65_536, &[], 500).unwrap();
+        assert_eq!(again.removed_segments > 0, is_low);
+    }
+}
+
+#[test]
+fn what_is_in_force_does_not_count_among_what_the_log_may_have() {
+    let disk = FakeDisk::new(3, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    put_in_force(&mut log);
+    let (mut anew, mut most) = (0, 0);
+    for number in 0..400_u64 {
+        log.append(&mut arrivals(&[message("a", &[1; 1_000])]), &[""; 0], Timestamp(number)).unwrap();
+        log.commit().unwrap();
+        let before = log.end_position().0;
+        retain(&mut log, u64::MAX, 65_536, &[], 500).unwrap();
+        anew += log.end_position().0 - before;
+        most = most.max(bytes_of(&log));
+    }
+    // It has more than it may have already of what cannot go, and that is written anew about as fast as messages come.
+    assert!(anew < 1_000_000, "{anew} bytes were written anew for 400 KB of messages");
+    assert!(most < 65_536 + 110_000 + 6 * 16_384, "{most} bytes");
+    disk.crash();
+    drop(log);
+    let (mut log, _) = open(&disk, options());
+    assert_eq!(values_of(&mut log).len(), 256, "of each first byte of a key there is a value");
 }

@@ -71,6 +71,9 @@ class StillWorld:
     def open_files(self) -> int:
         return 1_000_000
 
+    def sockets(self) -> None:
+        """None: nothing comes from outside."""
+
     def handles(self, _listening: Any, _count: int) -> list[Any]:
         return []
 

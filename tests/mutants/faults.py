@@ -217,8 +217,8 @@ ANSWERS = (
     Fault(
         "what waits for the disk waits for any part of it",
         "src/holdfast/broker/store/durability.py",
-        "while self._items and self._items[0][0] <= durable_position:",
-        "while self._items:",
+        "while self and self[0][0] <= durable_position:",
+        "while self:",
         (
             f"{PROMISES}::test_a_session_that_is_kept_is_announced_when_it_is_durable",
             f"{PROMISES}::test_an_operators_change_is_answered_when_it_is_durable",

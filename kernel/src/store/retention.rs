@@ -113,14 +113,18 @@ pub(super) struct Retention {
     /// What retention must not lose is written anew for everything below the first position; it is durable once the
     /// log is durable up to the second one.
     renewed: Option<(LogPosition, LogPosition)>,
+    /// What pieces have written anew that the log still has: where each ended, and its bytes. Nearly all of that is in
+    /// force, and would only be written anew once more.
+    in_force: Vec<(LogPosition, u64)>,
     /// From which carry segment on is looked next for what nobody needs any more.
     thinned: usize,
 }
 
 impl Retention {
     /// Begins to remove sealed segments past retention, oldest first: those whose last record is older than
-    /// `maximum_age_us`, and those without which the log would fit into `maximum_bytes`. False if there are none. A
-    /// run that was on its way is given up.
+    /// `maximum_age_us`, and those without which the log would fit into `maximum_bytes`, what is in force apart: where
+    /// that is most of a segment, removing it would gain nothing. False if there are none. A run that was on its way is
+    /// given up.
     pub(super) fn begin(
         &mut self,
         records: &mut Records,
@@ -131,6 +135,10 @@ impl Retention {
         let now = self.begin_run(records, now)?;
         let oldest = now.0.saturating_sub(maximum_age_us);
         let small_bytes = u64::from(records.appending.files.segment_bytes() / 4);
+        // Where the disk is nearly full, room comes first.
+        let spared = self.in_force.iter().map(|(_, bytes)| bytes).sum();
+        let spared = if records.space.is_low() { 0 } else { spared };
+        let maximum_bytes = maximum_bytes.saturating_add(spared);
         let range = Range::past_retention(&records.archive, oldest, maximum_bytes, small_bytes);
         self.run = range.map(|range| Run::new(range, u64::MAX, records.appending.seed()));
         Ok(self.run.is_some())
@@ -194,7 +202,12 @@ impl Retention {
             return Ok(true);
         }
         let end = records.archive.effort.saturating_add(effort);
+        let before = records.end_position();
         let all = run.renewal.piece(records, range, end, now)?;
+        let after = records.end_position();
+        if after > before {
+            self.in_force.push((after, after.0.saturating_sub(before.0)));
+        }
         if all {
             self.renewed = Some((range.end_position, records.end_position()));
         }
@@ -321,6 +334,7 @@ impl Retention {
     /// The carry segment, if there is one, takes the place of the range, whose files are to go.
     pub(super) fn carried(&mut self, archive: &mut Archive, mut write: Box<CarryWrite>) -> Finished {
         let Some(run) = self.run.take() else { return Finished::default() };
+        self.in_force.retain(|(end, _)| *end > run.range.end_position);
         let carried_records = write.messages();
         let mut gone = VecDeque::new();
         for _ in run.range.first..run.range.end {

@@ -20,10 +20,10 @@ class Subscription:
 
     topic_filter: str
     qos: int
-    no_local: bool
-    retain_as_published: bool
-    identifier: int | None
     from_offset: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int | None = None
     until_offset: int = IN_FORCE
     keeps_all: bool = False
     """It wants what the log keeps of QoS 0, too."""

@@ -112,7 +112,7 @@ class RecordedMoment:
 
 def session_row(session: Row, now_us: int) -> Row:
     """A row of `sessions`, of a session's fields."""
-    expires_at_us = session["expires_at_us"]
+    expires_at_us = session.get("expires_at_us")
     state = "connected" if session["connected"] else "at rest"
     if expires_at_us is not None and expires_at_us <= now_us:
         state = "expired"
@@ -122,7 +122,7 @@ def session_row(session: Row, now_us: int) -> Row:
         "client_type": session.get("client_type", "DEVICE"),
         "protocol_version": session["protocol_version"],
         "persistent": session["expiry_s"] != 0,
-        "will": session["will"] is not None,
+        "will": session.get("will") is not None,
         "user_name": session.get("user_name"),
         "queue": session.get("queue_name"),
         "expiry_s": session["expiry_s"],
@@ -138,11 +138,11 @@ def subscription_row(client: str, item: Row) -> Row:
         "client": client,
         "topic_filter": topic_filter if parts is None else parts.topic_filter,
         "qos": item["qos"],
-        "no_local": item["no_local"],
-        "retain_as_published": item["retain_as_published"],
+        "no_local": item.get("no_local", False),
+        "retain_as_published": item.get("retain_as_published", False),
         "from_offset": item["from_offset"],
         "group": None if parts is None else topic_filter,
-        "identifier": item["identifier"],
+        "identifier": item.get("identifier"),
     }
 
 

@@ -123,6 +123,33 @@ def test_a_queue(queue: QueueRecord) -> None:
     assert parse_queue_fields(value.decode())["reads"] == queue.wanted()
 
 
+def test_what_is_as_it_is_by_default_is_left_out_of_a_record() -> None:
+    # A fleet's records are the most of its log, and are written anew whenever their segment goes.
+    session = Session(
+        client_identifier="device-7",
+        party=7,
+        protocol_version=4,
+        created_at_offset=0,
+        expiry_s=None,
+        connected=False,
+    )
+    assert format_session(session) == (
+        b'{"client_identifier":"device-7","party":7,"protocol_version":4,"created_at_offset":0,'
+        b'"expiry_s":null,"connected":false}'
+    )
+    item = Subscription(topic_filter="a", qos=1, from_offset=3)
+    assert format_subscriptions((item,)) == b'[{"topic_filter":"a","qos":1,"from_offset":3}]'
+
+
+def test_records_in_which_nothing_was_left_out_are_read() -> None:
+    value = (
+        b'[{"topic_filter":"a","qos":1,"no_local":false,"retain_as_published":true,'
+        b'"identifier":null,"from_offset":3,"until_offset":18446744073709551615}]'
+    )
+    item = Subscription(topic_filter="a", qos=1, from_offset=3, retain_as_published=True)
+    assert parse_subscriptions(value) == (item,)
+
+
 def test_the_page_of_control_records_has_all_tables_and_its_queue_is_one() -> None:
     page = PAGE.read_text()
     rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", page, re.MULTILINE)

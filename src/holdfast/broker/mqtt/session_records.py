@@ -10,21 +10,24 @@ from holdfast.broker.mqtt.session import Session
 from holdfast.broker.store.tables import format_value, parse_value
 from holdfast.protocols.mqtt.packets import Will
 
-_NAMES: Final = tuple(field.name for field in fields(Session))
+_DEFAULTS: Final = tuple((field.name, field.default) for field in fields(Session))
 
 
 def format_session(session: Session) -> bytes:
-    """The value of a row in SESSIONS."""
+    """The value of a row in SESSIONS; what is as it is by default is left out."""
     # This is done for each CONNECT and each end of a connection, and `asdict` would copy what never
     # changes.
-    values = {name: getattr(session, name) for name in _NAMES}
-    return format_value(values | {"will": session.will and asdict(session.will)})
+    found = ((name, getattr(session, name), default) for name, default in _DEFAULTS)
+    values = {name: value for name, value, default in found if value != default}
+    if session.will is not None:
+        values["will"] = asdict(session.will)
+    return format_value(values)
 
 
 def parse_session(value: bytes) -> Session:
     """The inverse of `format_session`."""
     fields = parse_value(value)
-    will = fields["will"]
+    will = fields.get("will")
     return Session(**{**fields, "will": None if will is None else _will(will)})
 
 

@@ -19,32 +19,27 @@ none).
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from holdfast.broker.stages import KernelStages
 
 T = TypeVar("T")
 
 
-class Waiting(Generic[T]):
-    """Things to be done when the log is durable up to a position, in the order they came."""
-
-    def __init__(self) -> None:
-        self._items: deque[tuple[int, T]] = deque()
+class Waiting(deque[tuple[int, T]]):
+    """Things to be done when the log is durable up to a position, in the order they came. Whether
+    there are any costs each turn nothing but a look."""
 
     def add(self, position: int, item: T) -> None:
         """`item` waits for `position`, which is never below that of the item before it."""
-        self._items.append((position, item))
+        self.append((position, item))
 
     def take(self, durable_position: int) -> list[T]:
         """What need not wait any longer."""
         ready = []
-        while self._items and self._items[0][0] <= durable_position:
-            ready.append(self._items.popleft()[1])
+        while self and self[0][0] <= durable_position:
+            ready.append(self.popleft()[1])
         return ready
-
-    def __len__(self) -> int:
-        return len(self._items)
 
 
 class Promises:
@@ -53,25 +48,22 @@ class Promises:
     def __init__(self, soon: Callable[[], None]) -> None:
         """`soon` asks for a turn."""
         self._soon = soon
-        self._waiting: Waiting[asyncio.Future[None]] = Waiting()
+        self.waiting: Waiting[asyncio.Future[None]] = Waiting()
+        """They wait for the disk."""
 
     async def wait_durable(self, position: int) -> None:
         """Returns once the log is durable up to `position`, which is its end or was lately."""
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(position, kept)
+        self.waiting.add(position, kept)
         self._soon()
         await kept
 
     def durable(self, durable_position: int) -> None:
         """The log is durable up to here."""
-        for kept in self._waiting.take(durable_position):
+        for kept in self.waiting.take(durable_position):
             # Whoever waited may have gone.
             if not kept.done():
                 kept.set_result(None)
-
-    def waits(self) -> bool:
-        """True if somebody waits for the disk."""
-        return len(self._waiting) > 0
 
 
 class Answers:

@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 AGE_PERIOD_US: Final = 600_000_000
 """How often the age of the oldest segment is looked at: messages are kept for days, so ten minutes
 more or less are nothing."""
-SIZE_PERIOD_US: Final = 5_000_000
-"""How often the size of the log is looked at: a disk that writes 200 MB a second adds one
-gigabyte."""
+SIZE_PERIOD_US: Final = 1_000_000
+"""How often the size of the log is looked at: a disk that writes 200 MB a second adds no
+more than that."""
 THIN_PERIOD_US: Final = 60_000_000
 """How often carry segments are looked at, at most: every queue is asked for that."""
 THIN_SHARE: Final = 20

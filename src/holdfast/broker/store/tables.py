@@ -8,7 +8,7 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import QueueKind
 from holdfast.core.share_name import ShareName, parse_shared
-from holdfast.core.subscription import IN_FORCE, Subscription
+from holdfast.core.subscription import Subscription
 
 
 class Table(IntEnum):
@@ -188,8 +188,13 @@ class ProducerRecord:
         return None if self.forget_at_us is None else self.pending
 
 
-_BOOLEANS: Final = ("false", "true")
+_NO_LOCAL: Final = ',"no_local":true'
+_RETAIN_AS_PUBLISHED: Final = ',"retain_as_published":true'
 _KEEPS_ALL: Final = ',"keeps_all":true'
+_TERMS: Final = {
+    field.name: field.default for field in fields(Subscription) if field.default is not MISSING
+}
+"""Those of a subscription that its record leaves out."""
 _QUEUE_DEFAULTS: Final = {
     field.name: field.default for field in fields(QueueRecord) if field.name != "reads"
 }
@@ -219,10 +224,10 @@ def parse_queue_fields(value: str) -> dict[str, Any]:
     """The fields of a queue's record with what it reads as the kernel takes it: fast, for whoever
     reads those of all sessions."""
     fields: dict[str, Any] = json.loads(value)
-    for item in fields["reads"]:
-        item["topic_filter"] = item["topic_filter"].encode()
-        item.setdefault("until_offset", IN_FORCE)
-        item.setdefault("keeps_all", False)
+    fields["reads"] = [
+        {**_TERMS, **item, "topic_filter": item["topic_filter"].encode()}
+        for item in fields["reads"]
+    ]
     return fields
 
 
@@ -246,12 +251,13 @@ def _format_rows(subscriptions: tuple[Subscription, ...]) -> str:
 
 def _format_row(item: Subscription) -> str:
     # A SUBSCRIBE may have thousands of filters: each as a dictionary would cost three times that.
-    identifier = "null" if item.identifier is None else item.identifier
+    identifier = "" if item.identifier is None else f',"identifier":{item.identifier}'
+    until = "" if item.in_force else f',"until_offset":{item.until_offset}'
     return (
         f'{{"topic_filter":{encode_basestring_ascii(item.topic_filter)},"qos":{item.qos},'
-        f'"no_local":{_BOOLEANS[item.no_local]},'
-        f'"retain_as_published":{_BOOLEANS[item.retain_as_published]},"identifier":{identifier},'
-        f'"from_offset":{item.from_offset},"until_offset":{item.until_offset}'
+        f'"from_offset":{item.from_offset}{until}{identifier}'
+        f"{_NO_LOCAL if item.no_local else ''}"
+        f"{_RETAIN_AS_PUBLISHED if item.retain_as_published else ''}"
         f"{_KEEPS_ALL if item.keeps_all else ''}}}"
     )
 

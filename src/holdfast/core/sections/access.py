@@ -100,7 +100,7 @@ class AccessSection:
         integer(1, 100_000_000),
         1_000_000,
         """Sessions that are kept, connected or not; a client that would add one is refused with
-        0x97. Each costs about a kilobyte of disk, for as long as it is kept.""",
+        0x97. Each costs about half a kilobyte of disk, for as long as it is kept.""",
         reloadable=True,
     )
     slow_reader_messages_maximum: int = setting(

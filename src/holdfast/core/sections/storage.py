@@ -60,8 +60,8 @@ class StorageSection:
         "log.retention_bytes",
         or_automatic(size(1 * MIB, 2**50)),
         "auto",
-        """The log's size beyond which the oldest segments may be removed; auto is the smaller of
-        10 GB and a tenth of the disk.""",
+        """The log's size, without the records that are in force, beyond which the oldest segments
+        may be removed; auto is the smaller of 10 GB and a tenth of the disk.""",
         reloadable=True,
     )
     store_all: tuple[str, ...] = setting(
