@@ -167,9 +167,37 @@ fn what_waits_on_a_shelf_goes_first_and_in_order() {
     assert_eq!(taken(&mut outboxes, Timestamp(0)), [publish(b'a'), publish(b'b'), publish(b'c')].concat());
     assert_eq!(outboxes.shelved(THERE), (0, 0));
     assert_eq!(outboxes.counters().publishes_sent, 3);
-    assert_eq!(outboxes.carried(THERE), Carried { sent: 3, repeated: 0 });
+    assert_eq!(outboxes.carried(THERE), Carried { sent: 3, repeated: 0, again: 0, passing: 3 });
     outboxes.hand_over(THERE, HERE);
     assert_eq!((outboxes.carried(HERE).sent, outboxes.carried(THERE).sent), (3, 0), "counted on");
+}
+
+#[test]
+fn what_is_held_waits_on_the_shelf_of_a_connection_that_could_be_written_to() {
+    let mut outboxes = carrying(Version::V5, 10_000);
+    outboxes.hold(THERE, true);
+    outboxes.pass_through(&arrivals(b"a", THERE, None), Timestamp(0));
+    assert_eq!(taken(&mut outboxes, Timestamp(0)), b"");
+    assert!(!outboxes.is_waiting(), "nothing is done about it");
+    assert_eq!(outboxes.carried(THERE), Carried { passing: 1, ..Carried::default() });
+    outboxes.hold(THERE, false);
+    assert!(outboxes.is_waiting());
+    assert!(taken(&mut outboxes, Timestamp(0)).ends_with(b"a"));
+}
+
+#[test]
+fn where_no_hops_are_counted_contents_that_come_again_are() {
+    for (version, hops, again) in [(Version::V311, hops(1), 2), (Version::V5, None, 2), (Version::V5, hops(1), 0)] {
+        let mut outboxes = Outboxes::default();
+        outboxes.open(HERE, version, 1 << 20, 0, PARTY).unwrap();
+        outboxes.carry(HERE, Arc::new(Rewriting::new(vec![], hops).unwrap()), 10_000);
+        outboxes.pass_through(&arrivals(b"aba", HERE, None), Timestamp(0));
+        outboxes.hold(HERE, true);
+        outboxes.pass_through(&arrivals(b"cb", HERE, None), Timestamp(0));
+        outboxes.hold(HERE, false);
+        taken(&mut outboxes, Timestamp(0));
+        assert_eq!(outboxes.carried(HERE), Carried { sent: 5, repeated: 0, again, passing: 5 }, "{version:?}");
+    }
 }
 
 #[test]

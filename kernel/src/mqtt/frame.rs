@@ -40,3 +40,24 @@ impl Frame {
         self.first & 0x0F
     }
 }
+
+/// True if these are whole packets that end exchanges, in their shortest form: nothing has to follow them
+/// (MQTT 5 sections 3.4 and 3.7).
+#[inline]
+pub fn are_last_answers(bytes: &[u8]) -> bool {
+    bytes.chunks(4).all(|packet| matches!(packet, [0x40 | 0x70, 2, _, _]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_last_answers;
+
+    #[test]
+    fn only_what_ends_an_exchange_may_wait_for_company() {
+        assert!(are_last_answers(&[0x40, 2, 0, 1, 0x70, 2, 0, 2]));
+        // PUBREC, a reason code, a packet that is cut.
+        for bytes in [&[0x50, 2, 0, 1][..], &[0x40, 3, 0, 1, 0x80], &[0x40, 2, 0], &[0x40, 2, 0, 1, 0x40]] {
+            assert!(!are_last_answers(bytes), "{bytes:?}");
+        }
+    }
+}

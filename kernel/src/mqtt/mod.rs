@@ -31,6 +31,7 @@ pub mod publish;
 pub mod publishing;
 pub mod reader;
 pub mod reason_code;
+pub mod recurrence;
 pub mod rewriting;
 pub mod sharing;
 pub mod shelf;

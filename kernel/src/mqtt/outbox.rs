@@ -11,6 +11,8 @@
 //!
 //! Flow: route and delivery -> outbox -> sockets. The last stage of a turn.
 
+mod carrying;
+
 use super::alias::{Alias, Aliases};
 use super::counters::{drop_message, drop_messages, Counters};
 use super::encode::put_acknowledgement;
@@ -18,9 +20,8 @@ use super::identity::Identity;
 use super::passing::{Passing, Variants};
 use super::property::put_pair;
 use super::publish::{Writing, WritingProperties};
-use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::sharing::{Member, Sharing};
-use super::shelf::{Carried, Carrying, Shelf};
+use super::shelf::Carrying;
 use super::Version;
 use crate::entry::{self, Opened};
 use crate::error::Result;
@@ -96,16 +97,6 @@ impl Outboxes {
         self.outboxes.open(connection, writer)
     }
 
-    /// Messages to an open connection are carried on by these rules from now on; of QoS 0 those that cannot be written
-    /// wait, up to so many bytes.
-    pub fn carry(&mut self, connection: Connection, rewriting: Arc<Rewriting>, shelf_bytes_maximum: usize) {
-        if let Some(outbox) = self.outboxes.get_mut(connection) {
-            let (rewritten, shelf) = (Rewritten::default(), Shelf::new(shelf_bytes_maximum));
-            let carried = Carried::default();
-            outbox.writer.carrying = Some(Box::new(Carrying { rewriting, rewritten, shelf, carried }));
-        }
-    }
-
     /// Deliveries to an open connection tell from now on which message each is, or do no more. Those that pass through
     /// do not: what is not on the disk has an offset that may become another's.
     pub fn identify(&mut self, connection: Connection, identity: Option<Arc<Identity>>) {
@@ -118,36 +109,6 @@ impl Outboxes {
     pub fn mark_again(&mut self, mark: Option<(&str, &str)>) -> Result<()> {
         self.again.clear();
         mark.map_or(Ok(()), |(name, value)| put_pair(&mut self.again, name, value))
-    }
-
-    /// What waits on the shelf of one connection goes to the shelf of another, before anything else, and what it has
-    /// carried counts as that one's.
-    pub fn hand_over(&mut self, from: Connection, to: Connection) {
-        let carrying = self.outboxes.get_mut(from).and_then(|outbox| outbox.writer.carrying.as_mut());
-        let taken = carrying.map(|carrying| (mem::take(&mut carrying.shelf), mem::take(&mut carrying.carried)));
-        let Some((shelf, carried)) = taken else { return };
-        if let Some(carrying) = self.outboxes.get_mut(to).and_then(|outbox| outbox.writer.carrying.as_mut()) {
-            (carrying.shelf, carrying.carried) = (shelf, carried);
-            self.shelved.push(to);
-        }
-    }
-
-    /// Messages on the shelf of a connection, and the bytes that they take.
-    pub fn shelved(&self, connection: Connection) -> (usize, usize) {
-        let carrying = self.outboxes.get(connection).and_then(|outbox| outbox.writer.carrying.as_ref());
-        carrying.map_or((0, 0), |carrying| carrying.shelf.size())
-    }
-
-    /// What a connection has carried on, and those before it that have handed over.
-    pub fn carried(&self, connection: Connection) -> Carried {
-        let carrying = self.outboxes.get(connection).and_then(|outbox| outbox.writer.carrying.as_ref());
-        carrying.map(|carrying| carrying.carried).unwrap_or_default()
-    }
-
-    /// True if something on a shelf can be written: [`Outboxes::encode`] has something to do although nothing comes.
-    pub fn is_waiting(&self) -> bool {
-        let is_writable = |connection: &Connection| self.outboxes.get(*connection).is_some_and(Buffer::is_writable);
-        self.shelved.iter().any(is_writable)
     }
 
     /// Forgets the connection and what waits for it.
@@ -315,44 +276,10 @@ impl Outboxes {
         Ok(())
     }
 
-    /// Writes what waits on shelves, as far as there is room.
-    fn clear_shelves(&mut self, now: Timestamp) {
-        let mut shelved = mem::take(&mut self.shelved);
-        shelved.sort_unstable();
-        shelved.dedup();
-        shelved.retain(|connection| {
-            let Some(outbox) = self.outboxes.get_mut(*connection) else { return false };
-            let before = outbox.bytes.len();
-            let Some(mut carrying) = outbox.writer.carrying.take() else { return false };
-            let Carrying { rewriting, rewritten, shelf, carried } = &mut *carrying;
-            while outbox.is_writable() && outbox.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2 && !shelf.is_empty() {
-                let written = shelf.hand_out(now, |writing| {
-                    (outbox.publish_rewritten(rewriting, rewritten, writing), count(writing.payload.len()))
-                });
-                match written.unwrap_or((Err(NoticeKind::Expired), 0)) {
-                    (Ok(()), payload_bytes) => {
-                        carried.sent += 1;
-                        self.counters.publishes_sent += 1;
-                        self.counters.payload_bytes_sent += payload_bytes;
-                    }
-                    (Err(kind), _) => {
-                        drop_messages(&mut self.dropped, &mut self.counters, outbox.writer.party, kind, 1);
-                    }
-                }
-            }
-            self.counters.bytes_encoded += count(outbox.bytes.len() - before);
-            let is_left = !shelf.is_empty();
-            outbox.writer.carrying = Some(carrying);
-            is_left
-        });
-        self.shelved = shelved;
-    }
-
     fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         let Outboxes { outboxes, scratch, refused, dropped, counters, again, .. } = self;
         let again = if sending.again { &**again } else { &[] };
-        let connection = sending.connection;
-        let Some(outbox) = outboxes.get_mut(connection) else { return Ok(()) };
+        let Some(outbox) = outboxes.get_mut(sending.connection) else { return Ok(()) };
         let message = messages.message(sending.location, sending.offset)?;
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
@@ -371,7 +298,7 @@ impl Outboxes {
                     drop_message(dropped, counters, outbox.writer.party, kind);
                 } else {
                     counters.count_dropped(kind, 1);
-                    refused.push((connection, sending.packet_identifier, kind));
+                    refused.push((sending.connection, sending.packet_identifier, kind));
                 }
             }
         }
@@ -389,11 +316,15 @@ impl Outboxes {
         self.outboxes.take(send);
     }
 
+    /// True if there is something in what the next calls of `refused` and `notices` return.
+    pub fn has_exceptions(&self) -> bool {
+        !(self.refused.is_empty() && self.dropped.is_empty())
+    }
+
     /// What was dropped since the last call: messages of QoS 0, which have no offset here.
     pub fn notices(&mut self) -> Vec<Notice> {
-        let dropped = mem::take(&mut self.dropped);
         let notice = |((party, kind), count)| Notice { party, kind, first: Offset(0), end: Offset(0), count };
-        dropped.into_iter().map(notice).collect()
+        mem::take(&mut self.dropped).into_iter().map(notice).collect()
     }
 
     /// Totals since the start.
@@ -422,8 +353,7 @@ impl Outbox {
             let remaining_s = at.0.saturating_sub(since).div_ceil(1_000_000).max(1);
             u32::try_from(remaining_s).unwrap_or(u32::MAX)
         });
-        let identifiers = sending.identifiers.as_deref().unwrap_or_default();
-        let encoded = message.properties;
+        let (identifiers, encoded) = (sending.identifiers.as_deref().unwrap_or_default(), message.properties);
         let properties = WritingProperties { topic_alias: None, expiry_interval_s, encoded, identifiers };
         let writing = Writing {
             dup: sending.dup,
@@ -472,49 +402,6 @@ impl Outbox {
         let mut kept = Vec::new();
         identity.tell(writing.properties.unwrap_or_default().encoded, None, &mut kept);
         self.publish(&writing.with_encoded(&kept))
-    }
-
-    /// Writes a message as what it is carried on as.
-    fn carry(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
-        let Some(mut carrying) = self.writer.carrying.take() else { return self.publish(writing) };
-        let Carrying { rewriting, rewritten, carried, .. } = &mut *carrying;
-        let written = self.publish_rewritten(rewriting, rewritten, writing);
-        carried.sent += u64::from(written.is_ok());
-        carried.repeated += u64::from(written.is_ok() && writing.dup);
-        self.writer.carrying = Some(carrying);
-        written
-    }
-
-    /// True if a message of QoS 0 has to wait behind others, or for its socket.
-    fn must_shelve(&self) -> bool {
-        let is_open = self.is_writable() && self.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2;
-        self.writer.carrying.as_ref().is_some_and(|carrying| !is_open || !carrying.shelf.is_empty())
-    }
-
-    /// Puts a message of QoS 0 behind those that wait; returns how many had to go for it.
-    fn shelve(&mut self, writing: &Writing<'_>, now: Timestamp) -> u64 {
-        self.writer.carrying.as_mut().map_or(0, |carrying| carrying.shelf.put(writing, now))
-    }
-
-    /// Writes a PUBLISH as what it is carried on as. Its properties are there whatever the version, since they say how
-    /// often it has been carried.
-    fn publish_rewritten(
-        &mut self,
-        rewriting: &Rewriting,
-        rewritten: &mut Rewritten,
-        writing: &Writing<'_>,
-    ) -> std::result::Result<(), NoticeKind> {
-        let properties = writing.properties.unwrap_or_default();
-        match rewriting.apply(writing.topic, properties.encoded, rewritten) {
-            Outcome::Lost(kind) => Err(kind),
-            Outcome::LeftOut => Err(NoticeKind::Denied),
-            Outcome::Carried => {
-                let properties = WritingProperties { encoded: &rewritten.properties, identifiers: &[], ..properties };
-                let properties = (self.writer.version == Version::V5).then_some(properties);
-                let retain = writing.retain && rewritten.keeps_retain;
-                self.publish(&Writing { topic: &rewritten.topic, properties, retain, ..*writing })
-            }
-        }
     }
 
     /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.

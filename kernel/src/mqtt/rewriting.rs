@@ -112,6 +112,11 @@ impl Rewriting {
         Ok(Rewriting { rules: rules.into_iter().map(compile).collect::<Result<_>>()?, hops })
     }
 
+    /// True if what is carried tells how often it has been.
+    pub fn counts_hops(&self) -> bool {
+        self.hops.is_some()
+    }
+
     /// Makes of a message what it is carried on as.
     pub fn apply(&self, topic: &[u8], properties: &[u8], into: &mut Rewritten) -> Outcome {
         into.topic.clear();

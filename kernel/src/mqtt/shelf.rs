@@ -4,6 +4,7 @@
 //! counted by who puts them here.
 
 use super::publish::{Writing, WritingProperties};
+use super::recurrence::Recurrence;
 use super::rewriting::{Rewriting, Rewritten};
 use crate::ids::Timestamp;
 use std::collections::VecDeque;
@@ -19,6 +20,21 @@ pub struct Carried {
     pub sent: u64,
     /// Those that were written with DUP.
     pub repeated: u64,
+    /// Those of the others whose content had been written lately, where no hops are counted.
+    pub again: u64,
+    /// Messages of QoS 0 that came, written or not.
+    pub passing: u64,
+}
+
+impl Carried {
+    /// A message has been written.
+    pub(super) fn count(&mut self, writing: &Writing<'_>, recurrence: &mut Option<Recurrence>) {
+        self.sent += 1;
+        self.repeated += u64::from(writing.dup);
+        if let (Some(recurrence), false) = (recurrence, writing.dup) {
+            self.again += u64::from(recurrence.is_again(writing.topic, writing.payload));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -44,6 +60,9 @@ pub(super) struct Carrying {
     pub rewritten: Rewritten,
     pub shelf: Shelf,
     pub carried: Carried,
+    pub recurrence: Option<Recurrence>,
+    /// Messages of QoS 0 wait although they could be written.
+    pub is_held: bool,
 }
 
 /// Messages that wait for one connection.

@@ -62,7 +62,8 @@ class Chores:
         """`soon` asks for a turn; `effort` tells how much work has been done in all."""
         self._soon = soon
         self._effort = effort
-        self._effort_before = effort()
+        self._effort_before: int | None = None
+        """What had been done when the first chore of this turn was started."""
         self._ready: deque[_Chore] = deque()
         self._waiting: list[tuple[Ready, _Chore]] = []
 
@@ -81,6 +82,8 @@ class Chores:
     def start(self, pieces: Pieces[T], done: Callable[[T], None]) -> None:
         """The same, and the first piece is done here and now, which for most is the last one;
         unless others have used up this turn's effort in that way."""
+        if self._effort_before is None:
+            self._effort_before = self._effort()
         if self._effort() - self._effort_before >= PIECE_EFFORT:
             self.begin(pieces, done)
             return
@@ -116,7 +119,7 @@ class Chores:
             chore = self._ready.popleft()
             self._go_on(chore)
             name = chore.name
-        self._effort_before = self._effort()
+        self._effort_before = None
         return name
 
     def is_busy(self) -> bool:

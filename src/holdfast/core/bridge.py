@@ -123,6 +123,11 @@ class Bridge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return 5 if self.protocol_version == "5" else 4
 
     @property
+    def counts_hops(self) -> bool:
+        """What it carries tells how often it has been: before MQTT 5 nothing can."""
+        return self.loop_prevention and self.mqtt_version == 5
+
+    @property
     def place(self) -> "Place":
         """Where the remote is."""
         return parse_address(self.address)

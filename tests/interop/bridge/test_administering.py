@@ -239,6 +239,10 @@ def test_what_a_bridge_does_shows_in_metrics_and_sys(
     remote.kill()
     name = 'holdfast_bridge_state{bridge="b",state="connected"}'
     eventually(lambda: broker.number(name) == 0, "it is told as away")
+    failures = 'holdfast_bridge_failures{{bridge="b",reason="{}"}}'.format
+    eventually(lambda: broker.number(failures("unreachable")) > 0, "its attempts are counted")
+    assert broker.number(failures("closed")) == 1, "and how the connection ended"
+    assert broker.number(failures("refused")) == 0
     told = {(message.topic, bytes(message.payload)) for message in reader.receive_many(2)}
     topic = "$SYS/broker/connection/b/state"
     assert told == {(topic, b"1"), (topic, b"0")}

@@ -191,6 +191,29 @@ def test_a_certificate_that_has_expired_is_refused_until_there_is_a_new_one(
     assert_carries(client, first, remote)
 
 
+def test_a_certificate_that_expires_during_a_connection_matters_at_the_next_one(
+    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
+) -> None:
+    remote = make_remote()
+    first = local(both_ways(remote.address("mqtts"), ca=authority.file))
+    assert_carries(client, first, remote)
+    authority.server(until=datetime.now(UTC) - timedelta(days=1))
+    remote.send(SIGHUP)
+    publisher, before = client(first, "publisher"), client(remote, "before")
+    before.subscribe("up/#", 2)
+    publisher.publish("up/x", b"during", 2)
+    assert before.receive().payload == b"during", "a connection that is open goes on"
+    remote.kill()
+    remote.start()
+    first.wait_logged("TLS: the remote's certificate was refused: certificate has expired")
+    publisher.publish("up/x", b"after", 2)
+    after = client(remote, "after")
+    after.subscribe("up/#", 2)
+    authority.server()
+    remote.send(SIGHUP)
+    assert after.receive().payload == b"after", "what waited comes with the new one"
+
+
 def test_what_is_no_websocket_is_said_with_its_status(
     make_remote: Callable[..., Remote], local: MakeLocal
 ) -> None:

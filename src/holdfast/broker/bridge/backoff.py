@@ -3,6 +3,7 @@
 Owns: the waits. Never: asks for randomness or time; both are passed in.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 FIRST_WAIT_S: Final = 1.0
@@ -13,6 +14,14 @@ DOUBLINGS_MAXIMUM: Final = 7
 """One second becomes more than the maximum by so many."""
 JITTER_SHARE: Final = 0.25
 """Added to each wait, so that many who lose one remote do not come back at one moment (S1.54)."""
+
+SHARE_BYTES: Final = 4
+"""Random bytes that one share takes."""
+
+
+def draw_share(entropy: Callable[[int], bytes]) -> float:
+    """A random number from 0 to 1."""
+    return int.from_bytes(entropy(SHARE_BYTES)) / (1 << (8 * SHARE_BYTES))
 
 
 class Backoff:

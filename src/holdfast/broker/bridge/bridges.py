@@ -20,7 +20,9 @@ from typing import Final
 import msgspec
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.link import Link
+from holdfast.broker.bridge.backoff import draw_share
+from holdfast.broker.bridge.link import Link, State
+from holdfast.broker.bridge.loops import LoopSearch
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
 from holdfast.broker.bridge.review import is_filter, parse_checked
 from holdfast.broker.bridge.trial import Trial
@@ -92,7 +94,10 @@ class Bridges:
         self._known: dict[str, _Known] = {}
         self._queues: dict[str, QueueRecord] = {}
         self._names: dict[int, str] = {}
-        self._draining: list[Link] = []
+        self.draining: list[Link] = []
+        self._loops = LoopSearch(
+            ground.kernel.log, chores, lambda: draw_share(ground.world.entropy), self._now_us
+        )
         self.reconfigure(ground.config)
 
     def reconfigure(self, config: Config) -> None:
@@ -141,14 +146,12 @@ class Bridges:
         self._dialer.stop()
 
     def turn(self) -> None:
-        """Called in each turn."""
-        if not self._draining:
-            return
-        self._draining = [link for link in self._draining if link.turn()]
+        """Called in each turn while there is one to be looked at."""
+        self.draining = [link for link in self.draining if link.turn()]
 
     def waits_for_the_disk(self) -> bool:
         """True if a link gives nothing before it is durable that it is connected."""
-        return any(not link.queue.is_noted() for link in self._draining)
+        return any(not link.queue.is_noted() for link in self.draining)
 
     def sweep(self, expel: Callable[[int], None], now_us: int) -> None:
         """Called once a second; `expel` ends a connection."""
@@ -157,10 +160,11 @@ class Bridges:
             if link is not None and not link.sweep(now_us):
                 link.stalled(now_us)
                 expel(link.handle)
+        self._loops.sweep(self.links())
 
     def drains(self, link: Link) -> None:
         """A link has to be looked at in each turn until what waited has gone."""
-        self._draining.append(link)
+        self.draining.append(link)
 
     # --- what can be asked and done -------------------------------------------------------------
 
@@ -210,8 +214,11 @@ class Bridges:
         return self._records.put(Table.BRIDGES, name.encode(), b"", now_us)
 
     def run(self, name: str, is_running: bool, now_us: int) -> None:
-        """Starts or stops it until the broker starts anew."""
+        """Starts or stops it until the broker starts anew; one that was ended by a loop starts
+        afresh."""
         known = self._known[name]
+        if is_running and known.link is not None and known.link.state is State.LOOPING:
+            self._end(known, now_us)
         if is_running and known.link is None:
             self._begin(known, now_us)
         elif not is_running:

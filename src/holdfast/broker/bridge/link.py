@@ -22,7 +22,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.backoff import Backoff
+from holdfast.broker.bridge.backoff import Backoff, draw_share
+from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.queue import BridgeQueue
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
 from holdfast.broker.stages import KernelStages
@@ -42,8 +43,6 @@ SERVERS_REASONS: Final = frozenset(
     {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
 )
 """Which of the reasons for which connections are ended only a server may give (table 3-13)."""
-SHARE_BYTES: Final = 4
-"""Random bytes that one wait takes."""
 
 
 class State(StrEnum):
@@ -56,6 +55,8 @@ class State(StrEnum):
     """The same, since the remote has said no."""
     STALLED = "stalled"
     """The same, since the remote acknowledged nothing any more."""
+    LOOPING = "looping"
+    """What it sends comes back to it: it makes no attempt until it is started again."""
     CONNECTING = "connecting"
     DRAINING = "draining"
     CONNECTED = "connected"
@@ -82,6 +83,8 @@ class Failure(StrEnum):
     """It said DISCONNECT."""
     CLOSED = "closed"
     """The connection ended without a word."""
+    LOOP = "loop"
+    """What was sent on it came back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,10 @@ class Link:
         self.next_attempt_at_us: int | None = None
         self.connected_at_us: int | None = None
         self.granted: Granted | None = None
+        self.circulation = None if bridge.counts_hops else Circulation()
+        """Whether what it sends comes back, where no count of hops says so."""
+        self.is_held = False
+        """Its connection is there, and nothing is sent, to see whether anything comes then."""
         self._password = password
         self._config = config
         self._kernel = kernel
@@ -221,6 +228,32 @@ class Link:
         self.state = State.STALLED
         self._blame(Failure.STALLED, "the remote acknowledged nothing any more")
         self._note(now_us, "stalled", self.last_error)
+
+    def hold(self, now_us: int) -> None:
+        """Nothing is sent until `go_on`, or on the next connection."""
+        self.is_held = True
+        self._give(False)
+        self.queue.hold(True)
+        held_s = EMPTIED_S + WINDOW_S
+        self._note(now_us, "held", f"for {held_s} s, to see whether what is sent comes back")
+
+    def go_on(self) -> None:
+        """What was held is sent."""
+        self.is_held = False
+        self.queue.hold(False)
+        self._give(True)
+
+    def looped(self, detail: str, now_us: int) -> None:
+        """What it sends comes back: the connection ends, and the queue waits where it is."""
+        connection = self._connection
+        assert connection is not None, "it is held"
+        self.state = State.LOOPING
+        self.counts.failures[Failure.LOOP] += 1
+        self._blame(Failure.LOOP, f"what it sends comes back to it: {detail}")
+        self._note(now_us, "looping", self.last_error)
+        words = self._last_words(connection, ReasonCode.SUCCESS)
+        self.ended(connection, self.last_error, now_us)
+        self._connections.close(connection, words)
 
     def inbound(self) -> tuple[int, int]:
         """Messages from the remote that were taken over since `start`, and those that were not."""
@@ -330,12 +363,14 @@ class Link:
         is_attempt = self._connection is None and self.state is State.CONNECTING
         if connection is not self._connection and not is_attempt:
             return
-        self._connection, self.granted = None, None
+        self._connection, self.granted, self.is_held = None, None, False
         if self.queue.is_connected:
             self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
-        if self.state is not State.STOPPED:
+        if self.state in (State.STOPPED, State.LOOPING):
+            self.connected_at_us = None
+        else:
             failure = self._failure or Failure.CLOSED
             self._failed(failure, self.last_error or reason, now_us)
 
@@ -368,7 +403,7 @@ class Link:
         self.connected_at_us = None
         self.last_error = reason
         self.counts.failures[failure] += 1
-        share = int.from_bytes(self._world.entropy(SHARE_BYTES)) / 2 ** (8 * SHARE_BYTES)
+        share = draw_share(self._world.entropy)
         wait_s = self._backoff.refused(share) if lasts else self._backoff.next_wait_s(share)
         if self.state is not State.STALLED:
             self.state = State.REFUSED if failure is Failure.REFUSED else State.WAITING

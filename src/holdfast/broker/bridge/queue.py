@@ -15,15 +15,18 @@ Invariants:
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import reads, receive_grant, within
+from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.sockets.connection import Connections
 from holdfast.broker.stages import KernelStages
+from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge
 from holdfast.core.subscription import Subscription
@@ -35,6 +38,19 @@ PACKET_IDENTIFIER_MAXIMUM = 65_535
 HELD_AS_CONNECTED = "connected"
 """Its record says so while it is: after a crash that is how we know that messages of QoS 1 may have
 been sent."""
+
+
+class Carried(NamedTuple):
+    """Messages of a bridge since `begin`."""
+
+    sent: int
+    """Each as often as it was."""
+    repeated: int
+    """Those that were sent again, after a connection was lost."""
+    again: int
+    """Others with a content that had been sent lately, where no hops are counted."""
+    passing: int
+    """Those of QoS 0 that have come, sent or not."""
 
 
 class BridgeQueue:
@@ -135,9 +151,15 @@ class BridgeQueue:
         """On which connection it takes what is driven again."""
         return {self._connection: self._terms} if self.is_connected else {}
 
-    def carried(self) -> tuple[int, int]:
-        """Messages sent since `begin`, each as often as it was, and those that were sent again."""
-        return self._kernel.outboxes.carried(self._connection)
+    def carried(self) -> Carried:
+        """What has come and gone since `begin`."""
+        return Carried(*self._kernel.outboxes.carried(self._connection))
+
+    def stored(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
+        """How many messages of QoS 1 and 2 have come between two offsets, with those that it leaves
+        out."""
+        wanted = [item.wanted() for item in self.record.reads if item.qos > 0]
+        return inquiry.count(wanted, self.record.party, begin, end)
 
     def acknowledged(self) -> int:
         """Messages that the remote has acknowledged since `begin`."""
@@ -154,6 +176,10 @@ class BridgeQueue:
     def give(self, is_giving: bool) -> None:
         """Whether what is read from the log goes out."""
         self._kernel.deliveries.set_writable(self._connection, is_giving)
+
+    def hold(self, is_held: bool) -> None:
+        """Whether messages of QoS 0 wait on the shelf, although the remote takes them."""
+        self._kernel.outboxes.hold(self._connection, is_held)
 
     def is_noted(self) -> bool:
         """True once it is durable that it is connected, so that a crash cannot forget it."""

@@ -41,7 +41,8 @@ def doubts(bridge: Bridge) -> tuple[str, ...]:
     if bridge.loop_prevention and bridge.mqtt_version < 5:
         found.append(
             "loop_prevention: MQTT 3.1.1 has no user properties to count hops in, so what comes"
-            " back is not known by them; filters and excludes have to keep it out"
+            " back is not known by them; filters and excludes have to keep it out, and a circle"
+            " ends the bridge when it is found"
         )
     if any(not item.persist for item in bridge.local_subscriptions):
         found.append(

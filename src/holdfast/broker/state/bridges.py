@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.broker.bridge.bridges import Bridges
 from holdfast.broker.bridge.link import Link, LinkCounts, LinkEvent, State
+from holdfast.broker.bridge.queue import Carried
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import Losses
 from holdfast.broker.delivery.queues import Queues
@@ -19,6 +20,7 @@ from holdfast.kernel import describe_state
 from holdfast.protocols.mqtt.remote import Granted
 
 NOTHING = LinkCounts()
+NOTHING_CARRIED = Carried(0, 0, 0, 0)
 QOS_MAXIMUM = 2
 
 
@@ -129,7 +131,7 @@ class BridgesState:
             return None
         bridge, is_configured, link = found
         record = self._bridges.record(name)
-        inbound, carried = (0, 0), (0, 0)
+        inbound, carried = (0, 0), NOTHING_CARRIED
         if link is not None:
             inbound, carried = link.inbound(), link.queue.carried()
         return BridgeSeen(
@@ -144,8 +146,8 @@ class BridgesState:
             events=() if link is None else tuple(link.events),
             shelf=(0, 0) if link is None else link.queue.shelved(),
             in_flight=_in_flight(link),
-            sent=carried[0],
-            repeated=carried[1],
+            sent=carried.sent,
+            repeated=carried.repeated,
             acknowledged=0 if link is None else link.queue.acknowledged(),
             received=inbound[0],
             received_and_lost=inbound[1],

@@ -53,7 +53,8 @@ class BridgeRow(Struct, kw_only=True):
         Meta(
             description="stopped, connecting, draining (what waited in memory goes first),"
             " connected; or it waits for the next attempt: waiting, refused by the remote, or"
-            " stalled, since nothing was acknowledged any more."
+            " stalled, since nothing was acknowledged any more; or looping, since what it sent came"
+            " back: it waits until it is started."
         ),
     ]
     last_error: Annotated[str, Meta(description="Why it is not connected; empty: it is.")]
