@@ -156,6 +156,10 @@ crash-damage: setup ## Cut and flip the log of a killed broker, ROUNDS times eac
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage cut
 	$(BIN)/python -m tests.crash --rounds $(ROUNDS) --damage flip
 
+.PHONY: crash-bridge
+crash-bridge: setup ## Kill either end of a bridge under load, ROUNDS times, and count at both ends
+	$(BIN)/python -m tests.crash.bridge --rounds $(ROUNDS)
+
 .PHONY: crash-pulsar
 crash-pulsar: setup ## Kill the broker of Pulsar's own client, ROUNDS times, and check what has a receipt
 	$(BIN)/python -m tests.crash.pulsar --rounds $(ROUNDS)
@@ -216,6 +220,7 @@ bench-recovery: setup ## Measure a start after kill -9 with 10 GB of log and 1 0
 .PHONY: bench-setup
 bench-setup: target/bench-peers/.installed ## Bring the brokers that are compared, or say which are missing
 	@tools/prerequisites mosquitto
+	@tools/prerequisites flashmq
 	@tools/prerequisites nats
 	@tools/prerequisites rabbitmq
 

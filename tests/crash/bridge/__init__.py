@@ -1,0 +1,1 @@
+"""Kills of either end of a bridge under load, counted at both ends."""
