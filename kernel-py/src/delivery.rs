@@ -251,8 +251,9 @@ impl Deliveries {
         self.inner.feed(&mut scans.inner);
     }
 
-    fn allot(&mut self, outgoing: &mut Outgoing, now_us: u64) {
+    fn allot(&mut self, outgoing: &mut Outgoing, now_us: u64) -> bool {
         self.inner.allot(&mut outgoing.inner, Timestamp(now_us));
+        self.inner.has_notices()
     }
 
     fn take_progress(&mut self) -> Option<Progress> {
@@ -305,10 +306,6 @@ impl Deliveries {
 
     fn refuse(&mut self, connection: u32, packet_identifier: u16, kind: &NoticeKind) {
         self.inner.refuse(Connection(connection), packet_identifier, kind.0);
-    }
-
-    fn answered(&mut self) -> Vec<(u32, u32)> {
-        self.inner.take_answered().into_iter().map(|(connection, count)| (connection.0, count)).collect()
     }
 
     fn refused(&mut self) -> Vec<(u32, u8)> {

@@ -26,6 +26,10 @@ impl Arrivals {
         Arrivals::default()
     }
 
+    fn __bool__(&self) -> bool {
+        !self.inner.is_empty()
+    }
+
     #[getter]
     fn publishes(&self) -> usize {
         self.inner.publishes.len()

@@ -1,4 +1,4 @@
-//! The Python binding: conversions, lock release, error mapping and the committer thread; no logic.
+//! The Python binding: conversions, lock release, error mapping, the committer thread and plain sockets; no logic.
 
 mod committer;
 mod delivery;
@@ -12,6 +12,7 @@ mod mqtt;
 mod notice;
 mod pulsar;
 mod ranges;
+mod read_buffer;
 mod route;
 mod rows;
 mod selection;
@@ -19,6 +20,7 @@ mod sockets;
 mod store;
 #[cfg(feature = "testing")]
 mod testing;
+mod turn;
 
 use pyo3::prelude::*;
 
@@ -37,6 +39,8 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     notice::register(module)?;
     pulsar::register(module)?;
     ranges::register(module)?;
+    sockets::register(module)?;
+    turn::register(module)?;
     #[cfg(feature = "testing")]
     entry::register(module)?;
     #[cfg(feature = "testing")]

@@ -3,11 +3,12 @@
 mod packet;
 pub mod properties;
 
+use crate::delivery::Deliveries;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::notice::{told, NoticeKind, Told};
+use crate::read_buffer::feed;
 use crate::selection::Selection;
-use crate::sockets::feed;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::Terms;
@@ -172,8 +173,8 @@ impl MessageIdentity {
 
 /// What has arrived on each connection and is not decoded yet.
 #[pyclass(module = "holdfast._kernel")]
-struct Inbox {
-    inner: inbox::Inbox,
+pub struct Inbox {
+    pub inner: inbox::Inbox,
     read_buffer: PyBuffer<u8>,
 }
 
@@ -286,15 +287,17 @@ impl Inbox {
         self.inner.silent(Timestamp(now_us)).into_iter().map(|connection| connection.0).collect()
     }
 
-    fn answered(&mut self, connection: u32, count: u32) {
-        self.inner.answered(Connection(connection), count);
+    fn take_answered(&mut self, deliveries: &mut Deliveries) {
+        for (connection, count) in deliveries.inner.take_answered() {
+            self.inner.answered(connection, count);
+        }
     }
 }
 
 /// Bytes that wait for each connection's socket, and the encoder.
 #[pyclass(module = "holdfast._kernel")]
-struct Outboxes {
-    inner: outbox::Outboxes,
+pub struct Outboxes {
+    pub inner: outbox::Outboxes,
 }
 
 #[pymethods]
@@ -373,9 +376,13 @@ impl Outboxes {
         self.inner.hand_over(Connection(from_connection), Connection(to_connection));
     }
 
-    fn carried(&self, connection: u32) -> (u64, u64) {
+    fn hold(&mut self, connection: u32, is_held: bool) {
+        self.inner.hold(Connection(connection), is_held);
+    }
+
+    fn carried(&self, connection: u32) -> (u64, u64, u64, u64) {
         let carried = self.inner.carried(Connection(connection));
-        (carried.sent, carried.repeated)
+        (carried.sent, carried.repeated, carried.again, carried.passing)
     }
 
     fn shelved(&self, connection: u32) -> (usize, usize) {

@@ -3,7 +3,7 @@
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::notice::NoticeKind;
-use crate::sockets::feed;
+use crate::read_buffer::feed;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
@@ -49,8 +49,8 @@ impl Command {
 
 /// What has arrived on each connection and is not decoded yet.
 #[pyclass(module = "holdfast._kernel")]
-struct PulsarInbox {
-    inner: inbox::Inbox,
+pub struct PulsarInbox {
+    pub inner: inbox::Inbox,
     read_buffer: PyBuffer<u8>,
 }
 
@@ -152,8 +152,8 @@ impl PulsarInbox {
 
 /// Bytes that wait for each connection's socket, and the encoder.
 #[pyclass(module = "holdfast._kernel")]
-struct PulsarOutboxes {
-    inner: outbox::Outboxes,
+pub struct PulsarOutboxes {
+    pub inner: outbox::Outboxes,
 }
 
 #[pymethods]

@@ -13,7 +13,7 @@ type Rules = Vec<(Vec<u8>, bool)>;
 /// Filters of attached queues, and the memory of what each topic matched.
 #[pyclass(module = "holdfast._kernel")]
 pub struct Routes {
-    inner: route::Routes,
+    pub inner: route::Routes,
 }
 
 #[pymethods]

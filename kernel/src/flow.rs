@@ -101,6 +101,15 @@ impl Arrivals {
         start.checked_add(size).and_then(|end| self.bytes.get(start..end)).unwrap_or_default()
     }
 
+    /// True if the turn brought nothing.
+    pub fn is_empty(&self) -> bool {
+        self.publishes.is_empty()
+            && self.acknowledgements.is_empty()
+            && self.pings.is_empty()
+            && self.permits.is_empty()
+            && self.settlements.is_empty()
+    }
+
     /// Forgets this turn's arrivals and keeps the allocations, and the totals.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -40,6 +40,8 @@ def is_valid_topic_filter(topic_filter: bytes) -> bool: ...
 class Arrivals:
     """What one turn brought; opaque. Cleared by `Inbox.decode`."""
     def __new__(cls) -> Arrivals: ...
+    def __bool__(self) -> bool:
+        """False if nothing was decoded or put."""
     publishes: int
     """PUBLISH packets in it."""
     acknowledgements: int
@@ -275,8 +277,8 @@ class Inbox:
         came."""
     def silent(self, now_us: int) -> list[int]:
         """Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22]."""
-    def answered(self, connection: int, count: int) -> None:
-        """`count` QoS 1 or 2 messages of this connection have been answered: gives back Receive Maximum."""
+    def take_answered(self, deliveries: Deliveries) -> None:
+        """QoS 1 and 2 messages that were answered to the end since the last call give back Receive Maximum."""
 
 @final
 class Outboxes:
@@ -305,7 +307,10 @@ class Outboxes:
     def carry(self, connection: int, rewriting: Rewriting, *, shelf_bytes_maximum: int) -> None:
         """Messages to an open connection are carried on to another broker from now on, as what `rewriting` makes of
         them. Those of QoS 0 that it does not take at once wait on a shelf, up to so many bytes; then the oldest go,
-        with the notice "overflow"."""
+        with the notice "overflow". Where `rewriting` counts no hops, or MQTT has no property to count them in, it is
+        noted which of them come again."""
+    def hold(self, connection: int, is_held: bool) -> None:
+        """Whether messages of QoS 0 wait on the shelf of a connection although it takes them."""
     def identify(self, connection: int, identity: MessageIdentity | None) -> None:
         """Deliveries of stored messages to an open connection of MQTT 5 tell from now on which message each is, or do so
         no more. A packet that this alone would make too large does not, nor does what passes through at QoS 0."""
@@ -313,9 +318,10 @@ class Outboxes:
         """What has come back to a group is sent with this user property from now on, or without any."""
     def hand_over(self, from_connection: int, to_connection: int) -> None:
         """What waits on the shelf of one connection goes to that of another, before anything else; both carry on."""
-    def carried(self, connection: int) -> tuple[int, int]:
-        """Messages that a connection has carried on, each as often as it was written, and those of them that were
-        written with DUP; what handed over to it counts as its own."""
+    def carried(self, connection: int) -> tuple[int, int, int, int]:
+        """Messages that a connection has carried on, each as often as it was written; those of them that were written
+        with DUP; those of the others with a content that had been written lately (`carry`); and messages of QoS 0 that
+        have come, written or not. What handed over to it counts as its own."""
     def shelved(self, connection: int) -> tuple[int, int]:
         """Messages on the shelf of a connection, and the bytes that they take."""
     def waiting(self) -> bool:
@@ -713,6 +719,50 @@ class Job:
         """Does the next step without the interpreter's lock; True while there is another one. Never raises."""
 
 @final
+class Sockets:
+    """Plain TCP and Unix sockets by token, of connections that speak MQTT or Pulsar: read and written by the turn,
+    without the interpreter's lock. A token that is gone is passed over in silence."""
+
+    def __new__(cls) -> Sockets: ...
+    def fileno(self) -> int:
+        """Readable while a socket has something to read, or takes bytes again that are left."""
+    def add(self, descriptor: int, *, is_pulsar: bool) -> int:
+        """Takes over a socket that was detached, and returns its token. Nothing is read yet."""
+    def begin(self, token: int, connection: int) -> None:
+        """Its bytes are this connection's, in both directions; it is read from now on."""
+    def read_ahead(self, token: int, maximum_bytes: int) -> None:
+        """`news` tells when more wait undecoded than these; 0 at first."""
+    def set_limits(self, token: int, high_bytes: int, low_bytes: int) -> None:
+        """It is full when more than `high_bytes` are left, until no more than `low_bytes` are."""
+    def set_reading(self, token: int, is_reading: bool) -> None:
+        """Whether it is read."""
+    def write(self, token: int, data: bytes) -> None:
+        """Sends what the system takes; the rest leaves when it takes more, in order."""
+    def close(self, token: int) -> None:
+        """Reads no more; is gone when what is left has been sent."""
+    def abort(self, token: int) -> None:
+        """Is gone."""
+    def waiting_bytes(self, token: int) -> int:
+        """Bytes that are left."""
+    def here(self, token: int) -> tuple[str, int] | None:
+        """The address and port at this end of a TCP connection."""
+    def receive(
+        self, inbox: Inbox, pulsar_inbox: PulsarInbox, deliveries: Deliveries, now_us: int, *, tells_all: bool
+    ) -> bool:
+        """Reads once from each socket that has something, up to TURN_BYTES_MAXIMUM in all, into the inboxes. `news`
+        will tell of all connections that were fed if `tells_all`. False if nothing came but packets that end exchanges
+        of QoS 1 and 2, on connections whose own queue has nothing more for them, and there is no news: nobody waits
+        for what has come. Raises `OSError` if the system does not tell."""
+    def send(self, outboxes: Outboxes, pulsar_outboxes: PulsarOutboxes) -> tuple[list[tuple[int, bytes]], bool]:
+        """Sends what waits in the outboxes, one write for each piece; returns what is for connections without a socket
+        here, and whether there is news."""
+    def news(self) -> tuple[list[tuple[int, int]], list[tuple[int, bool]], list[int]]:
+        """Since the last call: tokens that were fed, with the bytes that waited undecoded then; those that became full
+        (false) or are no longer (true); and those that are gone, whose tokens are given out again from now on."""
+    def totals(self) -> tuple[int, int]:
+        """Bytes received, and bytes that `send` was given, since the start."""
+
+@final
 class Committer:
     """The thread that commits: while one group is on its way to the disk the next one gathers."""
 
@@ -725,6 +775,18 @@ class Committer:
         """There may be something to commit; returns at once."""
     def stop(self) -> None:
         """Commits what is left, ends the thread, waits for it."""
+
+def has_exceptions(
+    routes: Routes, deliveries: Deliveries, outboxes: Outboxes, pulsar_outboxes: PulsarOutboxes
+) -> bool:
+    """True if one of these is not empty: `Routes.denied`; `Deliveries.refused` and `at_fault`; `Outboxes.refused` and
+    `notices`; `PulsarOutboxes.gone`."""
+
+def unfinished(
+    inbox: Inbox, pulsar_inbox: PulsarInbox, deliveries: Deliveries, outboxes: Outboxes
+) -> tuple[bool, bool, int | None]:
+    """True if one of `Inbox.ready`, `PulsarInbox.ready`, `Deliveries.waiting` and `Outboxes.waiting` is;
+    `Deliveries.awaits_commit`; and the earlier of `Inbox.next_at_us` and `PulsarInbox.next_at_us`."""
 
 @final
 class Criteria:
@@ -949,8 +1011,9 @@ class Deliveries:
         """Queues that have room and must read the log."""
     def feed(self, scans: Scans) -> None:
         """Gives queues what the log found."""
-    def allot(self, outgoing: Outgoing, now_us: int) -> None:
-        """Gives queued messages to windows that have room: packet identifiers, order, expiry."""
+    def allot(self, outgoing: Outgoing, now_us: int) -> bool:
+        """Gives queued messages to windows that have room: packet identifiers, order, expiry. True if there are
+        `notices`."""
     def take_progress(self) -> Progress | None:
         """What the log has to remember of this turn (acknowledged ranges, QoS 2 phases), for `Log.append_progress`;
         None if there is nothing and nothing waits for it. `progressed` is to be told."""
@@ -981,8 +1044,6 @@ class Deliveries:
     def awaits_commit(self) -> bool:
         """True if a message or an answer waits until the log is durable further on: the committer should be woken.
         Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
-    def answered(self) -> list[tuple[int, int]]:
-        """(connection, count): QoS 1 and 2 messages answered since the last call, for `Inbox.answered`."""
     def refused(self) -> list[tuple[int, int]]:
         """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
     def at_fault(self) -> list[int]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
-RUST_LINES_MAXIMUM = {"kernel/src": 20_300, "kernel-py/src": 3_200}
-"""For all doors together: lines of code. A comment is never too much (ADR 0007, 0015, 0027)."""
+RUST_LINES_MAXIMUM = {"kernel/src": 20_300, "kernel-py/src": 3_400}
+"""For all doors together: lines of code. A comment is never too much (ADR 0007, 0027, 0030)."""
 
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}
 """Compiled in, so that the whole broker can be simulated, but part of no broker that serves."""

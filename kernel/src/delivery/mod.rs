@@ -256,6 +256,23 @@ impl Deliveries {
         self.held.is_any() || self.queues.ready().any(|(_, queue)| queue.owes_beyond(durable))
     }
 
+    /// True if an answer from the connection frees no room that anything waits for.
+    pub fn is_at_rest(&self, connection: Connection) -> bool {
+        let receiver = self.receivers.on(connection).and_then(|receiver| self.receivers.get(receiver));
+        let Some(receiver) = receiver.filter(|receiver| receiver.memberships.is_empty()) else { return false };
+        self.queues.get(receiver.queue).is_some_and(|queue| !queue.has_entries() && !queue.reads_on())
+    }
+
+    /// True if there are notices.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// True if messages were refused, or a peer has broken the rules of an exchange, since that was last asked for.
+    pub fn has_reports(&self) -> bool {
+        self.reports.is_any()
+    }
+
     /// How many QoS 1 and 2 messages of each connection have been answered to the end since the last call.
     pub fn take_answered(&mut self) -> BTreeMap<Connection, u32> {
         self.reports.take_answered()

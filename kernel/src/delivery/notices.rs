@@ -25,6 +25,11 @@ impl Notices {
         }
     }
 
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_reason.is_empty()
+    }
+
     /// All of them; none are left.
     pub fn take(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.by_reason).into_values().flatten().collect()

@@ -33,6 +33,10 @@ pub(super) enum Turn {
 }
 
 impl Queues {
+    pub fn get(&self, handle: ids::Queue) -> Option<&Queue> {
+        self.slots.get(handle)
+    }
+
     #[inline]
     pub fn get_mut(&mut self, handle: ids::Queue) -> Option<&mut Queue> {
         self.slots.get_mut(handle)

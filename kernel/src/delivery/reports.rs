@@ -88,6 +88,11 @@ impl Reports {
         self.at_fault.remove(&connection);
     }
 
+    /// True if something has to be told of a connection.
+    pub fn is_any(&self) -> bool {
+        !(self.refused.is_empty() && self.at_fault.is_empty())
+    }
+
     pub fn take_answered(&mut self) -> BTreeMap<Connection, u32> {
         std::mem::take(&mut self.answered)
     }

@@ -118,6 +118,11 @@ impl Grants {
         allows
     }
 
+    /// True if any were.
+    pub fn has_denied(&self) -> bool {
+        !self.denied.is_empty()
+    }
+
     /// How many messages of each connection were denied since the last call.
     pub fn take_denied(&mut self) -> BTreeMap<Connection, u64> {
         mem::take(&mut self.denied)

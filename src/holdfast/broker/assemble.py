@@ -30,6 +30,7 @@ from holdfast.broker.pulsar.door import PulsarDoor
 from holdfast.broker.schedule import Schedule
 from holdfast.broker.server import Server
 from holdfast.broker.sockets.connection import Connections
+from holdfast.broker.sockets.plain import PlainSockets
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.steps import Steps
 from holdfast.broker.store import recovery
@@ -72,6 +73,9 @@ def assemble(config: Config, world: World) -> Server:
     system_topics = SystemTopics()
     chores = Chores(schedule.soon, kernel.log.effort)
     connections = Connections(ground)
+    steps = Steps(world.ticks_ns, world.now_us)
+    if (sockets := world.sockets()) is not None:
+        connections.plain = PlainSockets(ground, sockets, steps)
     closing = Closing(connections, sessions, ground.counts)
     permissions = Permissions(ground, access, connections, closing, sessions, delivery.redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
@@ -110,7 +114,7 @@ def assemble(config: Config, world: World) -> Server:
         commits=commits,
         chores=chores,
         moments=Moments(kernel, records, promises, chores, sessions.all_attached, schedule.soon),
-        steps=Steps(world.ticks_ns, world.now_us),
+        steps=steps,
         environments=ground.environments,
     )
     _recover(stages, delivery, world.now_us())

@@ -65,13 +65,13 @@ class Moments:
         self._chores = chores
         self._attached = attached
         self._soon = soon
-        self._wanted: asyncio.Future[Moment] | None = None
+        self.wanted: asyncio.Future[Moment] | None = None
         self._one = asyncio.Lock()
 
     def take(self, now_us: int) -> None:
         """In a turn, when the log has what deliveries have come to: if anybody wants a moment, this
         is it."""
-        wanted, self._wanted = self._wanted, None
+        wanted, self.wanted = self.wanted, None
         if wanted is None or wanted.done():
             return
         self._log.begin_instant()
@@ -93,7 +93,7 @@ class Moments:
     async def one(self) -> AsyncIterator[Moment]:
         """A moment, durable, with the view standing at it for as long as nobody says `go_on`."""
         async with self._one:
-            self._wanted = wanted = asyncio.get_running_loop().create_future()
+            self.wanted = wanted = asyncio.get_running_loop().create_future()
             self._soon()
             try:
                 moment = await wanted

@@ -9,6 +9,11 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+COMPANY_S: Final = 0.01
+"""How long acknowledgements wait for company: a crash in the meantime has their messages sent
+again, as it would while they were on their way."""
 
 
 class Schedule:
@@ -18,6 +23,7 @@ class Schedule:
         self._loop = loop
         self._asked = False
         self._timer: asyncio.TimerHandle | None = None
+        self._company: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = loop.create_future()
         self.commit_ended = False
         """A commit has ended since the last turn."""
@@ -34,6 +40,12 @@ class Schedule:
         if self._timer is None:
             self._timer = self._loop.call_later(seconds, self._ring)
 
+    def in_company(self) -> None:
+        """There is something to do that nobody waits for: the next turn does it, or one of its own
+        after COMPANY_S."""
+        if self._company is None:
+            self._company = self._loop.call_later(COMPANY_S, self._ring_alone)
+
     def committed(self) -> None:
         """A commit has ended."""
         self.commit_ended = True
@@ -48,6 +60,10 @@ class Schedule:
         """The broker cannot go on."""
         if not self.ended.done():
             self.ended.set_exception(error)
+
+    def _ring_alone(self) -> None:
+        self._company = None
+        self.soon()
 
     def _ring(self) -> None:
         self._timer = None

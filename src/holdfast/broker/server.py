@@ -204,6 +204,8 @@ class Server:
         now_us = self._world.now_us()
         # What has arrived is stored, made durable and answered, so that no publisher has to send
         # again, after the restart, what is there already.
+        if (plain := self._stages.connections.plain) is not None:
+            plain.receive()
         self._turn.stages_in_order(now_us)
         self._stages.commits.stop()
         self._turn.stages_in_order(now_us)

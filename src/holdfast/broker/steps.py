@@ -23,8 +23,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 OVER_BUDGET: Final = FrequentEvent(log, "step over its budget")
 
-Kind = Literal["turn", "piece", "sweep", "answer"]
-KINDS: Final[tuple[Kind, ...]] = ("turn", "piece", "sweep", "answer")
+Kind = Literal["turn", "read", "piece", "sweep", "answer"]
+KINDS: Final[tuple[Kind, ...]] = ("turn", "read", "piece", "sweep", "answer")
 
 BUDGET_NS: Final = STEP_BUDGET_MS * 1_000_000
 BOUNDS_S: Final = (0.0001, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

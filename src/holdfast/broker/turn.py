@@ -45,7 +45,7 @@ from holdfast.broker.store.commit_times import CommitTimes
 from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
-from holdfast.kernel import Arrivals, Outgoing
+from holdfast.kernel import Arrivals, Command, Outgoing, Packet, has_exceptions, unfinished
 
 STAGES: Final = (
     "admission",
@@ -58,8 +58,8 @@ STAGES: Final = (
     "exceptions",
     "piece",
 )
-"""What a turn that takes too long can be said to have been in; `decode` goes as far as storing, and
-`scan` begins with what has become durable."""
+"""What a turn that takes too long can be said to have been in; `decode` goes from reading to
+storing, and `scan` begins with what has become durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,49 +149,34 @@ class Turn:
             self._schedule.fail(error)
 
     def stages_in_order(self, now_us: int) -> None:
-        """Take in what has come, store it, give out what has become durable."""
+        """Take in what has come, store it, give out what has become durable.
+
+        Stages that have nothing to do are not called: a lone message pays for all that are."""
         kernel, stages, ticks_ns = self._stages.kernel, self._stages, self._ticks_ns
-        arrivals, outgoing = self._arrivals, self._outgoing
         self.count += 1
         admission_ns = ticks_ns()
         self._go_on(now_us)
         decode_ns = ticks_ns()
-        control_packets = kernel.inbox.decode(arrivals, now_us)
-        commands = kernel.pulsar_inbox.decode(arrivals, now_us)
-        self._store(arrivals, now_us)
-        stages.wills.appended(stages.sessions.will_appended, now_us)
+        control_packets = kernel.inbox.decode(self._arrivals, now_us)
+        commands = kernel.pulsar_inbox.decode(self._arrivals, now_us)
+        if self._arrivals or stages.entrance.publications or stages.batches.active:
+            self._store(self._arrivals, now_us)
         control_ns = ticks_ns()
-        if control_packets:
-            self.control_packets += len(control_packets)
-            stages.control_packets.take(control_packets, now_us)
-        if commands:
-            self.control_packets += len(commands)
-            stages.pulsar.commands.take(commands, now_us)
-
+        if control_packets or commands:
+            self._control(control_packets, commands, now_us)
         scan_ns = ticks_ns()
-        durable_offset = kernel.log.durable_offset()
-        durable_position = kernel.log.durable_position()
-        kernel.deliveries.settle(durable_offset, durable_position, outgoing)
-        stages.entrance.durable(durable_position)
-        stages.batches.durable(durable_position)
-        scans = kernel.deliveries.hungry(durable_offset)
-        if scans:
-            kernel.log.scan(scans)
-            kernel.deliveries.feed(scans)
+        self._settle()
         allot_ns = ticks_ns()
-        kernel.deliveries.allot(outgoing, now_us)
-        stages.losses.notice(kernel.deliveries.notices(), stages.name_of, now_us)
-        stages.losses.write_ahead(now_us)
+        if kernel.deliveries.allot(self._outgoing, now_us):
+            stages.losses.notice(kernel.deliveries.notices(), stages.name_of, now_us)
         self._remember(now_us)
         encode_ns = ticks_ns()
-        kernel.outboxes.encode(outgoing, kernel.log, now_us)
-        kernel.pulsar_outboxes.encode(outgoing, kernel.log)
-        leaving = kernel.outboxes.take(), kernel.pulsar_outboxes.take()
+        kernel.outboxes.encode(self._outgoing, kernel.log, now_us)
+        kernel.pulsar_outboxes.encode(self._outgoing, kernel.log)
         write_ns = ticks_ns()
-        for batch in leaving:
-            stages.connections.write(batch)
-        stages.bridges.turn()
-
+        stages.connections.send(now_us)
+        if stages.bridges.draining:
+            stages.bridges.turn()
         exceptions_ns = ticks_ns()
         self._exceptions(now_us)
         piece_ns = ticks_ns()
@@ -206,6 +191,34 @@ class Turn:
             exceptions_ns, piece_ns, ended_ns,
         )
         # fmt: on
+
+    def _control(
+        self,
+        control_packets: list[tuple[int, Packet]],
+        commands: list[tuple[int, Command]],
+        now_us: int,
+    ) -> None:
+        """What has to be decided on is."""
+        self.control_packets += len(control_packets) + len(commands)
+        if control_packets:
+            self._stages.control_packets.take(control_packets, now_us)
+        if commands:
+            self._stages.pulsar.commands.take(commands, now_us)
+
+    def _settle(self) -> None:
+        """What has become durable is owed, and queues that are behind read on."""
+        kernel, stages = self._stages.kernel, self._stages
+        durable_offset = kernel.log.durable_offset()
+        durable_position = kernel.log.durable_position()
+        kernel.deliveries.settle(durable_offset, durable_position, self._outgoing)
+        if stages.entrance.unanswered:
+            stages.entrance.durable(durable_position)
+        if stages.batches.active:
+            stages.batches.durable(durable_position)
+        scans = kernel.deliveries.hungry(durable_offset)
+        if scans:
+            kernel.log.scan(scans)
+            kernel.deliveries.feed(scans)
 
     def _store(self, arrivals: Arrivals, now_us: int) -> None:
         """What has come is routed and stored, and what nobody publishes from outside with it."""
@@ -222,27 +235,40 @@ class Turn:
         kernel.outboxes.pass_through(arrivals, now_us)
         kernel.pulsar_outboxes.pass_through(arrivals)
         kernel.deliveries.admit(arrivals, kernel.log.end_position())
+        if stages.wills.taken:
+            stages.wills.appended(stages.sessions.will_appended, now_us)
+        # The disk is at work while the rest of the turn is done.
+        if kernel.deliveries.awaits_commit():
+            stages.commits.wake()
+            self.commit_times.asked(now_us)
 
     def _go_on(self, now_us: int) -> None:
         """Goes on with what has waited for the disk, for a password, or for its turn."""
-        stages, durable_position = self._stages, self._stages.kernel.log.durable_position
+        stages = self._stages
         if self._schedule.commit_ended:
             self._schedule.commit_ended = False
             stages.commits.collect()
             self.commit_times.ended(now_us)
-        stages.admission.decide(now_us)
-        stages.pulsar.decide(now_us)
-        stages.admission.durable(durable_position(), now_us)
-        stages.promises.durable(durable_position())
+        if stages.admission.decided:
+            stages.admission.decide(now_us)
+        if stages.pulsar.admission.decided:
+            stages.pulsar.admission.decide(now_us)
+        if stages.admission.waiting:
+            stages.admission.durable(stages.kernel.log.durable_position(), now_us)
+        if stages.promises.waiting:
+            stages.promises.durable(stages.kernel.log.durable_position())
 
     def _remember(self, now_us: int) -> None:
         """How far deliveries have come goes into the log; what depends on that waits for it."""
         kernel = self._stages.kernel
+        if self._stages.losses.is_waiting:
+            self._stages.losses.write_ahead(now_us)
         progress = kernel.deliveries.take_progress()
         if progress is not None:
             kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
         # Now the log and what is in memory say the same.
-        self._stages.moments.take(now_us)
+        if self._stages.moments.wanted is not None:
+            self._stages.moments.take(now_us)
 
     def _over_budget(self, took_ns: int, began_us: int) -> None:
         stages_ns = [after - before for before, after in pairwise(self._marks_ns)]
@@ -255,8 +281,18 @@ class Turn:
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
         kernel, stages = self._stages.kernel, self._stages
-        for connection, count in kernel.deliveries.answered():
-            kernel.inbox.answered(connection, count)
+        kernel.inbox.take_answered(kernel.deliveries)
+        if has_exceptions(
+            kernel.routes, kernel.deliveries, kernel.outboxes, kernel.pulsar_outboxes
+        ):
+            self._refusals(now_us)
+        if stages.connections.ended:
+            for gone in stages.connections.finished():
+                stages.endings.of(gone).gone(gone, now_us)
+
+    def _refusals(self, now_us: int) -> None:
+        """What was not done as usual is told, counted and put on record."""
+        kernel, stages = self._stages.kernel, self._stages
         for connection, count in kernel.routes.denied():
             stages.closing.denied(connection, count)
         for connection, packet_identifier, kind in kernel.outboxes.refused():
@@ -269,26 +305,37 @@ class Turn:
             stages.closing.contradicted(connection, now_us)
         stages.losses.notice(kernel.outboxes.notices(), stages.name_of, now_us)
         stages.losses.write_ahead(now_us)
-        for gone in stages.connections.finished():
-            stages.endings.of(gone).gone(gone, now_us)
 
     def _next_turn(self, now_us: int) -> None:
         """Wakes the committer if somebody waits for the disk, and asks for another turn if a stage
         has more to do. Acknowledgement progress waits for company, or for the next sweep."""
         kernel, stages = self._stages.kernel, self._stages
-        stages.connections.resume()
-        promised = stages.admission.waits() or stages.promises.waits()
-        handed_in = stages.entrance.waits_for_the_disk() or stages.batches.waits_for_the_disk()
-        promised = promised or stages.bridges.waits_for_the_disk()
-        if promised or handed_in or kernel.deliveries.awaits_commit():
+        goes_on, awaits_commit, next_at_us = unfinished(
+            kernel.inbox, kernel.pulsar_inbox, kernel.deliveries, kernel.outboxes
+        )
+        stages.connections.resume(throttled=next_at_us is not None)
+        if awaits_commit or self._waits_for_the_disk():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        arrived = kernel.inbox.ready() or kernel.pulsar_inbox.ready()
-        arrived = arrived or kernel.deliveries.waiting() or kernel.outboxes.waiting()
-        handed_in = stages.entrance.waiting() or stages.batches.waiting()
-        if arrived or handed_in or stages.chores.is_busy():
+        if goes_on or stages.chores.is_busy() or self._has_handed_in():
             self._schedule.soon()
-        waiting = kernel.inbox.next_at_us(), kernel.pulsar_inbox.next_at_us()
-        next_at_us = min((at_us for at_us in waiting if at_us is not None), default=None)
         if next_at_us is not None:
             self._schedule.later(max(next_at_us - now_us, 0) / 1_000_000)
+
+    def _has_handed_in(self) -> bool:
+        """True if something can enter that came on no connection."""
+        entrance, batches = self._stages.entrance, self._stages.batches
+        return bool(
+            (entrance.publications and entrance.waiting()) or (batches.active and batches.waiting())
+        )
+
+    def _waits_for_the_disk(self) -> bool:
+        """True if a part does, beside the kernel's deliveries."""
+        stages = self._stages
+        return bool(
+            stages.admission.waiting
+            or stages.promises.waiting
+            or stages.entrance.unanswered
+            or (stages.batches.active and stages.batches.waits_for_the_disk())
+            or (stages.bridges.draining and stages.bridges.waits_for_the_disk())
+        )

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from holdfast import system
 from holdfast.core.config import Config
 from holdfast.core.layout import LOG_DIRECTORY, STAGED_DIRECTORY, VIEW_FILE
-from holdfast.kernel import Committer, Log
+from holdfast.kernel import Committer, Log, Sockets
 
 T = TypeVar("T")
 
@@ -96,6 +96,9 @@ class World(Protocol):
         """So many more handles of a socket that listens; none where the event loop takes all
         connections that there are."""
 
+    def sockets(self) -> Sockets | None:
+        """The kernel's table of sockets; `None` where the event loop carries all connections."""
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log; see `Log.open`."""
 
@@ -163,6 +166,10 @@ class RealWorld:
     def handles(self, listening: socket, count: int) -> list[socket]:
         """Descriptors of the same socket."""
         return [socket(fileno=system.duplicate(listening.fileno())) for _ in range(count)]
+
+    def sockets(self) -> Sockets:
+        """Real ones."""
+        return Sockets()
 
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens the log in the data directory, which the caller has locked."""

@@ -64,6 +64,9 @@ class SimulatedWorld:
         """None: the network takes connections as they come."""
         return []
 
+    def sockets(self) -> None:
+        """None: all connections are the simulated network's."""
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log on the simulated disk."""
         return Log.open_simulated(

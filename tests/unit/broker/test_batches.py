@@ -246,7 +246,7 @@ async def test_a_batch_that_cannot_go_on_holds_nothing_and_is_counted(bench: Ben
     assert (numbers.staged_bytes, numbers.staged_parts, numbers.batches_given_up) == (0, 0, 1)
     assert numbers.producers == 1
     assert not bench.batches.parts.files.sizes()
-    assert not bench.batches._active
+    assert not bench.batches.active
     left = await bench.stage(producer="r")
     numbers = count(bench.server)
     assert (numbers.staged_bytes, numbers.staged_parts) == (left.bytes, 1)

@@ -85,12 +85,12 @@ def test_it_is_answered_when_the_disk_has_it(qos: int) -> None:
     assert desk.entrance.waiting()
     assert desk.turn() == 1
     assert desk.told == [("a appended", None)]
-    assert desk.entrance.waits_for_the_disk()
+    assert desk.entrance.unanswered
     assert not desk.entrance.waiting()
     desk.log.commit()
     desk.turn()
     assert desk.told == [("a appended", None), ("a answered", None)]
-    assert not desk.entrance.waits_for_the_disk()
+    assert not desk.entrance.unanswered
     assert desk.entrance.published == 1
 
 
@@ -114,7 +114,7 @@ def test_what_the_log_refuses_is_told_why_and_counted() -> None:
         ("b answered", None),
     ], "at QoS 0 nothing is promised"
     assert desk.counts.total(Event.OWN_PUBLISHES_REFUSED) == 1
-    assert not desk.entrance.waits_for_the_disk()
+    assert not desk.entrance.unanswered
 
 
 def test_so_many_wait_for_the_disk_and_the_others_here_in_their_order() -> None:

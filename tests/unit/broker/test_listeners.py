@@ -31,7 +31,9 @@ class Protocol(asyncio.Protocol):
 
 def listeners(directory: Path, made: list[int]) -> Listeners:
     config = Config(data_dir=directory, mqtt_port=0, http_port=None, pulsar_port=None)
-    connections: Any = SimpleNamespace(make=lambda: Protocol(made), read_buffer=bytearray(1))
+    connections: Any = SimpleNamespace(
+        make=lambda: Protocol(made), read_buffer=bytearray(1), plain=None
+    )
     return Listeners(config, RealWorld(), connections, Counts(), {})
 
 

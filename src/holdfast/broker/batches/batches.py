@@ -109,7 +109,7 @@ class Batches:
         self._promises = promises
         self.producers = Producers(records, parties)
         self.parts = StagedParts(world.staged(ground.config), self._workers)
-        self._active: dict[str, Entering] = {}
+        self.active: dict[str, Entering] = {}
         """By producer: what is decided and not durably done."""
         self._entering: deque[Entering] = deque()
         self._ending: Waiting[Entering] = Waiting()
@@ -188,7 +188,7 @@ class Batches:
         """Decides what a batch is, and returns when the log has it whole and durable. If whoever
         asked goes away the batch goes on. Raises a `BatchRefusedError`."""
         producer = self._producer(order.producer, order.user_name)
-        entering = self._active.get(order.producer)
+        entering = self.active.get(order.producer)
         _check_goes_on(order.producer, producer, order.batch)
         repeated = producer is not None and order.batch <= _decided(producer)
         if not repeated:
@@ -247,7 +247,7 @@ class Batches:
     def durable(self, durable_position: int) -> None:
         """The log is durable up to here."""
         for entering in self._ending.take(durable_position):
-            del self._active[entering.name]
+            del self.active[entering.name]
             self.parts.remove_through(entering.name, entering.batch.sequence)
             entering.tell()
 
@@ -281,7 +281,7 @@ class Batches:
 
     def _decide(self, order: Commit, producer: ProducerRecord | None) -> Entering:
         self._check(order)
-        if len(self._active) >= BATCHES_AT_ONCE:
+        if len(self.active) >= BATCHES_AT_ONCE:
             sentence = f"{BATCHES_AT_ONCE} batches are entering the log; come back later"
             raise BatchRefusedError(BatchRefusal.BUSY, sentence)
         now_us = self._now_us()
@@ -322,7 +322,7 @@ class Batches:
                 raise BatchRefusedError(BatchRefusal.OTHER_BATCH, sentence)
 
     def _begin(self, entering: Entering) -> None:
-        self._active[entering.name] = entering
+        self.active[entering.name] = entering
         if entering.is_done():
             self._finish(entering)
         else:
@@ -330,7 +330,7 @@ class Batches:
         self._schedule.soon()
 
     async def _ended(self, entering: Entering) -> None:
-        if self._active.get(entering.name) is entering and entering.failure is None:
+        if self.active.get(entering.name) is entering and entering.failure is None:
             kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             entering.waiting.append(kept)
             self._schedule.soon()
@@ -381,7 +381,7 @@ class Batches:
         """It stays on record, so that its rows are neither doubled nor taken for done; what it
         holds goes."""
         self._entering.remove(entering)
-        del self._active[entering.name]
+        del self.active[entering.name]
         batch = entering.so_far(self._log)
         self.producers.give_up(entering.name, entering.producer, batch, self._now_us())
         self.parts.remove_through(entering.name, batch.sequence)
@@ -392,7 +392,7 @@ class Batches:
         entering.tell()
 
     def _needed(self) -> set[str]:
-        return {part for entering in self._active.values() for part in entering.batch.parts}
+        return {part for entering in self.active.values() for part in entering.batch.parts}
 
 
 def _decided(producer: ProducerRecord) -> int:

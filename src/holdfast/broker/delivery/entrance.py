@@ -72,33 +72,31 @@ class Entrance:
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self._waiting: deque[Publication] = deque()
+        self.publications: deque[Publication] = deque()
+        """What waits to enter."""
         self._entered: list[Publication] = []
         """In this turn, in their order."""
-        self._unanswered: Waiting[Publication] = Waiting()
+        self.unanswered: Waiting[Publication] = Waiting()
+        """What waits for the disk."""
         self.published = 0
         """How many messages have entered."""
 
     def publish(self, publication: Publication) -> None:
         """It enters in the next turn with room for it; ask for one."""
-        self._waiting.append(publication)
+        self.publications.append(publication)
 
     def waiting(self) -> bool:
         """True if there is something that can enter now."""
-        return bool(self._waiting) and len(self._unanswered) < IN_FLIGHT_MAXIMUM
+        return bool(self.publications) and len(self.unanswered) < IN_FLIGHT_MAXIMUM
 
     def is_empty(self) -> bool:
         """True if everything has entered."""
-        return not self._waiting
-
-    def waits_for_the_disk(self) -> bool:
-        """True if an answer does."""
-        return len(self._unanswered) > 0
+        return not self.publications
 
     def enter(self, arrivals: Arrivals) -> None:
         """Puts what waits behind what connections have brought."""
-        while self._waiting and self._has_room():
-            publication = self._waiting[0]
+        while self.publications and self._has_room():
+            publication = self.publications[0]
             try:
                 arrivals.put(
                     publication.topic_name.encode(),
@@ -111,7 +109,7 @@ class Entrance:
                 )
             except BusyError:
                 return
-            self._entered.append(self._waiting.popleft())
+            self._entered.append(self.publications.popleft())
 
     def appended(self, arrivals: Arrivals) -> None:
         """The log has taken what entered, or refused it."""
@@ -126,14 +124,14 @@ class Entrance:
                 self._counts.add(Event.OWN_PUBLISHES_REFUSED)
                 publication.answered(not_taken)
             elif publication.qos > 0 and position is not None:
-                self._unanswered.add(position, publication)
+                self.unanswered.add(position, publication)
             else:
                 publication.answered(None)
 
     def durable(self, durable_position: int) -> None:
         """The log is durable up to here."""
-        for publication in self._unanswered.take(durable_position):
+        for publication in self.unanswered.take(durable_position):
             publication.answered(None)
 
     def _has_room(self) -> bool:
-        return len(self._unanswered) + len(self._entered) < IN_FLIGHT_MAXIMUM
+        return len(self.unanswered) + len(self._entered) < IN_FLIGHT_MAXIMUM

@@ -77,7 +77,7 @@ class Losses:
         self._next = view.last_loss() + 1
         self._first = view.first_loss() or self._next
         self._merged: dict[_Key, Loss] = {}
-        self._is_waiting = False
+        self.is_waiting = False
         self._rows: dict[_Key, tuple[int, Loss]] = {}
         """Rows written since the last sweep, by number: more of the same joins them."""
         self._puts = 0
@@ -135,14 +135,14 @@ class Losses:
             key = ("", 0, loss.reason)
         known = self._merged.get(key)
         self._merged[key] = loss if known is None else _merge(known, loss)
-        self._is_waiting |= loss.reason != UNPROMISED
+        self.is_waiting |= loss.reason != UNPROMISED
 
     def write_ahead(self, now_us: int) -> bool:
         """Writes what was promised and lost; to be called before progress is remembered. Returns
         whether that was all: beyond the rows of a sweep the rest waits for the next one."""
-        if not self._is_waiting:
+        if not self.is_waiting:
             return True
-        self._is_waiting = False
+        self.is_waiting = False
         promised = [key for key in self._merged if key[2] != UNPROMISED]
         room = max(ROWS_PER_SWEEP_MAXIMUM - self._puts, 0)
         for key in promised[:room]:

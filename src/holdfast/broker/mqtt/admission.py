@@ -116,8 +116,10 @@ class Admission:
         self._outboxes = ground.kernel.outboxes
         self._counts = ground.counts
         self._environments = ground.environments
-        self._waiting: Waiting[_Arrival] = Waiting()
-        self._decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
+        self.waiting: Waiting[_Arrival] = Waiting()
+        """Their CONNACK waits for the disk."""
+        self.decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
+        """Their password has been checked."""
         """Logins whose password has been checked since the last turn."""
         self._denied: deque[tuple[int, Connection, Refusal, _Who]] = deque()
         """Logins that have failed, with the time when they are told; all of them are pending."""
@@ -157,7 +159,7 @@ class Admission:
         )
 
         def later(decided: Identity | Denial) -> None:
-            self._decided.append((connection, opening, decided))
+            self.decided.append((connection, opening, decided))
             self._soon()
 
         identity = self._access.authenticate(login, later)
@@ -166,8 +168,8 @@ class Admission:
 
     def decide(self, now_us: int) -> None:
         """Goes on with those whose password has been checked since the last turn."""
-        while self._decided:
-            connection, opening, identity = self._decided.popleft()
+        while self.decided:
+            connection, opening, identity = self.decided.popleft()
             # Its time may have run out, or the broker be about to end.
             if connection.phase is not Phase.AUTHENTICATING:
                 continue
@@ -251,7 +253,7 @@ class Admission:
         if opened.position is None:
             self._prepare(arrival, now_us)
         else:
-            self._waiting.add(opened.position, arrival)
+            self.waiting.add(opened.position, arrival)
 
     def refuse(
         self,
@@ -281,13 +283,9 @@ class Admission:
 
     def durable(self, durable_position: int, now_us: int) -> None:
         """The log is durable up to here: who waited for that gets CONNACK."""
-        for arrival in self._waiting.take(durable_position):
+        for arrival in self.waiting.take(durable_position):
             if self._is_there(arrival):
                 self._prepare(arrival, now_us)
-
-    def waits(self) -> bool:
-        """True if a CONNACK waits for the disk."""
-        return len(self._waiting) > 0
 
     def _is_there(self, arrival: _Arrival) -> bool:
         """False if it has gone, or has been taken over, in the meantime."""

@@ -52,7 +52,7 @@ class Wills:
     def __init__(self, entrance: Entrance, counts: Counts) -> None:
         self._entrance = entrance
         self._counts = counts
-        self._taken: list[DueWill] = []
+        self.taken: list[DueWill] = []
         """Those that the log took in this turn."""
         self._is_refused = False
         """The log has refused a Will since the last sweep."""
@@ -83,9 +83,7 @@ class Wills:
 
     def appended(self, take_off: Callable[[str, int, int], None], now_us: int) -> None:
         """`take_off` removes what the log took in this turn from its session's record."""
-        if not self._taken:
-            return
-        taken, self._taken = self._taken, []
+        taken, self.taken = self.taken, []
         for due in taken:
             self._counts.add(Event.WILLS_PUBLISHED)
             self._on_record.discard(due.key)
@@ -105,7 +103,7 @@ class Wills:
 
     def _appended(self, due: DueWill, not_taken: NotTaken | None) -> None:
         if not_taken is None:
-            self._taken.append(due)
+            self.taken.append(due)
         else:
             self._is_refused = True
             self._keep(due)

@@ -68,7 +68,7 @@ class PulsarAdmission:
         self._inbox = ground.kernel.pulsar_inbox
         self._outboxes = ground.kernel.pulsar_outboxes
         self._deliveries = ground.kernel.deliveries
-        self._decided: deque[tuple[Connection, Connect, Opening, Identity | Denial]] = deque()
+        self.decided: deque[tuple[Connection, Connect, Opening, Identity | Denial]] = deque()
         """Logins whose password has been checked since the last turn."""
         self._denied: deque[tuple[int, Connection, Connect, Refusal]] = deque()
         """Logins that have failed, with the time when they are told; all of them are pending."""
@@ -103,7 +103,7 @@ class PulsarAdmission:
         )
 
         def later(decided: Identity | Denial) -> None:
-            self._decided.append((connection, command, accepted, decided))
+            self.decided.append((connection, command, accepted, decided))
             self._soon()
 
         identity = self._access.authenticate(login, later)
@@ -112,8 +112,8 @@ class PulsarAdmission:
 
     def decide(self, now_us: int) -> None:
         """Goes on with those whose password has been checked since the last turn."""
-        while self._decided:
-            connection, command, opening, identity = self._decided.popleft()
+        while self.decided:
+            connection, command, opening, identity = self.decided.popleft()
             # Its time may have run out, or the broker be about to end.
             if connection.phase is not Phase.AUTHENTICATING:
                 continue

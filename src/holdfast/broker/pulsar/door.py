@@ -72,7 +72,7 @@ class PulsarDoor:
             kernel, connections, self.clients, self.producers, self.consumers, ground.counts
         )
         self._keep_alive = KeepAlive(ground.config, self.clients, answers)
-        self._admission = PulsarAdmission(
+        self.admission = PulsarAdmission(
             ground,
             access,
             connections,
@@ -86,7 +86,7 @@ class PulsarDoor:
             ground,
             connections,
             self.clients,
-            self._admission,
+            self.admission,
             self.closing,
             self._lookups,
             self.producers,
@@ -100,7 +100,7 @@ class PulsarDoor:
         self.rights.reconfigure(config)
         for client in self.clients.all():
             self.rights.limit(client)
-        self._admission.reconfigure(config)
+        self.admission.reconfigure(config)
         self._keep_alive.reconfigure(config)
         self._lookups.reconfigure(config)
 
@@ -109,13 +109,9 @@ class PulsarDoor:
         self.topics.recover()
         self.subscriptions.recover(queues)
 
-    def decide(self, now_us: int) -> None:
-        """Goes on with logins whose password has been checked."""
-        self._admission.decide(now_us)
-
     def sweep(self, now_us: int) -> None:
         """Once a second: logins that have failed, and who is asked whether it is there."""
-        self._admission.sweep(now_us)
+        self.admission.sweep(now_us)
         self._keep_alive.sweep(now_us)
 
     def _renew(self, user_name: str | None) -> None:

@@ -17,7 +17,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum, StrEnum
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
@@ -27,6 +27,9 @@ from holdfast.broker.sockets.layer import Upper
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
 from holdfast.kernel import Packet
+
+if TYPE_CHECKING:
+    from holdfast.broker.sockets.plain import PlainSockets
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +219,7 @@ class Connections:
             outboxes=kernel.outboxes,
             frame_bytes_maximum=config.maximum_packet_size_bytes,
         )
-        self._inboxes = (kernel.inbox, kernel.pulsar_inbox)
+        self._outboxes = (kernel.outboxes, kernel.pulsar_outboxes)
         self._deliveries = kernel.deliveries
         self._ungrant = kernel.routes.ungrant
         self._uncommitted_bytes = kernel.log.uncommitted_bytes
@@ -231,7 +234,8 @@ class Connections:
         self._free: deque[int] = deque()
         self._next_handle = 1
         self._paused: set[Connection] = set()
-        self._ended: set[Connection] = set()
+        self.ended: set[Connection] = set()
+        """Their peer has gone, and they are not finished."""
         self._pending: dict[Connection, int] = {}
         """With the bytes that wait of each, in the order in which they came."""
         self._pending_bytes = 0
@@ -240,8 +244,10 @@ class Connections:
         self._congested = False
         self.accepted: Counter[tuple[str, str, int]] = Counter()
         """Connections that were let in, by transport, protocol and its version."""
-        self.received_bytes = 0
-        self.sent_bytes = 0
+        self.plain: PlainSockets | None = None
+        """Sockets that the turn reads and writes by itself, where there are any."""
+        self._received_bytes = 0
+        self._sent_bytes = 0
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -313,6 +319,9 @@ class Connections:
         """It has come so far."""
         if phase is Phase.ACCEPTED:
             self.accepted[connection.kind] += 1
+            if self.plain is not None:
+                read_ahead_bytes = connection.codec.frame_bytes_maximum + READ_AHEAD_BYTES_MAXIMUM
+                self.plain.accepted(connection, read_ahead_bytes)
         elif connection.phase is Phase.ACCEPTED:
             self.accepted[connection.kind] -= 1
         connection.phase = phase
@@ -323,14 +332,9 @@ class Connections:
     def fed(self, connection: Connection, count: int) -> None:
         """`count` bytes of it are in the read buffer."""
         now_us = self._now_us()
-        self.received_bytes += count
+        self._received_bytes += count
         waiting_bytes = connection.codec.inbox.feed(connection.handle, count, now_us)
-        if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
-            connection.transport.pause_reading()
-            connection.paused_at_us = now_us
-            self._paused.add(connection)
-        if connection in self._pending:
-            self._wait(connection, waiting_bytes)
+        self._has_waiting(connection, waiting_bytes, now_us)
         self._schedule()
 
     def set_writable(self, connection: Connection, writable: bool) -> None:
@@ -349,26 +353,40 @@ class Connections:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         if connection.phase is not Phase.CLOSED:
-            self._ended.add(connection)
+            self.ended.add(connection)
             self._schedule()
 
     def is_paused(self, connection: Connection) -> bool:
         """True if we do not read from it."""
         return connection in self._paused
 
+    def send(self, now_us: int) -> None:
+        """What waits in the outboxes is sent: one write per connection."""
+        if self.plain is None:
+            for outboxes in self._outboxes:
+                self.write(outboxes.take())
+            return
+        others, has_news = self.plain.send()
+        if others:
+            self.write(others)
+        if has_news:
+            self._take_news(self.plain, now_us)
+
     def write(self, batch: Iterable[tuple[int, bytes]]) -> None:
-        """One write per connection."""
+        """One write per connection, whatever carries it."""
         for handle, data in batch:
             connection = self._by_handle.get(handle)
             # A peer that has gone may still have its last packets decoded; it gets no answers.
             if connection is not None and not connection.transport.is_closing():
-                self.sent_bytes += len(data)
+                self._sent_bytes += len(data)
                 connection.transport.write(data)
 
-    def resume(self) -> None:
-        """After a turn: reads on from whoever was paused and need not be any longer."""
-        behind = self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
-        self._congested = behind or self._waits_for_all()
+    def resume(self, *, throttled: bool) -> None:
+        """After a turn: reads on from whoever was paused and need not be any longer; from nobody
+        while all together send faster than they are read (`throttled`)."""
+        self._congested = throttled or self._uncommitted_bytes() > UNCOMMITTED_BYTES_MAXIMUM
+        if self.plain is not None:
+            self.plain.tells_all = self._congested
         if self._congested or not self._paused:
             return
         now_us = self._now_us()
@@ -379,6 +397,16 @@ class Connections:
                 connection.codec.inbox.unread(connection.handle, connection.paused_at_us, now_us)
                 connection.transport.resume_reading()
 
+    @property
+    def received_bytes(self) -> int:
+        """What peers have sent since the start."""
+        return self._received_bytes + (self.plain.sockets.totals()[0] if self.plain else 0)
+
+    @property
+    def sent_bytes(self) -> int:
+        """What was handed to the system for peers since the start."""
+        return self._sent_bytes + (self.plain.sockets.totals()[1] if self.plain else 0)
+
     def stalled(self, from_us: int, to_us: int) -> None:
         """Nobody was read between these times."""
         for handle, connection in self._by_handle.items():
@@ -387,11 +415,9 @@ class Connections:
     def finished(self) -> list[Connection]:
         """After a turn: connections whose peer has gone and of which nothing more can be
         decoded."""
-        if not self._ended:
-            return []
         now_us = self._now_us()
         finished = []
-        for connection in self._ended:
+        for connection in self.ended:
             waiting_bytes = connection.codec.inbox.feed(connection.handle, 0, now_us)
             if connection.phase in (Phase.AUTHENTICATING, Phase.ADMITTING):
                 continue
@@ -410,7 +436,7 @@ class Connections:
         was_accepted = connection.phase is Phase.ACCEPTED
         self.enter(connection, Phase.CLOSED)
         self._paused.discard(connection)
-        self._ended.discard(connection)
+        self.ended.discard(connection)
         self._by_handle.pop(connection.handle, None)
         if self._per_address_maximum and connection.opener is None:
             self._leave(address_of(connection.peer))
@@ -423,7 +449,7 @@ class Connections:
         # uvloop raises where one writes to a socket that the peer has closed.
         if not connection.transport.is_closing():
             if last_words:
-                self.sent_bytes += len(last_words)
+                self._sent_bytes += len(last_words)
                 connection.transport.write(last_words)
             self._closing[connection] = self._now_us()
             connection.transport.close()
@@ -455,6 +481,26 @@ class Connections:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
+    def _take_news(self, plain: "PlainSockets", now_us: int) -> None:
+        """What sockets have to tell that the turn has read and written."""
+        fed, changed, gone = plain.news()
+        for connection, waiting_bytes in fed:
+            if connection.phase is not Phase.CLOSED:
+                self._has_waiting(connection, waiting_bytes, now_us)
+        for connection, writable in changed:
+            self.set_writable(connection, writable)
+        for connection in gone:
+            connection.connection_lost(None)
+
+    def _has_waiting(self, connection: Connection, waiting_bytes: int, now_us: int) -> None:
+        """So many bytes of it wait: reads it no further if those are too many."""
+        if self._congested or waiting_bytes > self._read_ahead_bytes(connection):
+            connection.transport.pause_reading()
+            connection.paused_at_us = now_us
+            self._paused.add(connection)
+        if connection in self._pending:
+            self._wait(connection, waiting_bytes)
+
     def _wait(self, connection: Connection, waiting_bytes: int) -> None:
         """So many bytes wait of one that is pending; ends it if all those hold too much."""
         others = self._pending_bytes - self._pending[connection]
@@ -474,10 +520,6 @@ class Connections:
         self._by_address[address] -= 1
         if self._by_address[address] <= 0:
             del self._by_address[address]
-
-    def _waits_for_all(self) -> bool:
-        """True while all together send faster than they are read."""
-        return any(inbox.next_at_us() is not None for inbox in self._inboxes)
 
     def _read_ahead_bytes(self, connection: Connection) -> int:
         if connection.phase is Phase.ACCEPTED:

@@ -11,7 +11,16 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_network
-from socket import socket
+from socket import (
+    AF_INET6,
+    AI_PASSIVE,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_REUSEADDR,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    socket,
+)
 from ssl import SSLContext, SSLObject
 
 from websockets.http11 import Request, Response
@@ -66,6 +75,8 @@ class Listeners:
         self._servers: list[tuple[str, asyncio.Server]] = []
         self._handles: list[asyncio.Server] = []
         """More of the same listening sockets."""
+        self._plain: list[tuple[str, socket]] = []
+        """Those from which the connections' plain sockets are taken."""
         self._unix: UnixListener | None = None
         self._websocket_rules = websocket_rules(config)
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
@@ -75,22 +86,41 @@ class Listeners:
         config = self._config
         if is_encrypted(config):
             self._tls = server_context(config)
-        loop = asyncio.get_running_loop()
         for name in TRANSPORTS:
             port = config.ports.get(name)
             for host in config.hosts if port is not None else ():
-                make = self._factory(name)
                 try:
-                    server = await loop.create_server(make, host, port, backlog=BACKLOG_CONNECTIONS)
-                    self._servers.append((name, server))
-                    for listening in server.sockets:
-                        await self._listen_again(listening, make)
+                    if self._is_plain(name):
+                        await self._listen_plainly(name, host, port or 0)
+                    else:
+                        await self._listen_layered(name, host, port or 0)
                 except OSError as error:
                     raise refused(name, host, port or 0, error) from error
         if config.mqtt_unix_socket is not None:
             self._unix = UnixListener(config.mqtt_unix_socket, config.mqtt_unix_socket_mode)
             make = partial(self._connections.make, "unix")
-            await self._unix.start(make, BACKLOG_CONNECTIONS)
+            await self._unix.start(make, BACKLOG_CONNECTIONS, self._connections.plain)
+
+    def _is_plain(self, name: str) -> bool:
+        """True if the turn reads and writes the sockets of this listener itself."""
+        has_layers = TRANSPORTS[name] != "tcp" or name in self._config.proxy_protocol
+        return self._connections.plain is not None and not has_layers
+
+    async def _listen_plainly(self, name: str, host: str, port: int) -> None:
+        plain = self._connections.plain
+        assert plain is not None, "asked for only where there is one"
+        make = partial(self._connections.make, "tcp", codec=self._codecs.get(name))
+        for listening in await listening_sockets(host, port):
+            plain.listen(listening, make)
+            self._plain.append((name, listening))
+
+    async def _listen_layered(self, name: str, host: str, port: int) -> None:
+        make = self._factory(name)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(make, host, port, backlog=BACKLOG_CONNECTIONS)
+        self._servers.append((name, server))
+        for listening in server.sockets:
+            await self._listen_again(listening, make)
 
     async def _listen_again(self, listening: socket, make: Factory) -> None:
         """An event loop takes one connection from a handle in each of its iterations, and each has
@@ -139,10 +169,10 @@ class Listeners:
 
     def addresses(self, *names: str) -> list[tuple[str, int]]:
         """Where clients can connect by TCP; of those listeners, or of all."""
+        listening = [(name, each) for name, server in self._servers for each in server.sockets]
         return [
-            socket.getsockname()[:2]
-            for name, server in self._servers
-            for socket in server.sockets
+            each.getsockname()[:2]
+            for name, each in (*self._plain, *listening)
             if not names or name in names
         ]
 
@@ -161,6 +191,9 @@ class Listeners:
         """Listens no more; connections stay."""
         for server in (*self._handles, *(server for _, server in self._servers)):
             server.close()
+        if (plain := self._connections.plain) is not None:
+            for _, listening in self._plain:
+                plain.close(listening)
         if self._unix is not None:
             self._unix.close()
         self._handshakes.stop()
@@ -185,6 +218,28 @@ class Listeners:
         if name in self._config.proxy_protocol:
             top = ProxyLayer(top, connection, self._connections, self._proxies, counts)
         return top
+
+
+async def listening_sockets(host: str, port: int) -> list[socket]:
+    """A socket that listens for each address that a host's name has. Raises `OSError`."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=SOCK_STREAM, flags=AI_PASSIVE
+    )
+    listening: list[socket] = []
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            listening.append(socket(family, SOCK_STREAM))
+            # A broker that starts again need not wait until connections of the last one are gone.
+            listening[-1].setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if family == AF_INET6:
+                listening[-1].setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            listening[-1].bind(address)
+            listening[-1].listen(BACKLOG_CONNECTIONS)
+    except OSError:
+        for each in listening:
+            each.close()
+        raise
+    return listening
 
 
 def websocket_rules(config: Config) -> WebSocketRules:

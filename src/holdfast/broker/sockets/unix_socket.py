@@ -10,8 +10,11 @@ import os
 import socket
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.sockets.plain import PlainSockets
 from holdfast.core.errors import ListenError
 
 NOBODY_YET = 0o600
@@ -25,21 +28,30 @@ class UnixListener:
         self.path = path
         self._mode = mode
         self._identity: tuple[int, int] | None = None
-        self._server: asyncio.Server | None = None
+        self._close: Callable[[], None] | None = None
 
-    async def start(self, make: Callable[[], asyncio.BaseProtocol], backlog: int) -> None:
-        """Listens. Raises `ListenError`."""
+    async def start(
+        self, make: Callable[[], Connection], backlog: int, plain: PlainSockets | None
+    ) -> None:
+        """Listens; connections are taken by `plain`, or by the event loop where there is none.
+        Raises `ListenError`."""
         try:
             listening = self._bind()
         except OSError as error:
             raise ListenError(f"cannot listen on {self.path}: {_reason(error)}") from error
+        if plain is not None:
+            listening.listen(backlog)
+            plain.listen(listening, make)
+            self._close = partial(plain.close, listening)
+            return
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(make, sock=listening, backlog=backlog)
+        server = await loop.create_unix_server(make, sock=listening, backlog=backlog)
+        self._close = server.close
 
     def close(self) -> None:
         """Listens no more, and removes the file if it is still ours."""
-        if self._server is not None:
-            self._server.close()
+        if self._close is not None:
+            self._close()
         if self._identity is not None and _identity(self.path) == self._identity:
             self.path.unlink()
 

@@ -1,0 +1,202 @@
+"""Plain TCP and Unix sockets: the turn reads all that are ready in one call, and writes in another.
+
+Owns: from which listening sockets connections are taken, and which connection each socket of the
+kernel's `Sockets` is. Never: has a layer above it; TLS, WebSocket and PROXY stand on the event
+loop's own transports, as everything does where there is no such table (a simulation).
+
+Invariant: between `connection_made` and `connection_lost` a connection has one token.
+
+Flow: listeners -> here -> connection; the turn -> connections -> here -> inboxes, outboxes.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from socket import socket
+from typing import Any, Final
+
+from holdfast.broker.ground import Ground
+from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.steps import Steps
+from holdfast.kernel import Sockets
+
+log = logging.getLogger(__name__)
+
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections that are taken from one listening socket before others have their turn: those that
+come together share what a turn costs."""
+ACCEPT_PAUSE_S: Final = 1.0
+"""How long none is taken where the system has no descriptor or memory for another one."""
+EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Gone = list[Connection]
+News = tuple[list[tuple[Connection, int]], list[tuple[Connection, bool]], Gone]
+
+
+class PlainTransport(asyncio.Transport):
+    """One socket of the kernel's, as its connection sees it."""
+
+    __slots__ = ("_is_closing", "_peer_name", "_plain", "token")
+
+    def __init__(self, plain: "PlainSockets", token: int, peer_name: Any) -> None:
+        self._plain = plain
+        self._peer_name = peer_name
+        self._is_closing = False
+        self.token = token
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends at once what the system takes, and the rest when it takes more."""
+        self._plain.sockets.write(self.token, bytes(data))
+
+    def close(self) -> None:
+        """Reads no more; what was written still leaves."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._plain.sockets.close(self.token)
+            self._plain.ask_turn()
+
+    def abort(self) -> None:
+        """Ends it where it is."""
+        self._is_closing = True
+        self._plain.sockets.abort(self.token)
+        self._plain.ask_turn()
+
+    def is_closing(self) -> bool:
+        """True if nothing can be written any more."""
+        return self._is_closing
+
+    def gone(self) -> None:
+        """The socket is closed, and its token will be another one's."""
+        self._is_closing = True
+        self.token = GONE
+
+    def pause_reading(self) -> None:
+        """Nothing more is read from the peer."""
+        self._plain.sockets.set_reading(self.token, False)
+
+    def resume_reading(self) -> None:
+        """It is read again."""
+        self._plain.sockets.set_reading(self.token, True)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When `pause_writing` and `resume_writing` are called."""
+        self._plain.sockets.set_limits(self.token, high or 0, low or 0)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for the peer."""
+        return self._plain.sockets.waiting_bytes(self.token)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Where it comes from and where it arrived: `peername` and `sockname`."""
+        if name == "peername":
+            return self._peer_name
+        return (self._plain.sockets.here(self.token) or default) if name == "sockname" else default
+
+
+GONE: Final = 2**32 - 1
+"""The token of no socket."""
+
+
+class PlainSockets:
+    """The sockets and their connections."""
+
+    def __init__(self, ground: Ground, sockets: Sockets, steps: Steps) -> None:
+        self.sockets = sockets
+        self.ask_turn = ground.schedule.soon
+        self._ask_company = ground.schedule.in_company
+        self._kernel = ground.kernel
+        self._now_us = ground.world.now_us
+        self._steps = steps
+        self.tells_all = False
+        """All that are fed are news, since they are to be paused."""
+        self._connections: dict[int, Connection] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sockets.fileno(), self.receive)
+
+    def listen(self, listening: socket, make: Callable[[], Connection]) -> None:
+        """Takes connections from a socket that listens, until `close`."""
+        listening.setblocking(False)
+        self._loop.add_reader(listening.fileno(), self._accept, listening, make)
+
+    def close(self, listening: socket) -> None:
+        """Takes no more from it."""
+        self._loop.remove_reader(listening.fileno())
+        listening.close()
+
+    def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
+        """It may have so much waiting undecoded before anybody is told; until now, nothing."""
+        if isinstance(connection.transport, PlainTransport):
+            self.sockets.read_ahead(connection.transport.token, read_ahead_bytes)
+
+    def receive(self) -> None:
+        """What has come is in the inboxes, and a turn is asked for; acknowledgements that free no
+        room that anything waits for are in no hurry."""
+        kernel, began_ns = self._kernel, self._steps.ticks_ns()
+        is_urgent = self.sockets.receive(
+            kernel.inbox,
+            kernel.pulsar_inbox,
+            kernel.deliveries,
+            self._now_us(),
+            tells_all=self.tells_all,
+        )
+        if is_urgent:
+            self.ask_turn()
+        else:
+            self._ask_company()
+        self._steps.ended("read", "sockets", self._steps.ticks_ns() - began_ns)
+
+    def send(self) -> tuple[list[tuple[int, bytes]], bool]:
+        """What waits in the outboxes is sent; returns what is for connections that are none of
+        these, and whether there is news."""
+        return self.sockets.send(self._kernel.outboxes, self._kernel.pulsar_outboxes)
+
+    def news(self) -> News:
+        """Connections that were fed, with the bytes that waited then; those whose sockets are full
+        (false), or no longer (true); and those whose sockets are gone."""
+        fed, changed, gone = self.sockets.news()
+        by_token = self._connections
+        told = (
+            [(by_token[token], count) for token, count in fed],
+            [(by_token[token], writable) for token, writable in changed],
+            [by_token.pop(token) for token in gone],
+        )
+        for connection in told[2]:
+            if isinstance(connection.transport, PlainTransport):
+                connection.transport.gone()
+        return told
+
+    def _accept(self, listening: socket, make: Callable[[], Connection]) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                accepted, address = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._pause_accepting(listening, make, error)
+                    return
+                # One that was gone before it was taken; others may wait behind it.
+                continue
+            self._adopt(accepted, address, make())
+
+    def _adopt(self, accepted: socket, address: Any, connection: Connection) -> None:
+        is_pulsar = connection.codec.protocol == "pulsar"
+        token = self.sockets.add(accepted.detach(), is_pulsar=is_pulsar)
+        self._connections[token] = connection
+        transport = PlainTransport(self, token, address)
+        connection.connection_made(transport)
+        if not transport.is_closing():
+            self.sockets.begin(token, connection.handle)
+
+    def _pause_accepting(
+        self, listening: socket, make: Callable[[], Connection], error: OSError
+    ) -> None:
+        fields = {"reason": error.strerror or str(error), "seconds": ACCEPT_PAUSE_S}
+        log.warning("no connections are taken for a while", extra={"fields": fields})
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listening, make)
+
+    def _accept_again(self, listening: socket, make: Callable[[], Connection]) -> None:
+        if listening.fileno() >= 0:
+            self.listen(listening, make)

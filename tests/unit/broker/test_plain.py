@@ -1,0 +1,395 @@
+"""Plain sockets: what the turn reads and writes by itself, on real sockets."""
+
+import asyncio
+import os
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from holdfast.broker import schedule
+from holdfast.broker.assemble import assemble
+from holdfast.broker.server import Server
+from holdfast.broker.sockets import plain
+from holdfast.broker.world import RealWorld
+from holdfast.core.config import Config
+from holdfast.kernel import (
+    Arrivals,
+    Deliveries,
+    Inbox,
+    Outboxes,
+    PulsarInbox,
+    PulsarOutboxes,
+    Sockets,
+    encode_packet,
+)
+from tests.process import HOST
+
+CONNECTION = 7
+HIGH_BYTES, LOW_BYTES = 100_000, 10_000
+MUCH = bytes(8 << 20)
+"""More than the system takes of a peer that does not read."""
+ITERATIONS = 10
+"""Of the loop: one is enough to take a connection."""
+CONNACK = 0x20
+CONNECT_FIELDS = {
+    "protocol_version": 5,
+    "client_identifier": "reader",
+    "clean_start": True,
+    "keep_alive_s": 0,
+    "user_name": None,
+    "password": None,
+    "will": None,
+    "properties": {},
+}
+CONNECT = encode_packet("connect", CONNECT_FIELDS, protocol_version=5)
+
+
+class Table:
+    """The kernel's sockets with what they read into and are written from."""
+
+    def __init__(self) -> None:
+        self.sockets = Sockets()
+        self.inbox = Inbox(bytearray(1))
+        self.pulsar_inbox = PulsarInbox(bytearray(1))
+        self.outboxes = Outboxes()
+        self.pulsar_outboxes = PulsarOutboxes()
+        self.deliveries = Deliveries()
+        self.peers: list[socket.socket] = []
+
+    def add(self, connection: int = CONNECTION) -> tuple[int, socket.socket]:
+        """A connection, and the other end of it."""
+        here, peer = socket.socketpair()
+        here.setblocking(False)
+        self.peers.append(peer)
+        token = self.sockets.add(here.detach(), is_pulsar=False)
+        self.sockets.set_limits(token, HIGH_BYTES, LOW_BYTES)
+        self.inbox.open(connection)
+        self.sockets.begin(token, connection)
+        self.outboxes.open(
+            connection,
+            protocol_version=5,
+            maximum_packet_size_bytes=1 << 28,
+            topic_alias_maximum=0,
+            party=1,
+        )
+        return token, peer
+
+    def receive(self, *, tells_all: bool = False) -> bool:
+        return self.sockets.receive(
+            self.inbox, self.pulsar_inbox, self.deliveries, 0, tells_all=tells_all
+        )
+
+    def send(self) -> tuple[list[tuple[int, bytes]], bool]:
+        return self.sockets.send(self.outboxes, self.pulsar_outboxes)
+
+    def decoded(self) -> list[str]:
+        return [packet.kind for _, packet in self.inbox.decode(Arrivals())]
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    table = Table()
+    yield table
+    for peer in table.peers:
+        peer.close()
+
+
+def read_all(peer: socket.socket) -> int:
+    """Reads what there is; returns how many bytes that were."""
+    count = 0
+    peer.setblocking(False)
+    while True:
+        try:
+            data = peer.recv(1 << 20)
+        except BlockingIOError:
+            return count
+        if not data:
+            return count
+        count += len(data)
+
+
+def test_what_has_come_is_in_the_inbox(table: Table) -> None:
+    token, peer = table.add()
+    peer.sendall(CONNECT)
+    assert table.receive()
+    assert table.decoded() == ["connect"]
+    # Nothing of a new connection may wait before somebody knows.
+    assert table.sockets.news() == ([(token, len(CONNECT))], [], [])
+    assert table.sockets.totals() == (len(CONNECT), 0)
+
+
+def test_who_may_read_ahead_is_told_of_only_beyond_that_or_when_all_are(table: Table) -> None:
+    token, peer = table.add()
+    table.sockets.read_ahead(token, 1_000)
+    peer.sendall(CONNECT)
+    table.receive()
+    assert table.sockets.news() == ([], [], [])
+    peer.sendall(CONNECT)
+    table.receive(tells_all=True)
+    assert table.sockets.news() == ([(token, 2 * len(CONNECT))], [], [])
+
+
+def test_what_is_in_an_outbox_is_sent_and_what_is_for_others_handed_back(table: Table) -> None:
+    _, peer = table.add()
+    table.outboxes.write(CONNECTION, b"to a socket")
+    table.outboxes.open(
+        9, protocol_version=5, maximum_packet_size_bytes=99, topic_alias_maximum=0, party=1
+    )
+    table.outboxes.write(9, b"through TLS")
+    assert table.send() == ([(9, b"through TLS")], False)
+    assert peer.recv(100) == b"to a socket"
+
+
+def test_a_peer_that_does_not_read_is_full_until_it_does_and_gets_all_in_order(
+    table: Table,
+) -> None:
+    token, peer = table.add()
+    for number in range(1 << 20):
+        table.outboxes.write(CONNECTION, struct.pack(">Q", number))
+    assert table.send() == ([], True)
+    assert table.sockets.news() == ([], [(token, False)], [])
+    assert table.sockets.waiting_bytes(token) > HIGH_BYTES
+    peer.setblocking(False)
+    got = bytearray()
+    while len(got) < 8 << 20:
+        got += peer.recv(1 << 20)
+        table.receive()
+    assert got == b"".join(struct.pack(">Q", number) for number in range(1 << 20))
+    assert table.sockets.news() == ([], [(token, True)], [])
+    assert table.sockets.waiting_bytes(token) == 0
+
+
+def test_a_socket_that_is_closed_sends_what_is_left_and_is_gone_then(table: Table) -> None:
+    token, peer = table.add()
+    table.sockets.write(token, MUCH)
+    table.sockets.news()
+    table.sockets.close(token)
+    assert table.sockets.news() == ([], [], [])
+    # Its connection's number is another one's already.
+    other, other_peer = table.add()
+    assert other != token
+    table.outboxes.write(CONNECTION, b"hello")
+    table.send()
+    assert other_peer.recv(100) == b"hello"
+    count = 0
+    while count < len(MUCH):
+        count += read_all(peer)
+        table.receive()
+    assert table.sockets.news()[2] == [token]
+    assert peer.recv(1) == b""
+
+
+def test_a_peer_that_has_closed_is_gone_when_what_it_sent_has_been_read(table: Table) -> None:
+    token, peer = table.add()
+    peer.sendall(CONNECT)
+    peer.close()
+    table.receive()
+    assert table.decoded() == ["connect"]
+    table.receive()
+    assert table.sockets.news()[2] == [token]
+
+
+def test_who_is_paused_is_neither_read_nor_gone(table: Table) -> None:
+    token, peer = table.add()
+    table.sockets.set_reading(token, False)
+    peer.sendall(CONNECT)
+    peer.close()
+    # It does not wake anybody either.
+    assert not table.receive()
+    assert table.sockets.news() == ([], [], [])
+    table.sockets.set_reading(token, True)
+    assert table.receive()
+    assert table.decoded() == ["connect"]
+    table.receive()
+    assert table.sockets.news()[2] == [token]
+
+
+def test_what_cannot_be_sent_does_not_keep_what_has_come_from_being_read(table: Table) -> None:
+    token, peer = table.add()
+    peer.sendall(CONNECT)
+    peer.close()
+    table.outboxes.write(CONNECTION, b"nobody is there")
+    table.send()
+    table.receive()
+    assert table.decoded() == ["connect"]
+    table.receive()
+    assert table.sockets.news()[2] == [token]
+
+
+def test_a_token_is_given_out_again_only_when_it_was_told_to_be_gone(table: Table) -> None:
+    token, _ = table.add()
+    table.sockets.abort(token)
+    second, _ = table.add(8)
+    assert second != token
+    assert table.sockets.news()[2] == [token]
+    third, _ = table.add(9)
+    assert third == token
+
+
+def test_a_token_that_is_gone_is_passed_over(table: Table) -> None:
+    token, _ = table.add()
+    table.sockets.abort(token)
+    table.sockets.write(token, b"x")
+    table.sockets.set_reading(token, True)
+    table.sockets.close(token)
+    table.sockets.abort(token)
+    assert table.sockets.waiting_bytes(token) == 0
+    assert table.sockets.here(token) is None
+    assert table.sockets.news()[2] == [token]
+
+
+def test_what_is_no_descriptor_is_refused(table: Table) -> None:
+    with pytest.raises(ValueError, match="-1 is no descriptor"):
+        table.sockets.add(-1, is_pulsar=False)
+
+
+class Talk:
+    """A client of an assembled broker that acknowledges when it is told to."""
+
+    def __init__(self, server: Server) -> None:
+        self._socket = socket.create_connection(server.listeners.addresses("mqtt")[0])
+        self._socket.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self.data = b""
+
+    async def say(self, *packets: bytes) -> None:
+        await self._loop.sock_sendall(self._socket, b"".join(packets))
+
+    async def hear(self, kind: int) -> bytes:
+        """The next packet of this type, which is short."""
+        while True:
+            while len(self.data) < 2 or len(self.data) < 2 + self.data[1]:
+                self.data += await self._loop.sock_recv(self._socket, 1_000)
+            packet, self.data = self.data[: 2 + self.data[1]], self.data[2 + self.data[1] :]
+            if packet[0] >> 4 == kind >> 4:
+                return packet
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def publish(identifier: int) -> bytes:
+    return bytes([0x32, 7, 0, 1]) + b"t" + identifier.to_bytes(2, "big") + b"\x00x"
+
+
+def puback(identifier: int) -> bytes:
+    return bytes([0x40, 2]) + identifier.to_bytes(2, "big")
+
+
+SUBSCRIBE = bytes([0x82, 7, 0, 1, 0, 0, 1]) + b"t\x01"
+SUBACK, PUBLISH, PUBACK = 0x90, 0x30, 0x40
+
+
+def test_an_acknowledgement_that_nobody_waits_for_is_taken_with_the_next_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "COMPANY_S", 3_600)
+    config = Config(data_dir=tmp_path, mqtt_port=0, http_port=None, pulsar_port=None)
+
+    async def run() -> None:
+        server = assemble(config, RealWorld())
+        await server.start()
+        talk = Talk(server)
+        await talk.say(CONNECT, SUBSCRIBE)
+        await talk.hear(SUBACK)
+        await talk.say(publish(1))
+        given = await talk.hear(PUBLISH)
+        identifier = int.from_bytes(given[5:7], "big")
+        acknowledged = server.turn.acknowledgements
+        connections = server.stages.connections
+        read = connections.received_bytes + len(puback(identifier))
+        await talk.say(puback(identifier))
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if connections.received_bytes == read:
+                break
+        assert connections.received_bytes == read
+        # It is there, and no turn was asked for.
+        await asyncio.sleep(0)
+        assert server.turn.acknowledgements == acknowledged
+        await talk.say(publish(2))
+        await talk.hear(PUBLISH)
+        assert server.turn.acknowledgements == acknowledged + 1
+        talk.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def test_an_acknowledgement_is_taken_at_once_where_a_message_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "COMPANY_S", 3_600)
+    config = Config(data_dir=tmp_path, mqtt_port=0, http_port=None, pulsar_port=None)
+    fields = CONNECT_FIELDS | {"properties": {"receive_maximum": 1}}
+    connect = encode_packet("connect", fields, protocol_version=5)
+
+    async def run() -> None:
+        server = assemble(config, RealWorld())
+        await server.start()
+        talk = Talk(server)
+        await talk.say(connect, SUBSCRIBE)
+        await talk.hear(SUBACK)
+        await talk.say(publish(1), publish(2))
+        given = await talk.hear(PUBLISH)
+        await talk.say(puback(int.from_bytes(given[5:7], "big")))
+        async with asyncio.timeout(10):
+            await talk.hear(PUBLISH)
+        talk.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("address", [HOST, "unix"])
+def test_where_no_descriptor_is_left_connections_wait_and_are_taken_later(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    address: str,
+) -> None:
+    monkeypatch.setattr(plain, "ACCEPT_PAUSE_S", 0.01)
+    path = tmp_path / "socket"
+    config = Config(
+        data_dir=tmp_path,
+        mqtt_port=0,
+        http_port=None,
+        pulsar_port=None,
+        mqtt_unix_socket=path if address == "unix" else None,
+    )
+
+    async def run() -> None:
+        server = assemble(config, RealWorld())
+        await server.start()
+        family = socket.AF_UNIX if address == "unix" else socket.AF_INET
+        client = socket.socket(family)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        next_free = os.dup(client.fileno())
+        os.close(next_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_free, hard))
+        try:
+            client.connect(
+                str(path) if address == "unix" else server.listeners.addresses("mqtt")[0]
+            )
+            for _ in range(ITERATIONS):
+                await asyncio.sleep(0)
+            assert len(server.stages.connections) == 0
+            assert "no connections are taken for a while" in caplog.text
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(client, CONNECT)
+        assert (await loop.sock_recv(client, 100))[0] == CONNACK
+        client.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
