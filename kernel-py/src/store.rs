@@ -297,6 +297,10 @@ impl Log {
         self.inner.checkpoint_job().map(Job::new)
     }
 
+    fn ahead_job(&self) -> Option<Job> {
+        self.inner.ahead_job().map(Job::new)
+    }
+
     fn finish(&mut self, job: &Job) -> PyResult<(u64, u64, Option<Job>)> {
         let job = lock(&job.inner).take().ok_or_else(|| PyValueError::new_err("the job was finished before"))?;
         let finished = self.inner.finish(job).map_err(to_python)?;

@@ -16,7 +16,7 @@ use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
 use holdfast_kernel::flow::{Fate, Refusal, Scan, Subscription};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Commit, Log, Options, Question, Wanted};
+use holdfast_kernel::store::{Commit, Job, Log, Options, Question, Wanted};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Asking, Stored, TOPICS};
 use proptest::prelude::*;
@@ -33,6 +33,8 @@ enum Step {
     Begin,
     Commit,
     Checkpoint,
+    /// Begins to write a file ahead, or goes on with that, or takes it over.
+    Ahead,
     StopAfter(u64),
     FailSync,
     Crash,
@@ -49,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Begin),
         6 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
+        2 => Just(Step::Ahead),
         1 => (0_u64..12).prop_map(Step::StopAfter),
         1 => Just(Step::FailSync),
         1 => Just(Step::Crash),
@@ -201,6 +204,26 @@ impl Model {
     }
 }
 
+/// Begins, goes on or takes over; what is on its way then.
+fn write_ahead(log: &mut Log, job: Option<Job>, stopped: bool) -> Option<Job> {
+    let Some(mut job) = job else { return log.ahead_job() };
+    if job.step() {
+        return Some(job);
+    }
+    assert!(log.finish(job).is_ok() || stopped);
+    None
+}
+
+fn fail_sync(disk: &FakeDisk, log: &mut Log, model: &mut Model, now: Timestamp) {
+    // Something has to be synced, or the fault would meet the next opening.
+    let controls = model.controls.len();
+    model.append_control(log, 9, 0, now);
+    if model.controls.len() > controls {
+        disk.fail_next_sync();
+        assert!(log.commit().is_err());
+    }
+}
+
 fn run(seed: u64, steps: Vec<Step>) {
     let disk = FakeDisk::new(seed, 1 << 30);
     let (mut log, _) = open(&disk, options());
@@ -208,10 +231,12 @@ fn run(seed: u64, steps: Vec<Step>) {
     let mut now = 2_000;
     let mut stopped = false;
     let mut flight: Option<(Commit, [usize; 3])> = None;
+    let mut ahead: Option<Job> = None;
     for step in steps {
         now += 1_000;
         // What a commit that is on its way lets happen meanwhile; everything else waits for its end.
-        let passing = matches!(step, Step::Append(_) | Step::Control(..) | Step::Party(..) | Step::StopAfter(_));
+        let passing =
+            matches!(step, Step::Append(_) | Step::Control(..) | Step::Party(..) | Step::StopAfter(_) | Step::Ahead);
         if let Some((commit, ends)) = flight.take_if(|_| !passing) {
             let ended = commit.run();
             match log.finish_commit(commit, ended) {
@@ -230,15 +255,8 @@ fn run(seed: u64, steps: Vec<Step>) {
                 Ok(_) => model.committed(model.ends()),
                 Err(error) => assert!(stopped || error == Error::Poisoned, "{error}"),
             },
-            Step::FailSync => {
-                // Something has to be synced, or the fault would meet the next opening.
-                let controls = model.controls.len();
-                model.append_control(&mut log, 9, 0, Timestamp(now));
-                if model.controls.len() > controls {
-                    disk.fail_next_sync();
-                    assert!(log.commit().is_err());
-                }
-            }
+            Step::FailSync => fail_sync(&disk, &mut log, &mut model, Timestamp(now)),
+            Step::Ahead => ahead = write_ahead(&mut log, ahead.take(), stopped),
             Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
             Step::StopAfter(writes) => {
                 disk.stop_after(writes);
@@ -251,6 +269,7 @@ fn run(seed: u64, steps: Vec<Step>) {
                     continue;
                 }
                 stopped = false;
+                ahead = None;
                 drop(log);
                 let (opened, recovery) = open(&disk, options());
                 log = opened;

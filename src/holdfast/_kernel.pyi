@@ -695,6 +695,9 @@ class Log:
         """Takes down some of it; True if that was all. It has to become durable."""
     def checkpoint_job(self) -> Job | None:
         """Once it is: the checkpoint, to be written beside the loop."""
+    def ahead_job(self) -> Job | None:
+        """The file of the next segment, to be written in full beside the loop: once the open segment is an eighth full,
+        where commits sync and there is room. None where there is one."""
     def finish(self, job: Job) -> tuple[int, int, Job | None]:
         """Takes over a job whose steps are done: segments removed, messages copied, and what is to be done next. Raises
         what the job failed with, and then all is as it was before."""

@@ -18,6 +18,7 @@ CONFIGURED: Config = replace(
 )
 SLOW_WORKER = Hardships(disk_latency_s=0.05, executor_latency_s=0.05)
 SLOW_DISK = Hardships(disk_latency_s=0.15, executor_latency_s=0.001)
+WRITTEN_AHEAD = "segment-ahead.partial"
 TICK_S = 0.002
 TICKS_MAXIMUM = 30_000
 
@@ -199,3 +200,17 @@ def test_who_needed_nothing_of_what_has_gone_has_lost_nothing() -> None:
         assert stand.losses() == []
 
     run(story, SLOW_WORKER)
+
+
+def test_a_segment_is_written_ahead_while_one_fills_and_no_message_waits_for_it() -> None:
+    async def story(stand: Stand) -> None:
+        payload = bytes(CONFIGURED.segment_bytes // 3)
+        await stand.publish("t", payload)
+        await until(lambda: WRITTEN_AHEAD in stand.files())
+        await stand.publish("t", payload, payload)
+        await until(lambda: {"segment-0000000002.log", WRITTEN_AHEAD} <= {*stand.files()})
+        stand.cut_power()
+        await asyncio.sleep(3)
+        assert stand.server.stages.kernel.log.end_offset() == 3
+
+    run(story, SLOW_WORKER, SLOW_DISK)

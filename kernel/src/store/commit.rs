@@ -126,6 +126,11 @@ impl Commits {
         }
     }
 
+    /// True if what is acknowledged is on the medium.
+    pub(super) fn syncs(&self) -> bool {
+        self.durability == Durability::Fsync
+    }
+
     /// The end of what is durable, of a log that ends at `head`.
     pub(super) fn durable(&self, head: &Head) -> Ends {
         match self.durability {

@@ -2,6 +2,7 @@
 //!
 //! Owns: the numbers of segments, and the file that is set aside for the next one. A number is given once.
 
+use super::ahead::{AheadWrite, WRITTEN_AHEAD};
 use super::header::{segment_name, SegmentKind};
 use super::space::Space;
 use crate::disk::{Disk, DiskFile};
@@ -17,12 +18,14 @@ pub(super) struct Files {
     segment_bytes: u32,
     next_number: u32,
     prepared: Option<Arc<dyn DiskFile>>,
+    /// One that is written in full, which is taken first.
+    written: Option<Arc<dyn DiskFile>>,
 }
 
 impl Files {
     /// No segment has a number yet.
     pub(super) fn new(disk: Arc<dyn Disk>, segment_bytes: u32) -> Files {
-        Files { disk, segment_bytes, next_number: 1, prepared: None }
+        Files { disk, segment_bytes, next_number: 1, prepared: None, written: None }
     }
 
     /// Bytes of a segment.
@@ -52,15 +55,28 @@ impl Files {
         self.prepared = Some(file);
     }
 
-    /// The file of the next segment: the one that was set aside, or one made here and now. On a disk that is full it
+    /// How a file is written in full, if there is none.
+    pub(super) fn ahead(&self) -> Option<AheadWrite> {
+        let wanted = self.written.is_none();
+        wanted.then(|| AheadWrite::new(Arc::clone(&self.disk), u64::from(self.segment_bytes)))
+    }
+
+    /// This one is written in full.
+    pub(super) fn set_aside_written(&mut self, write: AheadWrite) {
+        self.written = write.file();
+    }
+
+    /// The file of the next segment: one that was set aside, or one made here and now. On a disk that is full it
     /// grows as it is written, because acknowledgements and control records still have to go on. Either has its number
     /// only from here on, so that numbers grow with the offsets, whichever file was made first.
     pub(super) fn take(&mut self, space: &mut Space) -> Result<(u32, Arc<dyn DiskFile>)> {
         let name = segment_name(SegmentKind::Log, self.next_number);
-        let file = match &self.prepared {
-            Some(prepared) => {
-                self.disk.rename(PREPARED, &name)?;
-                Arc::clone(prepared)
+        let set_aside = [(&mut self.written, WRITTEN_AHEAD), (&mut self.prepared, PREPARED)];
+        let set_aside = set_aside.into_iter().find(|(file, _)| file.is_some());
+        let file = match set_aside.and_then(|(file, partial)| file.take().map(|file| (file, partial))) {
+            Some((file, partial)) => {
+                self.disk.rename(partial, &name)?;
+                file
             }
             None => match self.disk.create(&name, u64::from(self.segment_bytes)) {
                 Err(Error::Disk { full: true, .. }) => {
@@ -70,7 +86,6 @@ impl Files {
                 other => other?,
             },
         };
-        self.prepared = None;
         Ok((self.take_number(), file))
     }
 }

@@ -3,6 +3,7 @@
 //! Owns: the steps of one piece of work, and what it failed with. Never: touches the log, which hands a job out and
 //! takes it over again in one short step (docs/adr/0015-in-pieces-or-beside.md). Any thread may run the steps.
 
+use super::ahead::AheadWrite;
 use super::carry::{CarryWrite, Survey};
 use super::checkpoint::CheckpointWrite;
 use super::segment::Segment;
@@ -34,6 +35,7 @@ pub(super) enum Task {
     Carry(Box<CarryWrite>),
     Naming(Box<CarryWrite>),
     Removal(Removal),
+    Ahead(AheadWrite),
 }
 
 /// Files of segments that have gone, oldest first, and what was found out to copy what was needed of them.
@@ -65,6 +67,7 @@ impl Job {
             Task::Carry(write) => write.step(),
             Task::Naming(write) => write.give_name().map(|()| false),
             Task::Removal(removal) => removal.step(),
+            Task::Ahead(write) => write.step(),
         };
         match (result, &self.task) {
             (Ok(more), _) => return more,
@@ -72,6 +75,7 @@ impl Job {
                 match task {
                     Task::Checkpoint(write) => write.undo(),
                     Task::Carry(write) | Task::Naming(write) => write.undo(),
+                    Task::Ahead(write) => write.undo(),
                     Task::Survey(_) | Task::Removal(_) => {}
                 }
                 self.failed = Some(error);

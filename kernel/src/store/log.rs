@@ -26,6 +26,9 @@ use crate::flow::{Arrivals, Message, Messages, Scan};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
 use std::sync::Arc;
 
+/// A segment of which such a part is full has its successor's file written.
+const AHEAD_SHARE: u32 = 8;
+
 /// The log.
 pub struct Log {
     records: Records,
@@ -317,6 +320,18 @@ impl Log {
         self.checkpoints.checkpointed()
     }
 
+    /// The file of the next segment, to be written in full beside the loop and handed back to `finish`: once the open
+    /// segment is an eighth full, where commits sync and there is room for two more. `None` where it is written.
+    pub fn ahead_job(&self) -> Option<Job> {
+        let files = &self.records.appending.files;
+        let end = self.records.archive.segments.last().map_or(0, |segment| segment.end);
+        let is_due = end >= files.segment_bytes() / AHEAD_SHARE;
+        // What is written ahead must not be what makes the disk full.
+        let spare = u64::from(files.segment_bytes()).saturating_mul(2);
+        let may = self.records.commits.syncs() && self.records.space.has_spare(spare);
+        files.ahead().filter(|_| is_due && may).map(|write| Job::new(Task::Ahead(write)))
+    }
+
     /// Takes over a job whose steps are done; an error where one of them failed, and then all is as it was before.
     pub fn finish(&mut self, job: Job) -> Result<Finished> {
         match (job.task, job.failed) {
@@ -335,6 +350,10 @@ impl Log {
             }
             (Task::Naming(write), None) => Ok(self.retention.carried(&mut self.records.archive, write)),
             (Task::Removal(_), None) => Ok(Finished::default()),
+            (Task::Ahead(write), None) => {
+                self.records.appending.files.set_aside_written(write);
+                Ok(Finished::default())
+            }
         }
     }
 }

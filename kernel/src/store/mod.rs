@@ -4,6 +4,7 @@
 //! whom, beyond filters and offsets that the caller names. Stands between route (who wants a message) and delivery
 //! (who gets it when).
 
+mod ahead;
 mod append;
 mod archive;
 mod blocks;

@@ -13,13 +13,15 @@ const RECHECK_US: u64 = 1_000_000;
 pub(super) struct Space {
     reserve_bytes: u64,
     is_low: bool,
+    /// What was free beyond the reserve when it was last looked.
+    spare_bytes: u64,
     checked_at: u64,
 }
 
 impl Space {
     /// Enough, until something else is known.
     pub(super) fn new(reserve_bytes: u64) -> Space {
-        Space { reserve_bytes, is_low: false, checked_at: 0 }
+        Space { reserve_bytes, is_low: false, spare_bytes: 0, checked_at: 0 }
     }
 
     /// True if the reserve was touched when it was last looked.
@@ -27,9 +29,15 @@ impl Space {
         self.is_low
     }
 
+    /// True if so much was free beyond the reserve when it was last looked.
+    pub(super) fn has_spare(&self, bytes: u64) -> bool {
+        !self.is_low && self.spare_bytes >= bytes
+    }
+
     /// So much is free.
     pub(super) fn note(&mut self, free_bytes: u64) {
         self.is_low = free_bytes < self.reserve_bytes;
+        self.spare_bytes = free_bytes.saturating_sub(self.reserve_bytes);
     }
 
     /// The disk said that it is full.

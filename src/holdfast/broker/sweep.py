@@ -17,6 +17,7 @@ from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.retention import Outcome, Retention
+from holdfast.broker.store.segments_ahead import SegmentsAhead
 from holdfast.broker.turn import Stages
 from holdfast.broker.world import World
 from holdfast.core.config import Config
@@ -52,6 +53,7 @@ class Sweep:
         kernel_log = stages.kernel.log
         self._beside = Beside(world, schedule.soon)
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
+        self._segments_ahead = SegmentsAhead(kernel_log, self._beside)
         self._queues = AllQueues(stages)
         self._retention = Retention(
             config,
@@ -188,6 +190,7 @@ class Sweep:
             chores.begin(self._retention.run(self._queues), self._retained)
         if self._checkpoints.due(now_us):
             chores.begin(self._checkpoints.write(self._now_us), lambda _: None)
+        self._segments_ahead.sweep(chores, now_us)
 
     def _retained(self, outcome: Outcome) -> None:
         self.segments_removed += outcome.segments
