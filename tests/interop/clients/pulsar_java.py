@@ -44,14 +44,15 @@ class PulsarJavaClient:
         producer: str,
         topic: str,
         *,
-        compression: str = "NONE",
+        compression: str | None = None,
         batching_enabled: bool = False,
         batching_max_messages: int = 1_000,
         batching_max_publish_delay_ms: int = 10,
     ) -> dict[str, Any]:
         """Makes a producer."""
         builder = self._client.newProducer().topic(topic).enableBatching(batching_enabled)
-        builder = builder.compressionType(self._pulsar.CompressionType.valueOf(compression))
+        if compression is not None:
+            builder = builder.compressionType(self._pulsar.CompressionType.valueOf(compression))
         if batching_enabled:
             unit = self._java.milliseconds
             builder = builder.batchingMaxMessages(batching_max_messages)
@@ -101,17 +102,20 @@ class PulsarJavaClient:
         kind: str = "Exclusive",
         position: str = "Latest",
         negative_ack_redelivery_delay_ms: int = 60_000,
+        unacked_messages_timeout_ms: int = 0,
+        unacked_messages_tick_ms: int = 1_000,
     ) -> dict[str, Any]:
         """Makes a consumer."""
+        unit = self._java.milliseconds
         topics = self._java.packages.java.util.ArrayList()
         topics.add(topic)
         builder = self._client.newConsumer().topics(topics).subscriptionName(subscription)
         builder = builder.subscriptionType(self._pulsar.SubscriptionType.valueOf(kind))
         positions = self._pulsar.SubscriptionInitialPosition
         builder = builder.subscriptionInitialPosition(positions.valueOf(position))
-        builder = builder.negativeAckRedeliveryDelay(
-            negative_ack_redelivery_delay_ms, self._java.milliseconds
-        )
+        builder = builder.negativeAckRedeliveryDelay(negative_ack_redelivery_delay_ms, unit)
+        builder = builder.ackTimeout(unacked_messages_timeout_ms, unit)
+        builder = builder.ackTimeoutTickTime(unacked_messages_tick_ms, unit)
         self._consumers[consumer] = await self._java.call(builder.subscribe)
         return {}
 

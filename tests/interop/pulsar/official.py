@@ -155,10 +155,10 @@ class OfficialConsumer:
             taken.append(message.payload)
         return taken
 
-    def receives_nothing(self) -> None:
+    def receives_nothing(self, for_ms: int = NOTHING_FOR_MS) -> None:
         """Nothing comes for a while."""
         with pytest.raises(AssertionError, match="Timeout"):
-            self.receive(NOTHING_FOR_MS)
+            self.receive(for_ms)
 
     def acknowledge(self, message: Received) -> None:
         """Acknowledges one message."""
