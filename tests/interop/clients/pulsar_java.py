@@ -13,6 +13,7 @@ from tests.interop.clients.java import Java
 from tests.interop.clients.lines import Tell, serve
 
 NOT_IN_BATCH = -1
+SCHEMA_VERSION_BYTES = 8
 
 
 class PulsarJavaClient:
@@ -81,8 +82,14 @@ class PulsarJavaClient:
         partition_key: str | None = None,
         ordering_key: str | None = None,
         event_timestamp: int | None = None,
+        is_null: bool = False,
+        schema_version: int | None = None,
     ) -> Any:
-        message = self._producers[producer].newMessage().value(payload)
+        message = self._producers[producer].newMessage().value(None if is_null else payload)
+        if schema_version is not None:
+            # A producer with a schema is refused; its messages would say no more of it than this.
+            told = schema_version.to_bytes(SCHEMA_VERSION_BYTES, "big")
+            message.getMetadataBuilder().setSchemaVersion(told)
         for name, value in (properties or {}).items():
             message = message.property(name, value)
         if partition_key is not None:
@@ -127,9 +134,10 @@ class PulsarJavaClient:
             raise TimeoutError("Timeout")
         self._received.append(taken)
         ordering_key = taken.getOrderingKey() or b""
+        schema_version = taken.getSchemaVersion()
         return {
             "place": len(self._received) - 1,
-            "payload": bytes(taken.getData()),
+            "payload": bytes(taken.getData() or b""),
             "message_id": _told(taken.getMessageId()),
             "topic": taken.getTopicName(),
             "properties": dict(taken.getProperties()),
@@ -139,6 +147,8 @@ class PulsarJavaClient:
             "publish_time_ms": taken.getPublishTime(),
             "producer": taken.getProducerName(),
             "redeliveries": taken.getRedeliveryCount(),
+            "is_null": taken.getValue() is None,
+            "schema_version": schema_version and int.from_bytes(bytes(schema_version), "big"),
         }
 
     async def acknowledge(self, consumer: str, place: int, up_to: bool) -> dict[str, Any]:

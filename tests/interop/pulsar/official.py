@@ -37,6 +37,9 @@ class Received:
     publish_time_ms: int
     producer: str
     redeliveries: int
+    is_null: bool | None = None
+    """Whether it has no value at all; the library for Java alone tells that, and what follows."""
+    schema_version: int | None = None
 
 
 class Official:

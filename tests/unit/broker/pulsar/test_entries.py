@@ -8,19 +8,23 @@ import pytest
 
 from holdfast.broker.counts import Event
 from holdfast.broker.pulsar.closing import EndReason
+from holdfast.core.loss_reason import LossReason
 from holdfast.kernel import Packet, decode_packets, encode_packet
 from holdfast.protocols.pulsar.fields import SubType, Success
 from tests.builders.entries import (
     ACK_RESPONSE,
     MESSAGE,
+    PROPERTY,
     SEND_ERROR,
     SEND_RECEIPT,
     Frame,
     acknowledge,
     entry,
     flow,
+    message,
     metadata_of,
     payloads_of,
+    properties_of,
     redeliver,
     send,
 )
@@ -30,7 +34,8 @@ from tests.builders.still import Wire
 SHARED = {"sub_type": SubType.SHARED}
 BATCH = entry([b"a", b"b", b"c"])
 CHECKSUM_ERROR = 9
-SCHEMA_VERSION, NULL_VALUE = 16, 25
+OPEN = entry([b"open"], batch=False)
+ENCRYPTION_KEY, SCHEMA_VERSION, NULL_VALUE, CHUNKS, CHUNK_ID = 13, 16, 25, 27, 29
 """Fields of an entry's metadata."""
 
 Test = Callable[[PulsarBroker], Awaitable[None]]
@@ -199,6 +204,56 @@ def test_what_only_consumers_can_be_told_stays_with_the_entry(
         (packet,) = packets(device)
         assert packet.fields["payload"] == b""
         assert packet.fields["properties"].get("user_property", []) == told
+
+    with_broker(tmp_path, test)
+
+
+def test_properties_keep_their_order_and_a_name_comes_twice(tmp_path: Path) -> None:
+    pairs = [("b", "1"), ("a", "2"), ("b", "3")]
+
+    async def test(broker: PulsarBroker) -> None:
+        device, wire = await subscriber(broker, "up", 1), await broker.client()
+        await broker.ask(wire, producer("up"), subscribe("down", "mine", 2))
+        besides = [(PROPERTY, message((1, name.encode()), (2, of.encode()))) for name, of in pairs]
+        await broker.send(wire, send(1, 0, entry([b"x"], batch=False, besides=besides)), flow(2, 1))
+        (packet,) = packets(device)
+        assert packet.fields["properties"]["user_property"] == pairs
+        fields = {"topic_name": "down", "payload": b"x", "retain": False, "dup": False}
+        publish = fields | {
+            "qos": 1,
+            "packet_identifier": 1,
+            "properties": {"user_property": pairs},
+        }
+        device.send(encode_packet("publish", publish, protocol_version=5))
+        await broker.settle()
+        (given,) = frames(wire.answers(), MESSAGE)
+        assert properties_of(given.tail) == pairs
+
+    with_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "besides",
+    [[(ENCRYPTION_KEY, message((1, b"key"), (2, b"value")))], [(CHUNKS, 2), (CHUNK_ID, 0)]],
+    ids=["encrypted", "chunk"],
+)
+def test_what_devices_cannot_be_given_is_a_loss_of_theirs_and_comes_to_consumers(
+    tmp_path: Path, besides: list[tuple[int, int | bytes]]
+) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        device, wire = await subscriber(broker, "t", 1), await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        closed = entry([b"x"], batch=False, besides=besides)
+        answers = await broker.send(wire, send(1, 0, closed), send(1, 1, OPEN), flow(2, 2))
+        assert [given.tail for given in frames(answers, MESSAGE)] == [closed, OPEN]
+        assert [packet.fields["payload"] for packet in packets(device)] == [b"open"]
+        losses = broker.server.stages.losses
+        losses.write(broker.world.time_us)
+        row = losses.find(1)
+        assert row is not None
+        told = (row.client_identifier, row.reason, row.count)
+        assert told == ("q1", LossReason.CLOSED, 1)
+        assert losses.by_reason == {LossReason.CLOSED: 1}
 
     with_broker(tmp_path, test)
 
