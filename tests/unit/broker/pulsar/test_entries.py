@@ -258,6 +258,32 @@ def test_what_devices_cannot_be_given_is_a_loss_of_theirs_and_comes_to_consumers
     with_broker(tmp_path, test)
 
 
+def test_the_rate_of_all_clients_is_one_for_both_protocols(tmp_path: Path) -> None:
+    def published(device: Wire, first: int) -> None:
+        fields = {"topic_name": "t", "payload": b"x", "retain": False, "dup": False, "qos": 1}
+        for number in range(first, first + 10):
+            publish = fields | {"packet_identifier": number}
+            device.send(encode_packet("publish", publish, protocol_version=5))
+
+    async def test() -> None:
+        broker = PulsarBroker(tmp_path, broker_messages_per_second=10)
+        device, wire = await subscriber(broker, "else", 0), await broker.client()
+        await broker.ask(wire, producer("t"))
+        answers = await broker.send(wire, *(send(1, number, OPEN) for number in range(10)))
+        assert len(frames(answers, SEND_RECEIPT)) == 10
+        published(device, 1)
+        await broker.settle()
+        assert packets(device) == []
+        broker.world.time_us += 1_000_000
+        device.send(encode_packet("pingreq", {}, protocol_version=5))
+        await broker.settle()
+        assert [packet.kind for packet in packets(device)].count("puback") == 10
+        answers = await broker.send(wire, *(send(1, number, OPEN) for number in range(10, 20)))
+        assert frames(answers, SEND_RECEIPT) == []
+
+    asyncio.run(test())
+
+
 def test_an_empty_message_of_a_device_has_a_value_and_no_schema(tmp_path: Path) -> None:
     async def test(broker: PulsarBroker) -> None:
         wire, device = await broker.client(), await subscriber(broker, "else", 0)
