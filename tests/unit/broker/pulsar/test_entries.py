@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.broker.commands import CommandRefusedError, Commands, Refusal
 from holdfast.broker.counts import Event
 from holdfast.broker.pulsar.closing import EndReason
 from holdfast.core.loss_reason import LossReason
+from holdfast.core.topic_properties import TopicProperties
 from holdfast.kernel import Packet, decode_packets, encode_packet
-from holdfast.protocols.pulsar.fields import SubType, Success
+from holdfast.protocols.pulsar.fields import CloseConsumer, SubType, Success
 from tests.builders.entries import (
     ACK_RESPONSE,
     MESSAGE,
@@ -317,6 +319,32 @@ def test_what_was_not_acknowledged_goes_to_who_comes_next(tmp_path: Path) -> Non
         ]
 
     with_broker(tmp_path, test)
+
+
+def test_a_loss_of_a_subscription_is_not_driven_again_and_the_answer_says_why(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        # Of five entries of a hundred bytes each some go.
+        small = TopicProperties(retention_bytes=300, segment_bytes=100)
+        broker = PulsarBroker(tmp_path, application_queue_properties=small)
+        wire, stages = await broker.client(), broker.server.stages
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        await broker.ask(wire, CloseConsumer(consumer_id=2, request_id=3))
+        await broker.send(wire, *(send(1, number, OPEN) for number in range(5)))
+        await broker.ask(wire, subscribe("t", "mine", 2))
+        given = frames(await broker.send(wire, flow(2, 10)), MESSAGE)
+        assert 0 < len(given) < 5
+        stages.losses.write(broker.world.time_us)
+        commands = Commands(stages, lambda: broker.world.time_us, lambda: None)
+        with pytest.raises(CommandRefusedError, match="from its own queue alone") as refused:
+            await commands.redrive(1)
+        assert refused.value.refusal is Refusal.SUBSCRIPTION
+        row = stages.losses.find(1)
+        assert row is not None
+        assert (row.count, row.redriven_at_us) == (5 - len(given), None)
+
+    asyncio.run(test())
 
 
 def test_all_up_to_an_entry_is_acknowledged(tmp_path: Path) -> None:
