@@ -125,6 +125,10 @@ impl PulsarInbox {
         self.inner.limit(Connection(connection), rate).map_err(invalid)
     }
 
+    fn refuse_behind(&mut self, arrivals: &Arrivals) {
+        self.inner.refuse_behind(&arrivals.inner);
+    }
+
     fn next_at_us(&self) -> Option<u64> {
         self.inner.next_at().map(|at| at.0)
     }

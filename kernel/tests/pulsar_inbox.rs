@@ -393,6 +393,25 @@ fn limits_count_messages_and_not_entries() {
 }
 
 #[test]
+fn what_a_producer_sends_behind_an_entry_without_room_is_refused_until_it_is_added_anew() {
+    let mut desk = Desk::new();
+    desk.produce(5, b"other");
+    let sends = [message(1, b"x"), send(&[(1, 5), (2, 1)], &batch_of(1))].concat();
+    let fates = |desk: &mut Desk| {
+        desk.takes(&sends);
+        desk.arrivals.publishes.iter().map(|publish| publish.fate).collect::<Vec<_>>()
+    };
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted]);
+    desk.inbox.refuse_behind(&desk.arrivals);
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted], "both were stored");
+    desk.arrivals.publishes[0].fate = Fate::Refused(Refusal::NoRoom);
+    desk.inbox.refuse_behind(&desk.arrivals);
+    assert_eq!(fates(&mut desk), [Fate::Refused(Refusal::NoRoom), Fate::Accepted], "the other one goes on");
+    desk.produce(3, TOPIC);
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted]);
+}
+
+#[test]
 fn inboxes_beside_each_other_have_one_limit_and_take_turns() {
     let first = Desk::new();
     let beside = Desk::of(Inbox::beside(&first.inbox)).accepted();

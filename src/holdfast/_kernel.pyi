@@ -398,6 +398,9 @@ class PulsarInbox:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
+    def refuse_behind(self, arrivals: Arrivals) -> None:
+        """Called after `Log.append`: of a producer whose entry found no room the following ones are refused as well, until
+        it is added anew. So an entry that is sent again comes before those that were sent behind it."""
     def silent(self, now_us: int) -> list[int]:
         """Accepted connections of which nothing came for longer than they may be silent."""
     def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None:

@@ -25,6 +25,17 @@ def test_every_promise_to_services_and_devices_holds_whatever_fails(seed: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [205, 206, 209, 217])
+@pytest.mark.accepts("S4.190")
+def test_order_holds_over_a_disk_that_was_full(seed: int) -> None:
+    """An entry finds no room, and there is room again before those behind it have come."""
+    full = Hardships(
+        small_disk_bytes=512 * 1024, power_cut_after_s=20.0, delay_s=0.05, disk_latency_s=0.001
+    )
+    whole.run(seed, full, ENTRIES)
+
+
+@pytest.mark.slow
 def test_a_receipt_before_the_disk_has_the_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: nothing is synced, and the power fails. What was acknowledged is as little
     there as what was receipted, and either is noticed first."""
