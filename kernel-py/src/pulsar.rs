@@ -2,6 +2,7 @@
 
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
+use crate::mqtt::Inbox;
 use crate::notice::NoticeKind;
 use crate::read_buffer::feed;
 use crate::store::Log;
@@ -57,8 +58,8 @@ pub struct PulsarInbox {
 #[pymethods]
 impl PulsarInbox {
     #[new]
-    fn new(read_buffer: &Bound<'_, PyByteArray>) -> PyResult<PulsarInbox> {
-        Ok(PulsarInbox { inner: inbox::Inbox::default(), read_buffer: PyBuffer::get(read_buffer)? })
+    fn new(read_buffer: &Bound<'_, PyByteArray>, beside: &Inbox) -> PyResult<PulsarInbox> {
+        Ok(PulsarInbox { inner: inbox::Inbox::beside(&beside.inner), read_buffer: PyBuffer::get(read_buffer)? })
     }
 
     fn open(&mut self, connection: u32) -> PyResult<()> {
@@ -124,9 +125,8 @@ impl PulsarInbox {
         self.inner.limit(Connection(connection), rate).map_err(invalid)
     }
 
-    #[pyo3(signature = (*, messages_per_second, bytes_per_second))]
-    fn limit_all(&mut self, messages_per_second: u64, bytes_per_second: u64) {
-        self.inner.limit_all(Rate::new(messages_per_second, bytes_per_second));
+    fn refuse_behind(&mut self, arrivals: &Arrivals) {
+        self.inner.refuse_behind(&arrivals.inner);
     }
 
     fn next_at_us(&self) -> Option<u64> {

@@ -40,14 +40,21 @@ struct Desk {
 
 impl Desk {
     fn opening() -> Desk {
-        let mut inbox = Inbox::default();
+        Desk::of(Inbox::default())
+    }
+
+    fn of(mut inbox: Inbox) -> Desk {
         inbox.open(HERE).unwrap();
         Desk { inbox, arrivals: Arrivals::default() }
     }
 
     /// Accepted, with a producer 3 and a consumer 4.
     fn new() -> Desk {
-        let mut desk = Desk::opening();
+        Desk::opening().accepted()
+    }
+
+    fn accepted(self) -> Desk {
+        let mut desk = self;
         desk.inbox.accept(HERE, FRAME_MAXIMUM, SILENCE_US).unwrap();
         desk.produce(3, TOPIC);
         desk.consume(false);
@@ -383,6 +390,53 @@ fn limits_count_messages_and_not_entries() {
     desk.takes(&send(&[(1, 3), (2, 1)], &batch_of(10)).repeat(3));
     assert_eq!(desk.arrivals.publishes.len(), 1);
     assert!(desk.inbox.next_at().is_some(), "the others wait for their time");
+}
+
+#[test]
+fn what_a_producer_sends_behind_an_entry_without_room_is_refused_until_it_is_added_anew() {
+    let mut desk = Desk::new();
+    desk.produce(5, b"other");
+    let sends = [message(1, b"x"), send(&[(1, 5), (2, 1)], &batch_of(1))].concat();
+    let fates = |desk: &mut Desk| {
+        desk.takes(&sends);
+        desk.arrivals.publishes.iter().map(|publish| publish.fate).collect::<Vec<_>>()
+    };
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted]);
+    desk.inbox.refuse_behind(&desk.arrivals);
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted], "both were stored");
+    desk.arrivals.publishes[0].fate = Fate::Refused(Refusal::NoRoom);
+    desk.inbox.refuse_behind(&desk.arrivals);
+    assert_eq!(fates(&mut desk), [Fate::Refused(Refusal::NoRoom), Fate::Accepted], "the other one goes on");
+    desk.produce(3, TOPIC);
+    assert_eq!(fates(&mut desk), [Fate::Accepted, Fate::Accepted]);
+}
+
+#[test]
+fn inboxes_beside_each_other_have_one_limit_and_take_turns() {
+    let first = Desk::new();
+    let beside = Desk::of(Inbox::beside(&first.inbox)).accepted();
+    let (mut desks, mut seen, mut now, mut turns) = ([first, beside], [0, 0], NOW, 0);
+    desks[0].inbox.limit_all(Rate::new(10, 0));
+    for desk in &mut desks {
+        let entries: Vec<u8> = (0..40).flat_map(|id| message(id, b"x")).collect();
+        desk.inbox.feed(HERE, &entries, NOW).unwrap();
+    }
+    while seen != [40, 40] {
+        for (desk, seen) in desks.iter_mut().zip(&mut seen) {
+            assert!(desk.inbox.decode(&mut desk.arrivals, now).is_empty());
+            *seen += desk.arrivals.publishes.len();
+        }
+        let passed_us = (now.0 - NOW.0) as usize;
+        assert!(seen[0] + seen[1] <= 10 + passed_us / 100_000, "{seen:?} after {passed_us} us");
+        assert!(seen[0].abs_diff(seen[1]) <= 10, "{seen:?}: neither starves beside the other");
+        if !desks.iter().any(|desk| desk.inbox.ready()) {
+            now = desks.iter().filter_map(|desk| desk.inbox.next_at()).min().unwrap_or(now);
+        }
+        turns += 1;
+        assert!(turns < 1_000, "{seen:?}");
+    }
+    desks[0].inbox.limit_all(None);
+    assert!(desks.iter().all(|desk| desk.inbox.next_at().is_none()), "the limit was taken back for both");
 }
 
 #[test]

@@ -268,8 +268,8 @@ class Inbox:
         fault with 0x96. Messages are PUBLISH packets; bytes are all bytes, so one second's must hold the largest packet.
         The time is that of `feed`."""
     def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None:
-        """What all connections together are read at; 0 is no limit. What comes faster waits undecoded, and connections
-        take turns."""
+        """What all connections together are read at, those of a `PulsarInbox` beside this too; 0 is no limit. What comes
+        faster waits undecoded, and connections take turns."""
     def next_at_us(self) -> int | None:
         """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
     def forget(self, arrivals: Arrivals) -> None:
@@ -361,8 +361,9 @@ class Command:
 class PulsarInbox:
     """What has arrived on each connection of the Pulsar protocol and is not decoded yet."""
 
-    def __new__(cls, read_buffer: bytearray) -> PulsarInbox:
-        """`read_buffer` is the one that all sockets read into; `feed` copies from its start."""
+    def __new__(cls, read_buffer: bytearray, beside: Inbox) -> PulsarInbox:
+        """`read_buffer` is the one that all sockets read into; `feed` copies from its start. What `beside` is told by
+        `limit_all` is the limit of both together; each message of an entry counts."""
     def open(self, connection: int) -> None:
         """A new connection, of which nothing is known; CONNECT must come first."""
     def accept(self, connection: int, *, frame_bytes_maximum: int, silence_us: int) -> None:
@@ -397,12 +398,13 @@ class PulsarInbox:
         """What was held is decoded by the next `decode`; `ready` says if there is anything."""
     def ready(self) -> bool:
         """True if bytes wait on a connection that is not held, and do not wait for `limit_all`."""
+    def refuse_behind(self, arrivals: Arrivals) -> None:
+        """Called after `Log.append`: of a producer whose entry found no room the following ones are refused as well, until
+        it is added anew. So an entry that is sent again comes before those that were sent behind it."""
     def silent(self, now_us: int) -> list[int]:
         """Accepted connections of which nothing came for longer than they may be silent."""
     def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None:
         """As `Inbox.limit`; each message of an entry counts."""
-    def limit_all(self, *, messages_per_second: int, bytes_per_second: int) -> None:
-        """As `Inbox.limit_all`; each message of an entry counts."""
     def next_at_us(self) -> int | None:
         """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
     def unread(self, connection: int, from_us: int, to_us: int) -> None:

@@ -15,6 +15,8 @@ MAGIC = b"\x0e\x01"
 SEND, SEND_RECEIPT, SEND_ERROR, MESSAGE, ACK, FLOW = 6, 7, 8, 9, 10, 11
 PONG, REDELIVER, ACK_RESPONSE = 19, 20, 38
 CUMULATIVE = 1
+PROPERTY = 4
+"""A field of metadata, of which there may be many."""
 
 
 def entry(
@@ -43,6 +45,13 @@ def metadata_of(tail: bytes) -> dict[int, int | bytes]:
     """The fields of an entry's metadata."""
     size = int.from_bytes(tail[6:10], "big")
     return dict(split(tail[10 : 10 + size]))
+
+
+def properties_of(tail: bytes) -> list[tuple[str, str]]:
+    """The properties of an entry that is no batch, in order."""
+    size = int.from_bytes(tail[6:10], "big")
+    pairs = (value for number, value in split(tail[10 : 10 + size]) if number == PROPERTY)
+    return [_text_pair(pair) for pair in pairs]
 
 
 def payloads_of(tail: bytes) -> list[bytes]:
@@ -186,6 +195,12 @@ _TABLE = _table()
 def _in_batch(payload: bytes) -> bytes:
     metadata = message((3, len(payload)))
     return len(metadata).to_bytes(4, "big") + metadata + payload
+
+
+def _text_pair(pair: int | bytes) -> tuple[str, str]:
+    assert isinstance(pair, bytes)
+    name, value = (text for _, text in split(pair) if isinstance(text, bytes))
+    return name.decode(), value.decode()
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:

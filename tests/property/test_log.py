@@ -70,7 +70,7 @@ class LogMachine(RuleBasedStateMachine):
         self.inbox.feed(CONNECTION, len(data), self.now_us)
 
     def begin_service(self) -> None:
-        self.entries = PulsarInbox(self.read_buffer)
+        self.entries = PulsarInbox(self.read_buffer, self.inbox)
         self.entries.open(SERVICE)
         self.entries.accept(SERVICE, frame_bytes_maximum=1 << 16, silence_us=0)
         for topic, producer in PRODUCERS.items():

@@ -98,9 +98,9 @@ class Trace:
 
     def __init__(self) -> None:
         self.read_buffer = bytearray(4_096)
-        self.inbox = kernel.PulsarInbox(self.read_buffer)
-        self.arrivals = kernel.Arrivals()
         self.first = kernel.Inbox(bytearray(1))
+        self.inbox = kernel.PulsarInbox(self.read_buffer, self.first)
+        self.arrivals = kernel.Arrivals()
         self.found = [pulsar.Decoded() for _ in range(CONNECTIONS)]
         for connection in range(CONNECTIONS):
             self.inbox.open(connection)

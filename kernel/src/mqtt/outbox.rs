@@ -284,8 +284,12 @@ impl Outboxes {
         let payload_bytes = message.as_ref().map_or(0, |message| message.payload.len());
         let before = outbox.bytes.len();
         let refusal = match &message {
-            None => Some(NoticeKind::Retention),
             Some(message) => outbox.put(sending, message, again, scratch, now).err(),
+            // What is there and cannot be told apart is closed.
+            None => match messages.entry(sending.location, sending.offset)? {
+                Some(_) => Some(NoticeKind::Closed),
+                None => Some(NoticeKind::Retention),
+            },
         };
         match refusal {
             None => {

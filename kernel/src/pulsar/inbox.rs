@@ -4,6 +4,7 @@
 
 use super::peer::{Consumer, Peer, Producer};
 use crate::error::Result;
+use crate::flow::{Arrivals, Fate, Publish, Refusal};
 use crate::ids::Connection;
 use crate::wire;
 
@@ -30,6 +31,17 @@ impl Inbox {
     pub fn remove_producer(&mut self, connection: Connection, number: u64) {
         if let Ok(peer) = self.decoder(connection) {
             peer.remove_producer(number);
+        }
+    }
+
+    /// Called after append: where an entry found no room, those that its producer sent behind it are refused as well.
+    /// In the same turn they have found none either: the disk is asked once in a second at most.
+    pub fn refuse_behind(&mut self, arrivals: &Arrivals) {
+        let no_room = |publish: &&Publish| publish.fate == Fate::Refused(Refusal::NoRoom);
+        for publish in arrivals.publishes.iter().filter(no_room) {
+            if let (Some(entry), Ok(peer)) = (arrivals.entry_of(publish), self.decoder(publish.connection)) {
+                peer.refuse_producer(entry.producer);
+            }
         }
     }
 

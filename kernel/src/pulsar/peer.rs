@@ -64,6 +64,8 @@ pub struct Consumer {
 struct Known {
     producer: Producer,
     named: Span,
+    /// An entry of it found no room: those behind it find none either, so that its order is kept.
+    is_refused: bool,
 }
 
 /// Who sends on one connection.
@@ -91,7 +93,14 @@ impl Peer {
     /// Entries of a producer with this number are taken from now on.
     pub fn add_producer(&mut self, number: u64, producer: Producer) {
         self.removed.retain(|removed| *removed != number);
-        self.producers.insert(number, Known { producer, named: Span::default() });
+        self.producers.insert(number, Known { producer, named: Span::default(), is_refused: false });
+    }
+
+    /// Entries of this producer are refused from now on, until one with its number is added anew.
+    pub fn refuse_producer(&mut self, number: u64) {
+        if let Some(known) = self.producers.get_mut(&number) {
+            known.is_refused = true;
+        }
     }
 
     /// Entries of this producer are passed over from now on.
@@ -138,6 +147,11 @@ impl Peer {
         let entry = u32::try_from(arrivals.entries.len()).ok();
         arrivals.entries.push(parts);
         let topic = known.name(arrivals);
+        let fate = match (tail.is_damaged, known.is_refused) {
+            (true, _) => Fate::Refused(Refusal::Damaged),
+            (false, true) => Fate::Refused(Refusal::NoRoom),
+            (false, false) => Fate::Accepted,
+        };
         arrivals.publishes.push(Publish {
             connection: self.connection,
             publisher: known.producer.party,
@@ -149,7 +163,7 @@ impl Peer {
             properties: Span::default(),
             payload: span(tail.range.start, tail.range.len()),
             expiry_interval_s: None,
-            fate: if tail.is_damaged { Fate::Refused(Refusal::Damaged) } else { Fate::Accepted },
+            fate,
             row: None,
             entry,
             targets: None,

@@ -10,6 +10,7 @@
 //! Flow: sockets -> inbox -> route. The first stage of a turn.
 
 use super::arena::Arena;
+use super::budget::Budget;
 use super::decoder::{Decoder, Event};
 use super::rate::{Allowance, Rate};
 use super::reception::Reception;
@@ -27,19 +28,24 @@ pub struct Inbox<D> {
     arena: Arena,
     /// Connections whose backlog the next decode looks at.
     queue: Vec<Connection>,
-    /// How fast all connections together are read.
-    rate: Option<Rate>,
-    /// Nothing is left of that: what waits in `queue` waits for the time.
-    throttled: bool,
+    /// How fast all connections together are read, those of other inboxes too; where nothing is left, what waits in
+    /// `queue` waits for the time.
+    budget: Budget,
 }
 
 impl<D> Default for Inbox<D> {
     fn default() -> Inbox<D> {
-        Inbox { receptions: Slots::default(), arena: Arena::default(), queue: Vec::new(), rate: None, throttled: false }
+        let (receptions, arena) = (Slots::default(), Arena::default());
+        Inbox { receptions, arena, queue: Vec::new(), budget: Budget::default() }
     }
 }
 
 impl<D: Decoder> Inbox<D> {
+    /// An inbox whose connections are read within the limit of all that the other one has.
+    pub fn beside<Other>(other: &Inbox<Other>) -> Inbox<D> {
+        Inbox { budget: other.budget.beside(), ..Inbox::default() }
+    }
+
     /// A new connection, of which nothing is known.
     pub fn open(&mut self, connection: Connection) -> Result<()> {
         connection.check()?;
@@ -106,11 +112,11 @@ impl<D: Decoder> Inbox<D> {
         self.decode_more(arrivals, now)
     }
 
-    /// The same, behind what another inbox has decoded in this turn: of what came, what the turn has no room for waits.
+    /// The same, behind what another inbox has decoded in this turn: of what came, what the turn has no room for waits,
+    /// and all of it where the limit of all is another inbox's to take from.
     pub fn decode_more(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event<D>)> {
-        if let Some(rate) = &mut self.rate {
-            rate.advance(now);
-        }
+        let Some(mut rate) = self.budget.begin(now) else { return Vec::new() };
+        let mut has_taken = false;
         let mut events = Vec::new();
         let (pieces, left) = self.arena.hand_over(&mut arrivals.bytes);
         let mut queue = mem::take(&mut self.queue);
@@ -118,9 +124,10 @@ impl<D: Decoder> Inbox<D> {
         // of all is shared by turns.
         let mut served = Vec::new();
         for connection in queue.drain(..) {
-            let took = self.within_limits(connection, arrivals, |reception, allowance, arrivals| {
+            let took = self.within_limits(connection, &mut rate, arrivals, |reception, allowance, arrivals| {
                 reception.decode_backlog(allowance, arrivals, &mut events);
             });
+            has_taken |= took.is_some_and(|(taken, _)| taken > 0);
             match took {
                 Some((taken, true)) if taken > 0 => served.push(connection),
                 Some((_, true)) => self.queue.push(connection),
@@ -130,10 +137,11 @@ impl<D: Decoder> Inbox<D> {
         self.queue.append(&mut served);
         for piece in &pieces {
             let mut was_queued = false;
-            let took = self.within_limits(piece.connection, arrivals, |reception, allowance, arrivals| {
+            let took = self.within_limits(piece.connection, &mut rate, arrivals, |reception, allowance, arrivals| {
                 was_queued = reception.is_queued;
                 reception.decode_piece(piece.range.clone(), allowance, arrivals, &mut events);
             });
+            has_taken |= took.is_some_and(|(taken, _)| taken > 0);
             if took.is_some_and(|(_, queued)| queued) && !was_queued {
                 self.queue.push(piece.connection);
             }
@@ -147,7 +155,7 @@ impl<D: Decoder> Inbox<D> {
             }
         }
         self.arena.reuse(pieces);
-        self.throttled = self.rate.as_ref().is_some_and(Rate::is_spent);
+        self.budget.end(rate, has_taken, !self.queue.is_empty());
         events
     }
 
@@ -156,17 +164,17 @@ impl<D: Decoder> Inbox<D> {
     fn within_limits(
         &mut self,
         connection: Connection,
+        rate: &mut Option<Rate>,
         arrivals: &mut Arrivals,
         decode: impl FnOnce(&mut Reception<D>, Allowance, &mut Arrivals),
     ) -> Option<(usize, bool)> {
         let reception = self.receptions.get_mut(connection)?;
-        let mut rate = self.rate.as_mut();
         let messages = arrivals.totals.messages();
         let allowance = rate.as_ref().map_or(Allowance::WHOLE_TURN, |rate| rate.allowance(messages));
         let waiting = reception.waiting_bytes();
         decode(reception, allowance, arrivals);
         let taken = waiting.saturating_sub(reception.waiting_bytes());
-        if let Some(rate) = &mut rate {
+        if let Some(rate) = rate {
             let messages = arrivals.totals.messages().wrapping_sub(messages);
             rate.take(usize::try_from(messages).unwrap_or(usize::MAX), taken);
         }
@@ -179,10 +187,10 @@ impl<D: Decoder> Inbox<D> {
         Ok(())
     }
 
-    /// How fast all connections together are read from now on; what comes faster waits.
+    /// How fast all connections together are read from now on, those of the inboxes beside it too; what comes faster
+    /// waits.
     pub fn limit_all(&mut self, rate: Option<Rate>) {
-        self.rate = rate;
-        self.throttled = false;
+        self.budget.set(rate);
     }
 
     /// From `from` to `to` nothing of this connection could be read or decoded, which was our doing: it may send what
@@ -197,8 +205,7 @@ impl<D: Decoder> Inbox<D> {
 
     /// When a decode has something to do although nothing more comes, if waiting for the limit of all is what keeps it.
     pub fn next_at(&self) -> Option<Timestamp> {
-        let rate = self.rate.as_ref().filter(|_| self.throttled && !self.queue.is_empty());
-        rate.map(Rate::next_at)
+        (!self.queue.is_empty()).then(|| self.budget.next_at()).flatten()
     }
 
     /// What was held is decoded by the next [`Inbox::decode`].
@@ -212,7 +219,7 @@ impl<D: Decoder> Inbox<D> {
 
     /// True if bytes wait on a connection that is not held, and need not wait for the limit of all.
     pub fn ready(&self) -> bool {
-        !self.arena.is_empty() || !self.queue.is_empty() && !self.throttled
+        !self.arena.is_empty() || !self.queue.is_empty() && !self.budget.is_spent()
     }
 
     /// Connections from which nothing came for longer than their protocol allows.

@@ -5,6 +5,7 @@
 
 mod arena;
 mod backlog;
+mod budget;
 pub mod buffers;
 pub mod decoder;
 pub mod inbox;

@@ -173,10 +173,11 @@ def _open(config: Config, world: World) -> tuple[KernelStages, ControlRecords]:
     seconds = (world.now_us() - began_us) / 1_000_000
     recovery.report(found, control_records=count, seconds=seconds)
     read_buffer = bytearray(READ_BUFFER_BYTES)
+    inbox = Inbox(read_buffer)
     stages = KernelStages(
         read_buffer=read_buffer,
-        inbox=Inbox(read_buffer),
-        pulsar_inbox=PulsarInbox(read_buffer),
+        inbox=inbox,
+        pulsar_inbox=PulsarInbox(read_buffer, inbox),
         routes=Routes(world.seed()),
         log=kernel_log,
         deliveries=Deliveries(),

@@ -43,6 +43,7 @@ class Refusal(Enum):
     SESSION_ENDED = "session_ended"
     GONE = "gone"
     NOT_SUBSCRIBED = "not_subscribed"
+    SUBSCRIPTION = "subscription"
     NOT_PUBLISHED = "refused"
     NO_SUCH_CURSOR = "no_such_cursor"
     NAME_TAKEN = "name_taken"
@@ -216,6 +217,12 @@ class Commands:
             sentence = f"{REDRIVES_MAXIMUM} losses are being driven again; wait until some are done"
             raise CommandRefusedError(Refusal.TOO_MANY, sentence)
         client = loss.client_identifier
+        if stages.pulsar.subscriptions.name_of(loss.party):
+            sentence = (
+                f"the subscription {client!r} lost it, whose consumers take from its own queue"
+                " alone; what the log still has of it can be read by its offsets"
+            )
+            raise CommandRefusedError(Refusal.SUBSCRIPTION, sentence)
         cursor = stages.cursors.find(client)
         if cursor is not None and cursor.party == loss.party:
             sentence = f"the cursor {client!r} lost it, and the log has it no more"

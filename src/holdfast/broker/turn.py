@@ -232,6 +232,7 @@ class Turn:
         stages.entrance.appended(arrivals)
         stages.batches.appended(arrivals, now_us)
         kernel.inbox.forget(arrivals)
+        kernel.pulsar_inbox.refuse_behind(arrivals)
         kernel.outboxes.pass_through(arrivals, now_us)
         kernel.pulsar_outboxes.pass_through(arrivals)
         kernel.deliveries.admit(arrivals, kernel.log.end_position())

@@ -45,13 +45,10 @@ class PulsarClient:
 
     async def produce(self, producer: str, topic: str, **options: Any) -> dict[str, Any]:
         """Makes a producer."""
-        compression = options.pop("compression", "NONE")
-        made = await asyncio.to_thread(
-            self._client.create_producer,
-            topic,
-            compression_type=getattr(pulsar.CompressionType, compression),
-            **options,
-        )
+        if "compression" in options:
+            chosen = options.pop("compression")
+            options["compression_type"] = getattr(pulsar.CompressionType, chosen)
+        made = await asyncio.to_thread(self._client.create_producer, topic, **options)
         self._producers[producer] = made
         return {"name": made.producer_name(), "last_sequence_id": made.last_sequence_id()}
 

@@ -13,6 +13,7 @@ from tests.interop.clients.java import Java
 from tests.interop.clients.lines import Tell, serve
 
 NOT_IN_BATCH = -1
+SCHEMA_VERSION_BYTES = 8
 
 
 class PulsarJavaClient:
@@ -44,14 +45,15 @@ class PulsarJavaClient:
         producer: str,
         topic: str,
         *,
-        compression: str = "NONE",
+        compression: str | None = None,
         batching_enabled: bool = False,
         batching_max_messages: int = 1_000,
         batching_max_publish_delay_ms: int = 10,
     ) -> dict[str, Any]:
         """Makes a producer."""
         builder = self._client.newProducer().topic(topic).enableBatching(batching_enabled)
-        builder = builder.compressionType(self._pulsar.CompressionType.valueOf(compression))
+        if compression is not None:
+            builder = builder.compressionType(self._pulsar.CompressionType.valueOf(compression))
         if batching_enabled:
             unit = self._java.milliseconds
             builder = builder.batchingMaxMessages(batching_max_messages)
@@ -80,8 +82,14 @@ class PulsarJavaClient:
         partition_key: str | None = None,
         ordering_key: str | None = None,
         event_timestamp: int | None = None,
+        is_null: bool = False,
+        schema_version: int | None = None,
     ) -> Any:
-        message = self._producers[producer].newMessage().value(payload)
+        message = self._producers[producer].newMessage().value(None if is_null else payload)
+        if schema_version is not None:
+            # A producer with a schema is refused; its messages would say no more of it than this.
+            told = schema_version.to_bytes(SCHEMA_VERSION_BYTES, "big")
+            message.getMetadataBuilder().setSchemaVersion(told)
         for name, value in (properties or {}).items():
             message = message.property(name, value)
         if partition_key is not None:
@@ -101,17 +109,20 @@ class PulsarJavaClient:
         kind: str = "Exclusive",
         position: str = "Latest",
         negative_ack_redelivery_delay_ms: int = 60_000,
+        unacked_messages_timeout_ms: int = 0,
+        unacked_messages_tick_ms: int = 1_000,
     ) -> dict[str, Any]:
         """Makes a consumer."""
+        unit = self._java.milliseconds
         topics = self._java.packages.java.util.ArrayList()
         topics.add(topic)
         builder = self._client.newConsumer().topics(topics).subscriptionName(subscription)
         builder = builder.subscriptionType(self._pulsar.SubscriptionType.valueOf(kind))
         positions = self._pulsar.SubscriptionInitialPosition
         builder = builder.subscriptionInitialPosition(positions.valueOf(position))
-        builder = builder.negativeAckRedeliveryDelay(
-            negative_ack_redelivery_delay_ms, self._java.milliseconds
-        )
+        builder = builder.negativeAckRedeliveryDelay(negative_ack_redelivery_delay_ms, unit)
+        builder = builder.ackTimeout(unacked_messages_timeout_ms, unit)
+        builder = builder.ackTimeoutTickTime(unacked_messages_tick_ms, unit)
         self._consumers[consumer] = await self._java.call(builder.subscribe)
         return {}
 
@@ -123,9 +134,10 @@ class PulsarJavaClient:
             raise TimeoutError("Timeout")
         self._received.append(taken)
         ordering_key = taken.getOrderingKey() or b""
+        schema_version = taken.getSchemaVersion()
         return {
             "place": len(self._received) - 1,
-            "payload": bytes(taken.getData()),
+            "payload": bytes(taken.getData() or b""),
             "message_id": _told(taken.getMessageId()),
             "topic": taken.getTopicName(),
             "properties": dict(taken.getProperties()),
@@ -135,6 +147,8 @@ class PulsarJavaClient:
             "publish_time_ms": taken.getPublishTime(),
             "producer": taken.getProducerName(),
             "redeliveries": taken.getRedeliveryCount(),
+            "is_null": taken.getValue() is None,
+            "schema_version": schema_version and int.from_bytes(bytes(schema_version), "big"),
         }
 
     async def acknowledge(self, consumer: str, place: int, up_to: bool) -> dict[str, Any]:

@@ -37,6 +37,9 @@ class Received:
     publish_time_ms: int
     producer: str
     redeliveries: int
+    is_null: bool | None = None
+    """Whether it has no value at all; the library for Java alone tells that, and what follows."""
+    schema_version: int | None = None
 
 
 class Official:
@@ -155,10 +158,10 @@ class OfficialConsumer:
             taken.append(message.payload)
         return taken
 
-    def receives_nothing(self) -> None:
+    def receives_nothing(self, for_ms: int = NOTHING_FOR_MS) -> None:
         """Nothing comes for a while."""
         with pytest.raises(AssertionError, match="Timeout"):
-            self.receive(NOTHING_FOR_MS)
+            self.receive(for_ms)
 
     def acknowledge(self, message: Received) -> None:
         """Acknowledges one message."""

@@ -12,6 +12,7 @@ import pytest
 from tests.interop import installation
 from tests.interop.driver import Driver
 from tests.interop.installation import ROOT, Command
+from tests.interop.pulsar import stored
 from tests.interop.pulsar.conftest import MakeClient
 from tests.interop.pulsar.official import Official, OfficialConsumer, Received
 from tests.interop.users import Users
@@ -95,6 +96,20 @@ def test_what_is_sent_comes_alone_and_in_batches_with_each_compression(
         assert payloads(taken) == numbers(0, 53)
         assert [message.message_id for message in taken[:3]] == sent
         consumer.acknowledge_up_to(taken[-1])
+
+
+@pytest.mark.accepts("S4.73")
+def test_what_is_stored_is_compressed_only_where_the_producer_chose_it(
+    chosen: Library, shared_broker: BrokerProcess, client: MakeClient, prefix: str
+) -> None:
+    pulsar = client()
+    options = [{}, *({"compression": name} for name in chosen.compressions)]
+    for number, chosen_options in enumerate(options):
+        producer = pulsar.producer(prefix, **chosen_options)
+        producer.send(b"again and " * 50)
+        (metadata,) = stored.metadata_by(shared_broker, producer.name)
+        # The first two are without: nothing chosen, and NONE.
+        assert metadata.get(stored.COMPRESSION, 0) == max(number - 1, 0)
 
 
 @pytest.mark.accepts("S4.6", "S4.11", "S4.16", "S4.21")

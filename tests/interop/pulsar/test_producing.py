@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.interop.pulsar import stored
 from tests.interop.pulsar.conftest import MakeClient
+from tests.process import BrokerProcess
 
 COMPRESSIONS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 NOT_SET = 0
@@ -69,6 +71,22 @@ def test_one_consumer_reads_whatever_compression_was_chosen(
         producer.send_many(payloads)
         sent += payloads
     assert consumer.take(len(sent)) == sent
+
+
+@pytest.mark.accepts("S4.73")
+@pytest.mark.parametrize("batching", [False, True], ids=["alone", "batch"])
+def test_what_is_stored_is_compressed_only_where_the_producer_chose_it(
+    shared_broker: BrokerProcess, client: MakeClient, prefix: str, batching: bool
+) -> None:
+    """The broker neither compresses nor opens: the log has what the library made of its options."""
+    pulsar = client()
+    chosen = [{}, *({"compression": name} for name in COMPRESSIONS)]
+    for number, options in enumerate(chosen):
+        producer = pulsar.producer(prefix, batching_enabled=batching, **options)
+        producer.send_many([b"again and " * 50])
+        (metadata,) = stored.metadata_by(shared_broker, producer.name)
+        # The first two are without: nothing chosen, and NONE.
+        assert metadata.get(stored.COMPRESSION, 0) == max(number - 1, 0)
 
 
 @pytest.mark.accepts("S4.13")

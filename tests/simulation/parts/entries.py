@@ -1,7 +1,10 @@
-"""Services that speak Pulsar's protocol: producers of entries, consumers Exclusive and Shared.
+"""Services that speak Pulsar's protocol: producers of entries, consumers Exclusive and Shared; and
+devices on the same topic.
 
-Owns: what they do, and the notebook of what they were told; it is judged at the end, by what the
-notebook alone says. Never: shares a topic with clients of MQTT.
+Owns: what services do, and the notebook of what they were told; it is judged at the end. What
+producers send and what has a receipt is in the stage's history, as if devices had published it: so
+whoever judges what devices get knows of it, and consumers are owed what devices have published.
+Never: judges what devices get.
 """
 
 import asyncio
@@ -37,7 +40,16 @@ from tests.builders.entries import (
     send,
 )
 from tests.builders.pulsar import connect, producer, subscribe
-from tests.equipment.history import Damaged, QueueLimited
+from tests.equipment.history import (
+    Acknowledged,
+    Damaged,
+    History,
+    Message,
+    QueueLimited,
+    Sent,
+    parse_payload,
+)
+from tests.simulation.parts.devices import Devices
 from tests.simulation.stage import Stage
 
 TOPIC: Final = "entries"
@@ -49,6 +61,7 @@ ENTRIES_MAXIMUM: Final = 120
 """What one producer sends in a run."""
 MESSAGES: Final = (1, 1, 1, 3, 40)
 """How many an entry has; the seed draws."""
+CROSSES_WITH_QOS: Final = 1
 UNANSWERED_MAXIMUM: Final = 20
 ANSWERED_WITHIN_S: Final = 60.0
 """Longer than a broker takes to find that its peer is gone, and to come back."""
@@ -67,8 +80,6 @@ class Notebook:
 
     sent: dict[tuple[str, int], bytes] = field(default_factory=dict)
     """Entries, by producer and the number of their first message."""
-    receipts: set[tuple[str, int]] = field(default_factory=set)
-    """Messages whose entry has a receipt, by producer and number."""
     delivered: dict[str, list[tuple[str, int]]] = field(
         default_factory=lambda: {name: [] for name in SUBSCRIPTIONS}
     )
@@ -78,9 +89,12 @@ class Notebook:
     """Message ids whose acknowledgement was answered, and when."""
     violations: list[str] = field(default_factory=list)
 
-    def lacking(self, name: str) -> set[tuple[str, int]]:
-        """What has a receipt and has not come to a subscription."""
-        return self.receipts - set(self.delivered[name])
+    def lacking(self, name: str, history: History) -> set[tuple[str, int]]:
+        """What is acknowledged to producers and devices and has not come to a subscription, by
+        publisher and number."""
+        acknowledged = (it.message for it in history.events if isinstance(it, Acknowledged))
+        owed = {(it.publisher, it.sequence) for it in acknowledged if it.topic == TOPIC}
+        return owed - set(self.delivered[name])
 
     def out_of_order(self, name: str) -> list[tuple[str, int]]:
         """What came for the first time behind something newer of its producer."""
@@ -147,6 +161,7 @@ class Entries:
     def __init__(self, stage: Stage) -> None:
         self.notebook = Notebook()
         self._stage = stage
+        self.devices = Devices(stage, TOPIC)
         self._senders = [_Sender(self, f"p{number}") for number in range(PRODUCERS)]
         self._subscribed = asyncio.Event()
         self.is_over = False
@@ -155,6 +170,7 @@ class Entries:
         for name in SUBSCRIPTIONS:
             # Each is there before anything is sent: what has a receipt is then for all of them.
             await self._until_it_holds(lambda door, name=name: self._leave_behind(door, name))
+        self.devices.begin()
         for sender in self._senders:
             self._stage.start(self.live(sender.work))
             self._stage.start(sender.send())
@@ -163,6 +179,7 @@ class Entries:
                 self._stage.start(self.live(_Taker(self, name, number + 1).work))
 
     async def end(self) -> None:
+        self.devices.end()
         waited_s = 0.0
         while self._is_lacking() and waited_s < DRAINED_WITHIN_S:
             await asyncio.sleep(5.0)
@@ -231,16 +248,21 @@ class Entries:
 
     def _is_lacking(self) -> bool:
         is_sending = any(sender.unanswered for sender in self._senders)
-        return is_sending or any(self.notebook.lacking(name) for name in SUBSCRIPTIONS)
+        history = self._stage.history
+        return (
+            is_sending
+            or self.devices.is_publishing()
+            or any(self.notebook.lacking(name, history) for name in SUBSCRIPTIONS)
+        )
 
     def _judge(self) -> None:
-        notebook, events = self.notebook, self._stage.history.events
+        notebook, history = self.notebook, self._stage.history
         for sender in self._senders:
             assert not sender.unanswered, f"{sender.name} never got a receipt"
-        may_lose = any(isinstance(event, Damaged | QueueLimited) for event in events)
+        may_lose = any(isinstance(event, Damaged | QueueLimited) for event in history.events)
         for name in SUBSCRIPTIONS:
-            lacking = sorted(notebook.lacking(name))
-            assert may_lose or not lacking, f"{name} never got {lacking[:5]}, which have receipts"
+            lacking = sorted(notebook.lacking(name, history))
+            assert may_lose or not lacking, f"{name} never got {lacking[:5]}, acknowledged before"
         assert not notebook.violations, notebook.violations[0]
         late = notebook.out_of_order("alone")
         assert not late, f"alone got {late[:5]} for the first time behind newer ones"
@@ -277,7 +299,10 @@ class _Sender:
             if self._door is None or len(self.unanswered) >= UNANSWERED_MAXIMUM:
                 continue
             first, count = self._next, stage.random.choice(MESSAGES)
-            payloads = [f"{self.name} {first + each}".encode() for each in range(count)]
+            messages = _messages(self.name, first, count)
+            for message in messages:
+                stage.history.add(Sent(message))
+            payloads = [message.payload() for message in messages]
             made = entry(payloads, batch=count > 1, producer=self.name.encode(), sequence=first)
             notebook.sent[self.name, first] = made
             self.unanswered.append((first, count))
@@ -294,7 +319,8 @@ class _Sender:
             self._part.notebook.violations.append(f"{self.name}: a receipt out of turn: {answer}")
             raise LostConnectionError
         self.unanswered.popleft()
-        self._part.notebook.receipts |= {(self.name, first + each) for each in range(count)}
+        for message in _messages(self.name, first, count):
+            self._part.stage.history.add(Acknowledged(message))
 
 
 class _Taker:
@@ -335,21 +361,26 @@ class _Taker:
 
     def _take(self, door: Door, given: Frame) -> None:
         notebook, now = self._part.notebook, given.message_id
-        payloads = payloads_of(given.tail)
-        told = (payload.decode().split() for payload in payloads)
-        messages = [(by, int(number)) for by, number in told]
+        messages = [parse_payload(TOPIC, payload) for payload in payloads_of(given.tail)]
         where = f"{self._name}: {now}"
         if self._permits < 1:
             notebook.violations.append(f"{where} came without a permit")
-        if notebook.sent.get(messages[0]) != given.tail:
+        if not self._is_as_sent(messages, given.tail):
             notebook.violations.append(f"{where} is not what was sent as {messages[0]}")
         answered_s = notebook.acknowledged[self._name].get(now)
         if answered_s is not None and answered_s < door.opened_at_s:
             notebook.violations.append(f"{where} came again, and its acknowledgement was answered")
         self._permits -= len(messages)
-        notebook.delivered[self._name] += messages
+        notebook.delivered[self._name] += [(it.publisher, it.sequence) for it in messages]
         self._held.append(now)
         self._decide(door)
+
+    def _is_as_sent(self, messages: list[Message], tail: bytes) -> bool:
+        """An entry of a producer comes byte for byte, a message of a device alone in one."""
+        first = messages[0]
+        if first in self._part.devices.made:
+            return len(messages) == 1
+        return self._part.notebook.sent.get((first.publisher, first.sequence)) == tail
 
     def _decide(self, door: Door) -> None:
         random, is_shared = self._part.stage.random, self._name == "together"
@@ -383,3 +414,9 @@ class _Taker:
         now_s, known = self._part.now_s(), self._part.notebook.acknowledged[self._name]
         for one in self._asked.pop(request):
             known.setdefault(one, now_s)
+
+
+def _messages(producer_name: str, first: int, count: int) -> list[Message]:
+    """What an entry of a producer holds, as devices get it: with QoS 1."""
+    numbers = range(first, first + count)
+    return [Message(producer_name, TOPIC, number, CROSSES_WITH_QOS) for number in numbers]

@@ -55,7 +55,7 @@ class Table:
     def __init__(self) -> None:
         self.sockets = Sockets()
         self.inbox = Inbox(bytearray(1))
-        self.pulsar_inbox = PulsarInbox(bytearray(1))
+        self.pulsar_inbox = PulsarInbox(bytearray(1), self.inbox)
         self.outboxes = Outboxes()
         self.pulsar_outboxes = PulsarOutboxes()
         self.deliveries = Deliveries()

@@ -24,13 +24,10 @@ class Rights:
         self.reconfigure(ground.config)
 
     def reconfigure(self, config: Config) -> None:
-        """Other namespaces are there from now on, and other rates hold."""
+        """Other namespaces are there from now on, and other rates of each client hold; that of all
+        is one for all protocols."""
         self._messages_per_second = config.client_messages_per_second
         self._bytes_per_second = config.client_bytes_per_second
-        self._inbox.limit_all(
-            messages_per_second=config.broker_messages_per_second,
-            bytes_per_second=config.broker_bytes_per_second,
-        )
         found = (parse_namespace(name) for name in config.pulsar_namespaces)
         self.namespaces: frozenset[Namespace] = frozenset(it for it in found if it is not None)
 

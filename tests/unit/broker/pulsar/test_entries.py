@@ -6,21 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.broker.commands import CommandRefusedError, Commands, Refusal
 from holdfast.broker.counts import Event
 from holdfast.broker.pulsar.closing import EndReason
+from holdfast.core.loss_reason import LossReason
+from holdfast.core.topic_properties import TopicProperties
 from holdfast.kernel import Packet, decode_packets, encode_packet
-from holdfast.protocols.pulsar.fields import SubType, Success
+from holdfast.protocols.pulsar.fields import CloseConsumer, SubType, Success
 from tests.builders.entries import (
     ACK_RESPONSE,
     MESSAGE,
+    PROPERTY,
     SEND_ERROR,
     SEND_RECEIPT,
     Frame,
     acknowledge,
     entry,
     flow,
+    message,
     metadata_of,
     payloads_of,
+    properties_of,
     redeliver,
     send,
 )
@@ -30,7 +36,8 @@ from tests.builders.still import Wire
 SHARED = {"sub_type": SubType.SHARED}
 BATCH = entry([b"a", b"b", b"c"])
 CHECKSUM_ERROR = 9
-SCHEMA_VERSION, NULL_VALUE = 16, 25
+OPEN = entry([b"open"], batch=False)
+ENCRYPTION_KEY, SCHEMA_VERSION, NULL_VALUE, CHUNKS, CHUNK_ID = 13, 16, 25, 27, 29
 """Fields of an entry's metadata."""
 
 Test = Callable[[PulsarBroker], Awaitable[None]]
@@ -203,6 +210,82 @@ def test_what_only_consumers_can_be_told_stays_with_the_entry(
     with_broker(tmp_path, test)
 
 
+def test_properties_keep_their_order_and_a_name_comes_twice(tmp_path: Path) -> None:
+    pairs = [("b", "1"), ("a", "2"), ("b", "3")]
+
+    async def test(broker: PulsarBroker) -> None:
+        device, wire = await subscriber(broker, "up", 1), await broker.client()
+        await broker.ask(wire, producer("up"), subscribe("down", "mine", 2))
+        besides = [(PROPERTY, message((1, name.encode()), (2, of.encode()))) for name, of in pairs]
+        await broker.send(wire, send(1, 0, entry([b"x"], batch=False, besides=besides)), flow(2, 1))
+        (packet,) = packets(device)
+        assert packet.fields["properties"]["user_property"] == pairs
+        fields = {"topic_name": "down", "payload": b"x", "retain": False, "dup": False}
+        publish = fields | {
+            "qos": 1,
+            "packet_identifier": 1,
+            "properties": {"user_property": pairs},
+        }
+        device.send(encode_packet("publish", publish, protocol_version=5))
+        await broker.settle()
+        (given,) = frames(wire.answers(), MESSAGE)
+        assert properties_of(given.tail) == pairs
+
+    with_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "besides",
+    [[(ENCRYPTION_KEY, message((1, b"key"), (2, b"value")))], [(CHUNKS, 2), (CHUNK_ID, 0)]],
+    ids=["encrypted", "chunk"],
+)
+def test_what_devices_cannot_be_given_is_a_loss_of_theirs_and_comes_to_consumers(
+    tmp_path: Path, besides: list[tuple[int, int | bytes]]
+) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        device, wire = await subscriber(broker, "t", 1), await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        closed = entry([b"x"], batch=False, besides=besides)
+        answers = await broker.send(wire, send(1, 0, closed), send(1, 1, OPEN), flow(2, 2))
+        assert [given.tail for given in frames(answers, MESSAGE)] == [closed, OPEN]
+        assert [packet.fields["payload"] for packet in packets(device)] == [b"open"]
+        losses = broker.server.stages.losses
+        losses.write(broker.world.time_us)
+        row = losses.find(1)
+        assert row is not None
+        told = (row.client_identifier, row.reason, row.count)
+        assert told == ("q1", LossReason.CLOSED, 1)
+        assert losses.by_reason == {LossReason.CLOSED: 1}
+
+    with_broker(tmp_path, test)
+
+
+def test_the_rate_of_all_clients_is_one_for_both_protocols(tmp_path: Path) -> None:
+    def published(device: Wire, first: int) -> None:
+        fields = {"topic_name": "t", "payload": b"x", "retain": False, "dup": False, "qos": 1}
+        for number in range(first, first + 10):
+            publish = fields | {"packet_identifier": number}
+            device.send(encode_packet("publish", publish, protocol_version=5))
+
+    async def test() -> None:
+        broker = PulsarBroker(tmp_path, broker_messages_per_second=10)
+        device, wire = await subscriber(broker, "else", 0), await broker.client()
+        await broker.ask(wire, producer("t"))
+        answers = await broker.send(wire, *(send(1, number, OPEN) for number in range(10)))
+        assert len(frames(answers, SEND_RECEIPT)) == 10
+        published(device, 1)
+        await broker.settle()
+        assert packets(device) == []
+        broker.world.time_us += 1_000_000
+        device.send(encode_packet("pingreq", {}, protocol_version=5))
+        await broker.settle()
+        assert [packet.kind for packet in packets(device)].count("puback") == 10
+        answers = await broker.send(wire, *(send(1, number, OPEN) for number in range(10, 20)))
+        assert frames(answers, SEND_RECEIPT) == []
+
+    asyncio.run(test())
+
+
 def test_an_empty_message_of_a_device_has_a_value_and_no_schema(tmp_path: Path) -> None:
     async def test(broker: PulsarBroker) -> None:
         wire, device = await broker.client(), await subscriber(broker, "else", 0)
@@ -236,6 +319,32 @@ def test_what_was_not_acknowledged_goes_to_who_comes_next(tmp_path: Path) -> Non
         ]
 
     with_broker(tmp_path, test)
+
+
+def test_a_loss_of_a_subscription_is_not_driven_again_and_the_answer_says_why(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        # Of five entries of a hundred bytes each some go.
+        small = TopicProperties(retention_bytes=300, segment_bytes=100)
+        broker = PulsarBroker(tmp_path, application_queue_properties=small)
+        wire, stages = await broker.client(), broker.server.stages
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        await broker.ask(wire, CloseConsumer(consumer_id=2, request_id=3))
+        await broker.send(wire, *(send(1, number, OPEN) for number in range(5)))
+        await broker.ask(wire, subscribe("t", "mine", 2))
+        given = frames(await broker.send(wire, flow(2, 10)), MESSAGE)
+        assert 0 < len(given) < 5
+        stages.losses.write(broker.world.time_us)
+        commands = Commands(stages, lambda: broker.world.time_us, lambda: None)
+        with pytest.raises(CommandRefusedError, match="from its own queue alone") as refused:
+            await commands.redrive(1)
+        assert refused.value.refusal is Refusal.SUBSCRIPTION
+        row = stages.losses.find(1)
+        assert row is not None
+        assert (row.count, row.redriven_at_us) == (5 - len(given), None)
+
+    asyncio.run(test())
 
 
 def test_all_up_to_an_entry_is_acknowledged(tmp_path: Path) -> None:
