@@ -199,3 +199,23 @@ def with_remote(
         await machine.stop()
 
     simulate(main, seed=1, repeat="this test", hardships=hardships or Hardships())
+
+
+async def assert_nobody_notices(bridged: Bridged) -> None:
+    """Clients of this side publish and receive as ever."""
+    client = await bridged.connect(f"client-{asyncio.get_running_loop().time()}", clean=True)
+    await bridged.subscribe(client, "up/noticed")
+    await bridged.publish("up/noticed", b"1", b"2", qos=1)
+    assert len(client.of_kind("publish")) == 2
+    client.cut()
+    await asyncio.sleep(1)
+
+
+def topics(remote: Remote) -> list[str]:
+    """Of all messages that came there, whenever they came."""
+    return [fields["topic_name"] for fields in remote.all("publish")]
+
+
+def names(bridged: Bridged) -> dict[str, list[str]]:
+    """What names of hosts lead to."""
+    return bridged.loop.network.names
