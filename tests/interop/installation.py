@@ -28,6 +28,7 @@ WITHIN_S = 600.0
 """How long a registry and a compiler may take together."""
 
 MOSQUITTO_PACKAGES = ("mosquitto-clients", "libmosquitto1", "libcjson1")
+IPROUTE_PACKAGES = ("iproute2", "libbpf1", "libelf1", "libmnl0", "libbsd0", "libmd0", "libcap2")
 HIVEMQ = ("com.hivemq", "hivemq-mqtt-client", "1.3.5")
 PULSAR_JAVA = ("org.apache.pulsar", "pulsar-client", "4.0.7")
 
@@ -127,6 +128,12 @@ def mosquitto() -> Path:
     return _unpacked("mosquitto", packages, ("mosquitto",)) / "mosquitto"
 
 
+def iproute() -> Path:
+    """Where `ip` is, which makes networks: the system's, or Debian's package, unpacked."""
+    found = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+    return Path(found) if found else _unpacked("iproute", IPROUTE_PACKAGES, ("ip",)) / "ip"
+
+
 def _unpacked(name: str, packages: Sequence[str], programs: Sequence[str]) -> Path:
     """Where programs of Debian's packages are, which are unpacked and installed nowhere."""
 
@@ -145,7 +152,8 @@ def _unpacked(name: str, packages: Sequence[str], programs: Sequence[str]) -> Pa
         shutil.rmtree(cache)
         own_libraries = ":".join(str(found) for found in root.glob("**/*-linux-gnu*"))
         for program in programs:
-            (unpacked,) = root.glob(f"usr/*bin/{program}")
+            found = root.glob(f"**/*bin/{program}")
+            (unpacked,) = [path for path in found if not path.is_symlink()]
             wrapper = directory / "bin" / program
             command = f'LD_LIBRARY_PATH={own_libraries} exec {unpacked} "$@"'
             wrapper.write_text(f"#!/bin/sh\n{command}\n")
