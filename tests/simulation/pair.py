@@ -79,11 +79,13 @@ class Pair:
         storage: str = "FILE_NATIVE",
         window: int = 1_000,
         settings: Mapping[str, Any] | None = None,
+        far: Mapping[str, Any] | None = None,
         **bridge: object,
     ) -> None:
-        """The remote takes `window` messages at once; `settings` are those of the near broker."""
+        """The remote takes `window` messages at once; `settings` are those of the near broker,
+        `far` those of the other one."""
         self.near = Site(loop, "a", bridges_storage=storage, **(settings or {}))
-        self.far = Site(loop, "b", receive_maximum=window)
+        self.far = Site(loop, "b", receive_maximum=window, **(far or {}))
         terms = {"local_subscriptions": [carries("t/#")]} | bridge
         self.wire: Wire = self.near.join("b", **terms)
         self._identifier = 0

@@ -4,7 +4,7 @@ Owns: its connections, and what came on each. Never: keeps a session or hands an
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,11 @@ class Remote:
         """Takes connections from now on."""
         loop = asyncio.get_running_loop()
         await loop.create_server(lambda: Visit(self), REMOTE_HOST, REMOTE_PORT)
+
+    def answer(self, _connect: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of CONNACK for this CONNECT."""
+        told = {"session_present": False, "reason_code": 0, **self.connack}
+        return told | {"properties": self.properties}
 
     @property
     def visit(self) -> "Visit":
@@ -125,8 +130,7 @@ class Visit(asyncio.Protocol):
             case "connect" if remote.first_words is not None:
                 self.send_bytes(remote.first_words)
             case "connect":
-                told = {"session_present": False, "reason_code": 0, **remote.connack}
-                self.send("connack", **told, properties=remote.properties)
+                self.send("connack", **remote.answer(fields))
             case "subscribe":
                 codes = remote.suback
                 if codes is None:
@@ -195,3 +199,23 @@ def with_remote(
         await machine.stop()
 
     simulate(main, seed=1, repeat="this test", hardships=hardships or Hardships())
+
+
+async def assert_nobody_notices(bridged: Bridged) -> None:
+    """Clients of this side publish and receive as ever."""
+    client = await bridged.connect(f"client-{asyncio.get_running_loop().time()}", clean=True)
+    await bridged.subscribe(client, "up/noticed")
+    await bridged.publish("up/noticed", b"1", b"2", qos=1)
+    assert len(client.of_kind("publish")) == 2
+    client.cut()
+    await asyncio.sleep(1)
+
+
+def topics(remote: Remote) -> list[str]:
+    """Of all messages that came there, whenever they came."""
+    return [fields["topic_name"] for fields in remote.all("publish")]
+
+
+def names(bridged: Bridged) -> dict[str, list[str]]:
+    """What names of hosts lead to."""
+    return bridged.loop.network.names

@@ -11,25 +11,19 @@ from holdfast.broker.bridge.link import Failure, State
 from holdfast.core.limits import CONNECT_TIMEOUT_S, DIALLED_ADDRESSES_MAXIMUM
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from tests.simulation.remote import Bridged, Remote, Visit, with_remote
+from tests.simulation.remote import (
+    Bridged,
+    Remote,
+    Visit,
+    assert_nobody_notices,
+    names,
+    topics,
+    with_remote,
+)
 from tests.simulation.whole import CONFIG
 
 sleep = asyncio.sleep
 RECEIVE_MAXIMUM_EXCEEDED = 0x93
-
-
-async def assert_nobody_notices(bridged: Bridged) -> None:
-    """Clients of this side publish and receive as ever."""
-    client = await bridged.connect(f"client-{asyncio.get_running_loop().time()}", clean=True)
-    await bridged.subscribe(client, "up/noticed")
-    await bridged.publish("up/noticed", b"1", b"2", qos=1)
-    assert len(client.of_kind("publish")) == 2
-    client.cut()
-    await sleep(1)
-
-
-def topics(remote: Remote) -> list[str]:
-    return [fields["topic_name"] for fields in remote.all("publish")]
 
 
 # --- CONNACK is obeyed ---------------------------------------------------------------------------
@@ -315,6 +309,7 @@ def test_more_than_our_receive_maximum_is_too_much() -> None:
             bridged.remote.visit.publish("down/x", b"", 2, number)
         await sleep(0.5)
         assert "Receive Maximum" in bridged.link.last_error
+        assert bridged.link.counts.failures == {Failure.PROTOCOL: 1}
         assert bridged.remote.visit.of_kind("disconnect")[-1]["reason_code"] == (
             RECEIVE_MAXIMUM_EXCEEDED
         )
@@ -361,6 +356,7 @@ def test_a_suback_with_too_few_or_too_many_codes_is_no_answer(codes: list[int]) 
         assert bridged.link.last_error == (
             f"the remote broke the protocol: SUBACK with {len(codes)} codes for 2 subscriptions"
         )
+        assert set(bridged.link.counts.failures) == {Failure.PROTOCOL}
         await assert_nobody_notices(bridged)
 
     remote = Remote()
@@ -465,8 +461,3 @@ def test_of_many_addresses_few_are_tried() -> None:
         assert tried[0] == "10.0.1.0:1883: connection refused: 10.0.1.0:1883"
 
     with_remote(body, address="remote.example:1883")
-
-
-def names(bridged: Bridged) -> dict[str, list[str]]:
-    """What names of hosts lead to."""
-    return bridged.loop.network.names

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from tests.builders.certificates import Authority
+from tests.interop.bridge.administered import AdministeredBroker
 from tests.interop.bridge.bridged import BridgedBroker
+from tests.interop.bridge.secured import SecuredBroker
 from tests.interop.device import Device
 from tests.process import BrokerProcess
 
 Connect = Callable[..., Device]
+MakeBroker = Callable[..., AdministeredBroker]
+MakeRemote = Callable[..., SecuredBroker]
 
 
 @pytest.fixture
@@ -39,6 +44,45 @@ def local(tmp_path: Path) -> Iterator[Callable[..., BridgedBroker]]:
     for broker in made:
         if broker.is_running():
             broker.kill()
+
+
+@pytest.fixture
+def administered(tmp_path: Path) -> Iterator[MakeBroker]:
+    """Makes a broker with these bridges in its configuration."""
+    made: list[AdministeredBroker] = []
+
+    def make(*bridges: dict[str, Any], **settings: object) -> AdministeredBroker:
+        broker = AdministeredBroker(tmp_path / f"local-{len(made)}", *bridges, **settings)
+        made.append(broker)
+        broker.start()
+        return broker
+
+    yield make
+    for broker in made:
+        if broker.is_running():
+            broker.kill()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Signs the certificates of a test."""
+    return Authority(tmp_path / "certificates")
+
+
+@pytest.fixture
+def make_remote(tmp_path: Path, authority: Authority) -> Iterator[MakeRemote]:
+    """Makes the broker at the other end with every kind of listener."""
+    made: list[SecuredBroker] = []
+
+    def make(**settings: object) -> SecuredBroker:
+        made.append(SecuredBroker(tmp_path / "remote", authority, **settings))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for remote in made:
+        if remote.is_running():
+            remote.kill()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Bridges as an administrator has them over HTTP: made, changed, stopped, removed, seen."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,15 @@ from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
 from tests.interop.bridge.administered import HOLDFAST, AdministeredBroker
 from tests.interop.bridge.bridged import bridge, carries, write_configuration
-from tests.interop.bridge.conftest import Connect
+from tests.interop.bridge.conftest import Connect, MakeBroker
 from tests.interop.device import payloads
 from tests.interop.test_admin import eventually
 from tests.interop.users import Users
 from tests.ports import HeldPort
 from tests.process import HOST, BrokerProcess
 
-MakeBroker = Callable[..., AdministeredBroker]
 PASSWORD = "a password that nobody reads"
 OUT = carries("plant/#", destination="site7/{#}")
-
-
-@pytest.fixture
-def administered(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Makes a broker with these bridges in its configuration."""
-    made: list[AdministeredBroker] = []
-
-    def make(*bridges: dict[str, Any], **settings: object) -> AdministeredBroker:
-        broker = AdministeredBroker(tmp_path / f"local-{len(made)}", *bridges, **settings)
-        made.append(broker)
-        broker.start()
-        return broker
-
-    yield make
-    for broker in made:
-        if broker.is_running():
-            broker.kill()
 
 
 @pytest.fixture

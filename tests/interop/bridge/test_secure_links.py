@@ -1,72 +1,23 @@
 """Links with TLS and WebSocket: what they carry, whom they believe, and what they say of whom they
 do not."""
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path
-from signal import SIGHUP
 
 import pytest
 
 from tests.builders.certificates import Authority
 from tests.interop.bridge.bridged import BridgedBroker, bridge, carries
-from tests.interop.bridge.conftest import Connect
-from tests.process import HOST, BrokerProcess
+from tests.interop.bridge.conftest import Connect, MakeRemote
+from tests.process import BrokerProcess
 
 MakeLocal = Callable[..., BridgedBroker]
-
-
-class Remote(BrokerProcess):
-    """A broker with every kind of listener."""
-
-    def __init__(
-        self,
-        directory: Path,
-        authority: Authority,
-        until: datetime | None = None,
-        **settings: object,
-    ) -> None:
-        directory.mkdir()
-        self.certificate, self.key = authority.server(until=until)
-        super().__init__(
-            directory,
-            mqtt_tls_port=0,
-            ws_port=0,
-            ws_tls_port=0,
-            tls_certificate=self.certificate,
-            tls_key=self.key,
-            **settings,
-        )
-
-    def address(self, scheme: str, host: str = HOST) -> str:
-        """Where one of its listeners is."""
-        return f"{scheme}://{host}:{self.ports[scheme]}"
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "certificates")
 
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Authority:
     """An authority that nobody knows."""
     return Authority(tmp_path / "stranger", "stranger")
-
-
-@pytest.fixture
-def make_remote(tmp_path: Path, authority: Authority) -> Iterator[Callable[..., Remote]]:
-    made: list[Remote] = []
-
-    def make(**settings: object) -> Remote:
-        made.append(Remote(tmp_path / "remote", authority, **settings))
-        made[-1].start()
-        return made[-1]
-
-    yield make
-    for remote in made:
-        if remote.is_running():
-            remote.kill()
 
 
 def both_ways(address: str, **tls: object) -> dict[str, object]:
@@ -101,7 +52,7 @@ def assert_carries(client: Connect, local: BrokerProcess, remote: BrokerProcess)
 
 @pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
 def test_messages_go_both_ways_over_each_transport(
-    make_remote: Callable[..., Remote],
+    make_remote: MakeRemote,
     local: MakeLocal,
     client: Connect,
     authority: Authority,
@@ -115,7 +66,7 @@ def test_messages_go_both_ways_over_each_transport(
 
 
 def test_a_remote_may_ask_for_a_certificate(
-    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
+    make_remote: MakeRemote, local: MakeLocal, client: Connect, authority: Authority
 ) -> None:
     remote = make_remote(tls_client_ca=authority.file, tls_client_certificates="required")
     own = authority.client("site7")
@@ -125,7 +76,7 @@ def test_a_remote_may_ask_for_a_certificate(
 
 
 def test_without_the_certificate_that_a_remote_asks_for_the_bridge_says_so(
-    make_remote: Callable[..., Remote], local: MakeLocal, authority: Authority
+    make_remote: MakeRemote, local: MakeLocal, authority: Authority
 ) -> None:
     remote = make_remote(tls_client_ca=authority.file, tls_client_certificates="required")
     first = local(both_ways(remote.address("mqtts"), ca=authority.file))
@@ -134,7 +85,7 @@ def test_without_the_certificate_that_a_remote_asks_for_the_bridge_says_so(
 
 @pytest.mark.parametrize("scheme", ["mqtts", "wss"])
 def test_a_remote_of_another_authority_is_told_nothing(
-    make_remote: Callable[..., Remote], local: MakeLocal, stranger: Authority, scheme: str
+    make_remote: MakeRemote, local: MakeLocal, stranger: Authority, scheme: str
 ) -> None:
     remote = make_remote()
     first = local(both_ways(remote.address(scheme), ca=stranger.file))
@@ -143,7 +94,7 @@ def test_a_remote_of_another_authority_is_told_nothing(
 
 
 def test_the_authorities_of_the_system_vouch_for_no_stranger(
-    make_remote: Callable[..., Remote], local: MakeLocal
+    make_remote: MakeRemote, local: MakeLocal
 ) -> None:
     remote = make_remote()
     first = local(both_ways(remote.address("mqtts")))
@@ -151,7 +102,7 @@ def test_the_authorities_of_the_system_vouch_for_no_stranger(
 
 
 def test_a_remote_of_another_name_is_refused_unless_that_is_the_one_meant(
-    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
+    make_remote: MakeRemote, local: MakeLocal, client: Connect, authority: Authority
 ) -> None:
     remote = make_remote()
     tls = {"ca": authority.file, "server_name": "elsewhere.example"}
@@ -162,7 +113,7 @@ def test_a_remote_of_another_name_is_refused_unless_that_is_the_one_meant(
 
 
 def test_certificates_are_read_at_each_attempt(
-    make_remote: Callable[..., Remote],
+    make_remote: MakeRemote,
     local: MakeLocal,
     client: Connect,
     authority: Authority,
@@ -179,43 +130,8 @@ def test_certificates_are_read_at_each_attempt(
     assert_carries(client, first, remote)
 
 
-def test_a_certificate_that_has_expired_is_refused_until_there_is_a_new_one(
-    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
-) -> None:
-    yesterday = datetime.now(UTC) - timedelta(days=1)
-    remote = make_remote(until=yesterday)
-    first = local(both_ways(remote.address("mqtts"), ca=authority.file))
-    first.wait_logged("TLS: the remote's certificate was refused: certificate has expired")
-    authority.server()
-    remote.send(SIGHUP)
-    assert_carries(client, first, remote)
-
-
-def test_a_certificate_that_expires_during_a_connection_matters_at_the_next_one(
-    make_remote: Callable[..., Remote], local: MakeLocal, client: Connect, authority: Authority
-) -> None:
-    remote = make_remote()
-    first = local(both_ways(remote.address("mqtts"), ca=authority.file))
-    assert_carries(client, first, remote)
-    authority.server(until=datetime.now(UTC) - timedelta(days=1))
-    remote.send(SIGHUP)
-    publisher, before = client(first, "publisher"), client(remote, "before")
-    before.subscribe("up/#", 2)
-    publisher.publish("up/x", b"during", 2)
-    assert before.receive().payload == b"during", "a connection that is open goes on"
-    remote.kill()
-    remote.start()
-    first.wait_logged("TLS: the remote's certificate was refused: certificate has expired")
-    publisher.publish("up/x", b"after", 2)
-    after = client(remote, "after")
-    after.subscribe("up/#", 2)
-    authority.server()
-    remote.send(SIGHUP)
-    assert after.receive().payload == b"after", "what waited comes with the new one"
-
-
 def test_what_is_no_websocket_is_said_with_its_status(
-    make_remote: Callable[..., Remote], local: MakeLocal
+    make_remote: MakeRemote, local: MakeLocal
 ) -> None:
     remote = make_remote(http_port=0)
     first = local(both_ways(f"ws://{remote.http_address}/nowhere"))

@@ -75,6 +75,25 @@ def test_a_promised_loss_is_written_ahead_and_more_of_it_joins_its_row() -> None
     assert records.counts() == [5, 1], "a sweep ends the row"
 
 
+def test_a_row_has_one_warning_however_often_it_was_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    losses, _ = _losses()
+    for number in range(5):
+        _note(losses, (1, LossReason.TOPIC, number, number + 1, 1))
+        losses.write_ahead(1)
+    _note(losses, (2, LossReason.TOPIC, 7, 8, 1))
+    losses.write_ahead(1)
+    assert losses.find(2) is not None, "nothing joins it any more"
+    losses.write(2)
+    losses.write(3)
+    told = [vars(record)["fields"] for record in caplog.records]
+    assert [(each["client_identifier"], each["messages"]) for each in told] == [
+        ("client-2", 1),
+        ("client-1", 5),
+    ]
+
+
 def test_what_nobody_was_promised_waits_for_the_sweep() -> None:
     losses, records = _losses()
     _note(losses, (1, LossReason.SLOW_READER, 0, 0, 2))

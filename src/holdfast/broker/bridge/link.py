@@ -156,6 +156,8 @@ class Link:
         self._dial = dial
         self._drains = drains
         self._inbound = terms.inbound(bridge)
+        self._identifier = bridge.identifier
+        """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -297,7 +299,7 @@ class Link:
             connection.transport.abort()
             return
         self._wish = Wish(
-            client_identifier=self.bridge.identifier,
+            client_identifier=self._identifier,
             protocol_version=version,
             clean_start=self.bridge.clean_start,
             keep_alive_s=self.bridge.keep_alive_s,
@@ -416,6 +418,8 @@ class Link:
         answer = read_connack(fields, self._wish)
         if isinstance(answer, Refused):
             self.counts.refusals += 1
+            if answer.reason_code == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID:
+                self._identifier = self.bridge.identifier
             self._connection = None
             reason = f"the remote refused: {answer.reason}"
             self._failed(Failure.REFUSED, reason, now_us, lasts=answer.lasts)
@@ -428,6 +432,8 @@ class Link:
         bridge, version = self.bridge, self.bridge.mqtt_version
         self._backoff.succeeded()
         self.granted, self.connected_at_us = granted, now_us
+        # Under that name the remote keeps the session.
+        self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
         if not granted.session_present and self.counts.connections > 1:
             self.counts.sessions_forgotten += 1

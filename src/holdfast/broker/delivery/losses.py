@@ -9,6 +9,7 @@ Invariants:
 2. A loss is appended before the progress that passes over it, so that no crash keeps the progress
    and forgets the loss; but not more than ROWS_PER_SWEEP_MAXIMUM in a sweep.
 3. The ledger has at most LEDGER_ROWS_MAXIMUM rows; the oldest go first, and are counted.
+4. The log has one line for each row, however often it was written before it was whole.
 """
 
 import logging
@@ -150,9 +151,12 @@ class Losses:
         return len(promised) <= room
 
     def write(self, now_us: int) -> None:
-        """Writes what was merged, oldest first, as many rows as one sweep may."""
+        """Writes what was merged, oldest first, as many rows as one sweep may, and warns of each
+        row since the last sweep."""
         for key in list(islice(self._merged, ROWS_PER_SWEEP_MAXIMUM)):
             self._put(key, now_us)
+        for _, loss in self._rows.values():
+            _warn(loss)
         self._rows.clear()
         self._puts = self._recorded = 0
 
@@ -162,7 +166,8 @@ class Losses:
         if not value:
             return None
         loss = parse_loss(value)
-        self._rows.pop((loss.client_identifier, loss.party, loss.reason), None)
+        if self._rows.pop((loss.client_identifier, loss.party, loss.reason), None) is not None:
+            _warn(loss)
         return loss
 
     def redriven(self, number: int, loss: Loss, now_us: int) -> None:
@@ -185,12 +190,6 @@ class Losses:
 
     def _put(self, key: _Key, now_us: int) -> None:
         loss = self._merged.pop(key)
-        fields = {
-            "client_identifier": loss.client_identifier,
-            "reason": loss.reason,
-            "messages": loss.count,
-        }
-        log.warning("messages lost", extra={"fields": fields})
         known = self._rows.get(key)
         if known is None:
             number, self._next = self._next, self._next + 1
@@ -223,6 +222,15 @@ def loss_of(
         at_us=now_us,
         ranges=tuple(spans) if len(spans) > 1 else (),
     )
+
+
+def _warn(loss: Loss) -> None:
+    fields = {
+        "client_identifier": loss.client_identifier,
+        "reason": loss.reason,
+        "messages": loss.count,
+    }
+    log.warning("messages lost", extra={"fields": fields})
 
 
 def _merge(first: Loss, second: Loss) -> Loss:

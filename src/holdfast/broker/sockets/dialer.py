@@ -137,4 +137,6 @@ async def _resolve(place: Place) -> list[str]:
         reason = getattr(error, "strerror", None) or str(error)
         raise OSError(f"{place.host} is no name of a host: {reason}") from error
     hosts = dict.fromkeys(str(address[0]) for *_, address in found)
+    if not hosts:
+        raise OSError(f"{place.host} is no name of a host: it has no address")
     return list(hosts)[:DIALLED_ADDRESSES_MAXIMUM]

@@ -113,7 +113,7 @@ def read_connack(fields: Mapping[str, Any], wish: Wish) -> Granted | Refused:
         maximum_packet_size_bytes=properties.get("maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM),
         topic_alias_maximum=properties.get("topic_alias_maximum", 0),
         keep_alive_s=properties.get("server_keep_alive", wish.keep_alive_s),
-        client_identifier=properties.get("assigned_client_identifier"),
+        client_identifier=properties.get("assigned_client_identifier") or None,
         session_expiry_s=properties.get("session_expiry_interval"),
         wildcards_available=properties.get("wildcard_subscription_available", 1) == 1,
     )
