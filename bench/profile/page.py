@@ -51,38 +51,38 @@ BOUNDS = """\
   kernel's own work, two of three instructions in encode, append and allot (`make bench-micro`). A
   publisher with 1 000 outstanding waits for the disk: a commit and the turns around it bound what
   can be outstanding, so a quicker sync helps more than quicker code.
+- **One pair with 100 outstanding.** All 100 go round together: from the publisher to the loop, to
+  the committer, back to the loop, to both clients and back. Of a cycle of some 370 us the disk has
+  130 to 200, four wake-ups of threads that wait some 30 each, and two turns the rest. FlashMQ,
+  whose cycle has no disk, takes 200; so beside it this row can only be equal where the disk takes
+  next to nothing. What would change it: a commit on the loop's own thread, which saves two of the
+  wake-ups and stands still with the disk.
 - **50 pairs.** Each socket carries at most 20 messages a turn, and each batch passes four system
   calls in the broker: publishes in, acknowledgements out, messages out, acknowledgements in. By
-  the table above these alone take half a microsecond a message, and Python's part (a few calls
-  for each socket with something to read or to send, about a microsecond each) as much again. Ten
-  times a Mosquitto that moves 70 000 a second leaves 1.4 us for everything; where system calls are
-  slower Mosquitto suffers more, and the ratio is larger (7.4 and 10.9 on one machine in two
-  nights). What would change it: reading and writing all sockets of a turn in one system call
-  (io_uring), which asyncio does not offer, or a second loop with half of the connections on a core
-  of its own.
+  the table above these alone take half a microsecond a message. They are made in one call for all
+  sockets ([decision 0030](adr/0030-the-turn-reads-sockets.md)), so that Python's part does not grow
+  with the sockets any more. What would change it: io_uring for all sockets of a turn, or a second
+  loop with half of the connections on a core of its own.
 - **Fan-in and shared groups.** 100 and 10 publishers with 20 outstanding: as 50 pairs. A group
   takes one decision a message more: who is next and has room. With 200 messages outstanding in
-  all, the time of a commit is the other bound: 200 messages in the 400 us of a commit and its
-  turns are half a million a second. A shared group of 4 has three turns for each commit, with 29
-  messages from 4 of its 14 sockets; fan-in has 460 from 24. To wait for company would make turns
-  larger, and a lone message late.
-  Tried and left out: zeros written ahead of the log's end, so that a sync does not take the file
-  system's journal besides. A sync of 4 to 25 KiB took two writes of the disk instead of three and
-  two thirds of the time, and a shared group of 4 was a fifth faster (268 to 326 k/s); no other row
-  gained, and each byte was written twice.
-- **Single messages** (1 000 a second). Nothing is shared: each has three turns (arrival, commit,
-  acknowledgement of the subscriber), a commit, and two wake-ups between threads. A third of its
-  processor time is the fixed cost of turns in Python, some 25 us each, and as much goes by while
-  others have the core.
+  all, the time of a commit is the other bound. A shared group of 4 has two to three turns for each
+  commit, with 29 messages from 4 of its 14 sockets; fan-in has 460 from 24. To wait for company
+  would make turns larger, and a lone message late. Commits into blocks that were written before
+  take two thirds of the time ([decision 0031](adr/0031-segments-are-written-ahead.md)), which made
+  this row 1.4 times as fast.
+- **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
+  commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
+  processor time in the system alone; the turns' Python is a quarter of all, and as much goes by
+  while others have the core.
 - **New connections.** Nearly half is Python: a CONNECT is the one packet whose every field is
-  policy, and a connection, a session and their books are made for it. The rest is sockets, the
-  loop and the answer. The event loop takes one connection from a listening handle in an iteration;
-  with one handle each had a turn of its own and cost 118 us, 7 800 a second. With 24 handles of one
-  socket those that come together share a turn.
+  policy, and a connection, a session and their books are made for it. No function of them has more
+  than a twentieth. The rest is sockets: one is accepted, made known to epoll, read, written and
+  closed, a system call each. Connections that come together share a turn.
 - **1 KiB.** At QoS 1 and 2 the disk is not the limit here: what it takes in order is more than a
-  million such messages a second. A message of 1 KiB costs 1.2 us more than one of 64 bytes, for a
-  socket copies it twice, the log and the page cache once each, and it is summed up twice; so the
+  million such messages a second. A message of 1 KiB costs more than one of 64 bytes because a
+  socket copies it twice, the log and the page cache once each, and it is summed up once; so the
   processor ends it at a quarter of the disk.
+- **A second core.** See [decision 0032](adr/0032-one-loop-for-now.md).
 """
 
 
