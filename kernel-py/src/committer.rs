@@ -1,18 +1,17 @@
 //! The committer: one thread that writes and syncs, and never takes the interpreter lock.
 //!
 //! The log stays on the loop's thread. A group of appended bytes goes to the thread as a value and comes back with
-//! its outcome; a byte on a socket pair wakes the loop.
+//! its outcome; a count in the kernel of the system (eventfd) wakes the loop.
 
 use crate::error::to_python;
 use crate::store::Log;
 use holdfast_kernel::store::{Commit, Ended};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// The thread that commits: while one group is on its way to the disk the next one gathers.
@@ -21,7 +20,7 @@ pub struct Committer {
     log: Py<Log>,
     groups: Option<Sender<Commit>>,
     ended: Mutex<Receiver<(Commit, Ended)>>,
-    woken: UnixStream,
+    woken: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     in_flight: bool,
 }
@@ -32,17 +31,17 @@ impl Committer {
     fn new(log: Py<Log>) -> PyResult<Committer> {
         let (groups, to_run) = std::sync::mpsc::channel::<Commit>();
         let (outcomes, ended) = std::sync::mpsc::channel();
-        let (woken, mut wake) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        wake.set_nonblocking(true)?;
+        let woken = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let woken = Arc::new(woken);
+        let wake = Arc::clone(&woken);
         let thread = std::thread::Builder::new().name("committer".into()).spawn(move || {
             for commit in to_run {
                 let outcome = commit.run();
                 if outcomes.send((commit, outcome)).is_err() {
                     break;
                 }
-                // A full socket means that the loop has been woken already.
-                drop(wake.write(&[1]));
+                // It fails only where the count is full, and then the loop has been woken already.
+                rustix::io::write(&wake, &1_u64.to_ne_bytes()).ok();
             }
         })?;
         let thread = Some(thread);
@@ -54,8 +53,8 @@ impl Committer {
     }
 
     fn collect(&mut self, py: Python<'_>) -> PyResult<()> {
-        let mut drained = [0_u8; 64];
-        while self.woken.read(&mut drained).is_ok_and(|count| count == drained.len()) {}
+        // It fails only where nobody has woken the loop.
+        rustix::io::read(&self.woken, &mut [0_u8; 8]).ok();
         while let Some((commit, ended)) = self.next_ended() {
             self.in_flight = false;
             let mut log = self.log.borrow_mut(py);

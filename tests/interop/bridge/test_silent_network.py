@@ -20,8 +20,8 @@ from tests.process import BrokerProcess
 MQTT_PORT = 1883
 STALL_TIMEOUT_S = 5
 """The shortest that can be set."""
-NOTICED_WITHIN_S = STALL_TIMEOUT_S + 3
-"""The bound, two sweeps, and an answer of a busy machine."""
+NOTICED_WITHIN_S = 30
+"""Far more than the bound and two sweeps, for a busy machine; what noticed it is what is asserted."""
 BACK_WITHIN_S = 30
 
 
