@@ -4,6 +4,7 @@ what CONNACK says."""
 import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from holdfast.broker.bridge import backoff
@@ -461,3 +462,17 @@ def test_of_many_addresses_few_are_tried() -> None:
         assert tried[0] == "10.0.1.0:1883: connection refused: 10.0.1.0:1883"
 
     with_remote(body, address="remote.example:1883")
+
+
+def test_what_a_bridge_has_brought_does_not_go_back_when_it_brings_nothing_any_more() -> None:
+    async def body(bridged: Bridged) -> None:
+        bridges = bridged.server.stages.bridges
+        both_ways = msgspec.structs.replace(bridged.link.bridge, name="c")
+        for bridge in (both_ways, msgspec.structs.replace(both_ways, remote_subscriptions=())):
+            bridges.put(bridge, 1)
+            await sleep(2)
+            record = bridges.record("c")
+            assert record is not None
+            assert [item.no_local for item in record.reads] == [True]
+
+    with_remote(body)

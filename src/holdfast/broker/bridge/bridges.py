@@ -295,12 +295,18 @@ class Bridges:
         if record is None:
             record = new_queue(bridge.name, bridge, self._delivery.parties, queues, end, now_us)
         else:
-            since = {item.topic_filter: item.from_offset for item in record.reads}
-            found = tuple(
-                replace(item, from_offset=since.get(item.topic_filter, end))
-                for item in terms.reads(bridge, end)
+            before = {item.topic_filter: item for item in record.reads}
+            found = [
+                (item, before.get(item.topic_filter, item)) for item in terms.reads(bridge, end)
+            ]
+            # What it has brought may still wait, though it brings nothing any more.
+            reads = tuple(
+                replace(
+                    item, from_offset=known.from_offset, no_local=item.no_local or known.no_local
+                )
+                for item, known in found
             )
-            record = replace(record, reads=found, messages_maximum=bridge.queue_limit)
+            record = replace(record, reads=reads, messages_maximum=bridge.queue_limit)
             queues.put(record, now_us)
         self._keep(record)
         return record

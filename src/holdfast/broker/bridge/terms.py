@@ -19,7 +19,9 @@ _Rule = tuple[list[bytes], list[int | bytes] | None, list[tuple[str, str]], bool
 
 
 def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
-    """What the bridge's queue reads. Nothing that it has brought itself goes back."""
+    """What the bridge's queue reads. Nothing that it has brought itself goes back; one that brings
+    nothing does not ask of each message who published it, so that what waits is told by the index.
+    """
     found: dict[str, Subscription] = {}
     for item in bridge.local_subscriptions:
         qos = item.max_qos if item.persist else 0
@@ -30,7 +32,7 @@ def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
                 Subscription(
                     topic_filter=topic_filter,
                     qos=qos,
-                    no_local=True,
+                    no_local=bool(bridge.remote_subscriptions),
                     retain_as_published=item.preserve_retain,
                     identifier=None,
                     from_offset=from_offset,
