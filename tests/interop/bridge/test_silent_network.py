@@ -21,7 +21,7 @@ MQTT_PORT = 1883
 STALL_TIMEOUT_S = 5
 """The shortest that can be set."""
 NOTICED_WITHIN_S = 30
-"""Far more than the bound and two sweeps, for a busy machine; what noticed it is what is asserted."""
+"""Far more than the bound and two sweeps, for a busy machine; asserted is what noticed it."""
 BACK_WITHIN_S = 30
 
 
