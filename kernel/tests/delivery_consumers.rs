@@ -11,7 +11,9 @@ use holdfast_kernel::flow::entry::{Receipt, Reply, Says};
 use holdfast_kernel::flow::state::State;
 use holdfast_kernel::flow::{Departure, NoticeKind, Refusal, Sending, Terms};
 use holdfast_kernel::ids::{Connection, Offset, Party, Receiver, TopicId};
-use holdfast_kernel::limits::{ALLOT_BYTES_MAXIMUM, CONSUMER_UNSETTLED_MAXIMUM, QUEUE_ENTRIES_MAXIMUM};
+use holdfast_kernel::limits::{
+    ALLOT_BYTES_MAXIMUM, CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM, CONSUMER_UNSETTLED_MAXIMUM, QUEUE_ENTRIES_MAXIMUM,
+};
 use holdfast_kernel::selection::{Key, Owners, Selection};
 use std::sync::Arc;
 
@@ -415,6 +417,18 @@ fn one_that_says_nothing_is_given_no_more_than_the_maximum() {
     assert_eq!(world.turns().len(), 3);
     world.say(1, one, Says::Done, &[2], None);
     assert_eq!(world.turns().len(), 1);
+}
+
+#[test]
+fn one_that_takes_all_in_order_may_have_more() {
+    let mut world = World::new();
+    let alone = world.deliveries.attach_consumer(Connection(1)).unwrap();
+    world.permit(alone, u32::MAX);
+    world.deliveries.join_consumer(world.queue, alone, false).unwrap();
+    let half = CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM as u32 / 2;
+    world.publish(&[half, half - 1, 10, 1]);
+    world.commit();
+    assert_eq!(world.turns().len(), 3);
 }
 
 #[test]

@@ -5,11 +5,12 @@
 //!
 //! Invariants:
 //! 1. It is given nothing without a permit, and so at most one entry beyond its permits.
-//! 2. It is given nothing while it has [`CONSUMER_UNSETTLED_MAXIMUM`] messages of which it has said nothing.
+//! 2. It is given nothing while it has [`CONSUMER_UNSETTLED_MAXIMUM`] messages of which it has said nothing, or
+//!    [`CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM`] where it does not share.
 
 use crate::flow::{Found, Sending};
 use crate::ids::{self, Connection};
-use crate::limits::{ALLOT_BYTES_MAXIMUM, CONSUMER_UNSETTLED_MAXIMUM};
+use crate::limits::{ALLOT_BYTES_MAXIMUM, CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM, CONSUMER_UNSETTLED_MAXIMUM};
 
 /// One attached receiver by permits.
 #[derive(Debug)]
@@ -58,7 +59,11 @@ impl Consumer {
 
     /// True if it would take another entry of this queue.
     pub fn takes_of(&self, queue: ids::Queue) -> bool {
-        let has_room = self.permits > 0 && self.unsettled < CONSUMER_UNSETTLED_MAXIMUM;
+        let may_have = match self.counts_redeliveries {
+            true => CONSUMER_UNSETTLED_MAXIMUM,
+            false => CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM,
+        };
+        let has_room = self.permits > 0 && self.unsettled < may_have;
         has_room && self.is_writable && self.takes && self.queue == Some(queue)
     }
 
