@@ -193,8 +193,8 @@ pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
 /// the receiver is given nothing. Brokers of the protocol that has such receivers have the same.
 pub const CONSUMER_UNSETTLED_MAXIMUM: u64 = 50_000;
 
-/// The same of one that takes its queue in order, which those brokers do not limit: clients say what they are done with ten
-/// times a second, and this is what a quick one has by then. Each entry takes some 64 bytes.
+/// The same of one that takes its queue in order, which those brokers do not limit: clients say what they are done with
+/// ten times a second, and this is what a quick one has by then. Each entry takes some 64 bytes.
 pub const CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM: u64 = 500_000;
 
 /// Messages of one entry: the number stands in its metadata and costs its sender nothing, and each takes an offset.
