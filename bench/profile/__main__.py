@@ -15,8 +15,8 @@ from bench.profile.limits import limits
 from bench.profile.page import PAGE, budget_table, limits_table, page
 
 DEFAULT_ROWS = (
-    "1-pair-qos-0", "1-pair-qos-1", "1-pair-qos-1-window-100", "50-pair-qos-0", "50-pair-qos-1", "fan-in", "shared",
-    "latency-1000", "connect",
+    "1-pair-qos-0", "1-pair-qos-1", "1-pair-qos-1-window-100", "50-pair-qos-0", "50-pair-qos-1",
+    "fan-in", "shared", "latency-1000", "connect",
 )  # fmt: skip
 
 
