@@ -3,7 +3,6 @@
 mod packet;
 pub mod properties;
 
-use crate::delivery::Deliveries;
 use crate::error::to_python;
 use crate::flow::{Arrivals, Outgoing};
 use crate::notice::{told, NoticeKind, Told};
@@ -286,12 +285,6 @@ impl Inbox {
 
     fn silent(&self, now_us: u64) -> Vec<u32> {
         self.inner.silent(Timestamp(now_us)).into_iter().map(|connection| connection.0).collect()
-    }
-
-    fn take_answered(&mut self, deliveries: &mut Deliveries) {
-        for (connection, count) in deliveries.inner.take_answered() {
-            self.inner.answered(connection, count);
-        }
     }
 }
 

@@ -6,6 +6,14 @@ use crate::pulsar::{PulsarInbox, PulsarOutboxes};
 use crate::route::Routes;
 use pyo3::prelude::*;
 
+/// What has been answered to the end frees the windows of those who publish.
+#[pyfunction]
+fn free_answered(inbox: &mut Inbox, deliveries: &mut Deliveries) {
+    for (connection, count) in deliveries.inner.take_answered() {
+        inbox.inner.answered(connection, count);
+    }
+}
+
 /// True if a part has something to tell of what did not go as usual.
 #[pyfunction]
 fn has_exceptions(
@@ -37,6 +45,7 @@ fn unfinished(
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(free_answered, module)?)?;
     module.add_function(wrap_pyfunction!(has_exceptions, module)?)?;
     module.add_function(wrap_pyfunction!(unfinished, module)?)
 }

@@ -194,7 +194,7 @@ pub const PATTERN_BYTES_MAXIMUM: usize = 1_048_576;
 pub const CONSUMER_UNSETTLED_MAXIMUM: u64 = 50_000;
 
 /// The same of one that takes its queue in order, which those brokers do not limit: clients say what they are done with
-/// ten times a second, and this is what a quick one has by then. Each entry takes some 64 bytes.
+/// ten times a second, and this is more than a quick one has by then. Each entry is remembered until it is answered.
 pub const CONSUMER_IN_ORDER_UNSETTLED_MAXIMUM: u64 = 500_000;
 
 /// Messages of one entry: the number stands in its metadata and costs its sender nothing, and each takes an offset.

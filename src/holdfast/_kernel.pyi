@@ -277,8 +277,6 @@ class Inbox:
         came."""
     def silent(self, now_us: int) -> list[int]:
         """Connections from which nothing came for one and a half times their Keep Alive [MQTT-3.1.2-22]."""
-    def take_answered(self, deliveries: Deliveries) -> None:
-        """QoS 1 and 2 messages that were answered to the end since the last call give back Receive Maximum."""
 
 @final
 class Outboxes:
@@ -780,6 +778,9 @@ class Committer:
         """There may be something to commit; returns at once."""
     def stop(self) -> None:
         """Commits what is left, ends the thread, waits for it."""
+
+def free_answered(inbox: Inbox, deliveries: Deliveries) -> None:
+    """QoS 1 and 2 messages that were answered to the end since the last call give back Receive Maximum."""
 
 def has_exceptions(
     routes: Routes, deliveries: Deliveries, outboxes: Outboxes, pulsar_outboxes: PulsarOutboxes

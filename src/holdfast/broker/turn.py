@@ -45,7 +45,15 @@ from holdfast.broker.store.commit_times import CommitTimes
 from holdfast.broker.store.durability import Promises
 from holdfast.broker.world import Commits, World
 from holdfast.core.config import Config
-from holdfast.kernel import Arrivals, Command, Outgoing, Packet, has_exceptions, unfinished
+from holdfast.kernel import (
+    Arrivals,
+    Command,
+    Outgoing,
+    Packet,
+    free_answered,
+    has_exceptions,
+    unfinished,
+)
 
 STAGES: Final = (
     "admission",
@@ -282,7 +290,7 @@ class Turn:
     def _exceptions(self, now_us: int) -> None:
         """What came up: answers that free a window, refusals, losses, peers that have gone."""
         kernel, stages = self._stages.kernel, self._stages
-        kernel.inbox.take_answered(kernel.deliveries)
+        free_answered(kernel.inbox, kernel.deliveries)
         if has_exceptions(
             kernel.routes, kernel.deliveries, kernel.outboxes, kernel.pulsar_outboxes
         ):

@@ -119,7 +119,6 @@ class Admission:
         self.waiting: Waiting[_Arrival] = Waiting()
         """Their CONNACK waits for the disk."""
         self.decided: deque[tuple[Connection, Opening, Identity | Denial]] = deque()
-        """Their password has been checked."""
         """Logins whose password has been checked since the last turn."""
         self._denied: deque[tuple[int, Connection, Refusal, _Who]] = deque()
         """Logins that have failed, with the time when they are told; all of them are pending."""

@@ -15,9 +15,10 @@ Invariants:
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Protocol, cast
+from socket import socket
+from typing import NamedTuple, Protocol, cast
 
 from holdfast.broker.counts import Event
 from holdfast.broker.ground import Ground
@@ -27,9 +28,6 @@ from holdfast.broker.sockets.layer import Upper
 from holdfast.core.config import Config
 from holdfast.core.limits import CONNECTIONS_PENDING_BYTES_MAXIMUM, CONNECTIONS_PENDING_MAXIMUM
 from holdfast.kernel import Packet
-
-if TYPE_CHECKING:
-    from holdfast.broker.sockets.plain import PlainSockets
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +206,45 @@ class DoorLimit(StrEnum):
     PENDING_BYTES = "connections_pending_bytes_maximum"
 
 
+class TurnSockets(Protocol):
+    """Sockets that the turn reads and writes by itself, in place of the event loop."""
+
+    tells_all: bool
+    """All that are fed are news, since they are to be paused."""
+
+    def listen(self, listening: socket, make: Callable[[], Connection]) -> None:
+        """Takes connections from a socket that listens, until `close`."""
+
+    def close(self, listening: socket) -> None:
+        """Takes no more from it."""
+
+    def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
+        """It may have so much waiting undecoded before anybody is told; until now, nothing."""
+
+    def receive(self) -> None:
+        """What has come is in the inboxes, and a turn is asked for."""
+
+    def send(self) -> tuple[list[tuple[int, bytes]], bool]:
+        """What waits in the outboxes is sent; returns what is for connections that are none of
+        these, and whether there is news."""
+
+    def news(self) -> "News":
+        """What has to be told of connections since the last call."""
+
+    def totals(self) -> tuple[int, int]:
+        """Bytes that have come, and that were handed out, since the start."""
+
+
+class News(NamedTuple):
+    """What sockets have to tell."""
+
+    fed: list[tuple[Connection, int]]
+    """With the bytes that waited undecoded then."""
+    changed: list[tuple[Connection, bool]]
+    """Whose sockets are full (false), or no longer (true)."""
+    gone: list[Connection]
+
+
 class Connections:
     """All sockets by handle."""
 
@@ -244,7 +281,7 @@ class Connections:
         self._congested = False
         self.accepted: Counter[tuple[str, str, int]] = Counter()
         """Connections that were let in, by transport, protocol and its version."""
-        self.plain: PlainSockets | None = None
+        self.plain: TurnSockets | None = None
         """Sockets that the turn reads and writes by itself, where there are any."""
         self._received_bytes = 0
         self._sent_bytes = 0
@@ -400,12 +437,12 @@ class Connections:
     @property
     def received_bytes(self) -> int:
         """What peers have sent since the start."""
-        return self._received_bytes + (self.plain.sockets.totals()[0] if self.plain else 0)
+        return self._received_bytes + (self.plain.totals()[0] if self.plain else 0)
 
     @property
     def sent_bytes(self) -> int:
         """What was handed to the system for peers since the start."""
-        return self._sent_bytes + (self.plain.sockets.totals()[1] if self.plain else 0)
+        return self._sent_bytes + (self.plain.totals()[1] if self.plain else 0)
 
     def stalled(self, from_us: int, to_us: int) -> None:
         """Nobody was read between these times."""
@@ -481,15 +518,15 @@ class Connections:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
-    def _take_news(self, plain: "PlainSockets", now_us: int) -> None:
+    def _take_news(self, plain: TurnSockets, now_us: int) -> None:
         """What sockets have to tell that the turn has read and written."""
-        fed, changed, gone = plain.news()
-        for connection, waiting_bytes in fed:
+        news = plain.news()
+        for connection, waiting_bytes in news.fed:
             if connection.phase is not Phase.CLOSED:
                 self._has_waiting(connection, waiting_bytes, now_us)
-        for connection, writable in changed:
+        for connection, writable in news.changed:
             self.set_writable(connection, writable)
-        for connection in gone:
+        for connection in news.gone:
             connection.connection_lost(None)
 
     def _has_waiting(self, connection: Connection, waiting_bytes: int, now_us: int) -> None:

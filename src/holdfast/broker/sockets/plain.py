@@ -17,7 +17,7 @@ from socket import socket
 from typing import Any, Final
 
 from holdfast.broker.ground import Ground
-from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.sockets.connection import Connection, News
 from holdfast.broker.steps import Steps
 from holdfast.kernel import Sockets
 
@@ -29,9 +29,6 @@ come together share what a turn costs."""
 ACCEPT_PAUSE_S: Final = 1.0
 """How long none is taken where the system has no descriptor or memory for another one."""
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-Gone = list[Connection]
-News = tuple[list[tuple[Connection, int]], list[tuple[Connection, bool]], Gone]
 
 
 class PlainTransport(asyncio.Transport):
@@ -152,19 +149,23 @@ class PlainSockets:
         return self.sockets.send(self._kernel.outboxes, self._kernel.pulsar_outboxes)
 
     def news(self) -> News:
-        """Connections that were fed, with the bytes that waited then; those whose sockets are full
-        (false), or no longer (true); and those whose sockets are gone."""
+        """What has to be told of connections since the last call; who is gone has no socket here
+        any more."""
         fed, changed, gone = self.sockets.news()
         by_token = self._connections
-        told = (
+        told = News(
             [(by_token[token], count) for token, count in fed],
             [(by_token[token], writable) for token, writable in changed],
             [by_token.pop(token) for token in gone],
         )
-        for connection in told[2]:
+        for connection in told.gone:
             if isinstance(connection.transport, PlainTransport):
                 connection.transport.gone()
         return told
+
+    def totals(self) -> tuple[int, int]:
+        """Bytes that have come, and that were handed out, since the start."""
+        return self.sockets.totals()
 
     def _accept(self, listening: socket, make: Callable[[], Connection]) -> None:
         for _ in range(ACCEPTED_AT_ONCE):

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from holdfast.broker.sockets.connection import Connection
-from holdfast.broker.sockets.plain import PlainSockets
+from holdfast.broker.sockets.connection import Connection, TurnSockets
 from holdfast.core.errors import ListenError
 
 NOBODY_YET = 0o600
@@ -31,7 +30,7 @@ class UnixListener:
         self._close: Callable[[], None] | None = None
 
     async def start(
-        self, make: Callable[[], Connection], backlog: int, plain: PlainSockets | None
+        self, make: Callable[[], Connection], backlog: int, plain: TurnSockets | None
     ) -> None:
         """Listens; connections are taken by `plain`, or by the event loop where there is none.
         Raises `ListenError`."""
