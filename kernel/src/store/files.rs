@@ -71,9 +71,8 @@ impl Files {
     /// only from here on, so that numbers grow with the offsets, whichever file was made first.
     pub(super) fn take(&mut self, space: &mut Space) -> Result<(u32, Arc<dyn DiskFile>)> {
         let name = segment_name(SegmentKind::Log, self.next_number);
-        let set_aside = [(&mut self.written, WRITTEN_AHEAD), (&mut self.prepared, PREPARED)];
-        let set_aside = set_aside.into_iter().find(|(file, _)| file.is_some());
-        let file = match set_aside.and_then(|(file, partial)| file.take().map(|file| (file, partial))) {
+        let written = self.written.take().map(|file| (file, WRITTEN_AHEAD));
+        let file = match written.or_else(|| self.prepared.take().map(|file| (file, PREPARED))) {
             Some((file, partial)) => {
                 self.disk.rename(partial, &name)?;
                 file
