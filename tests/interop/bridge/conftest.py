@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.process import BrokerProcess
 Connect = Callable[..., Device]
 MakeBroker = Callable[..., AdministeredBroker]
 MakeRemote = Callable[..., SecuredBroker]
+AnyBroker = TypeVar("AnyBroker", bound=BrokerProcess)
 
 
 @pytest.fixture
@@ -32,27 +33,23 @@ def remote(tmp_path: Path) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Callable[..., BridgedBroker]]:
     """Makes the broker that has bridges."""
-    made: list[BridgedBroker] = []
-
-    def make(*bridges: dict[str, Any], **settings: object) -> BridgedBroker:
-        broker = BridgedBroker(tmp_path / f"local-{len(made)}", bridges, **settings)
-        made.append(broker)
-        broker.start()
-        return broker
-
-    yield make
-    for broker in made:
-        if broker.is_running():
-            broker.kill()
+    yield from _making(BridgedBroker, tmp_path)
 
 
 @pytest.fixture
 def administered(tmp_path: Path) -> Iterator[MakeBroker]:
     """Makes a broker with these bridges in its configuration."""
-    made: list[AdministeredBroker] = []
+    yield from _making(
+        lambda path, bridges, **more: AdministeredBroker(path, *bridges, **more), tmp_path
+    )
 
-    def make(*bridges: dict[str, Any], **settings: object) -> AdministeredBroker:
-        broker = AdministeredBroker(tmp_path / f"local-{len(made)}", *bridges, **settings)
+
+def _making(new: Callable[..., AnyBroker], directory: Path) -> Iterator[Callable[..., AnyBroker]]:
+    """Each broker that is made is started, and killed if it runs in the end."""
+    made: list[AnyBroker] = []
+
+    def make(*bridges: dict[str, Any], **settings: object) -> AnyBroker:
+        broker = new(directory / f"local-{len(made)}", bridges, **settings)
         made.append(broker)
         broker.start()
         return broker
