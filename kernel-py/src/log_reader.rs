@@ -112,6 +112,7 @@ impl LogReader {
             dict.set_item("first_time_us", segment.first_time.0)?;
             dict.set_item("last_time_us", segment.last_time.0)?;
             dict.set_item("sealed", segment.sealed)?;
+            dict.set_item("whole", segment.whole)?;
             dict.set_item("records", segment.records)?;
             segments.push(dict);
         }

@@ -301,6 +301,22 @@ impl Log {
         self.inner.ahead_job().map(Job::new)
     }
 
+    fn leave_footers(&mut self) {
+        self.inner.leave_footers();
+    }
+
+    fn awaits_footer(&self) -> bool {
+        self.inner.awaits_footer()
+    }
+
+    fn prepare_seal(&mut self, effort: usize) -> bool {
+        self.inner.prepare_seal(effort)
+    }
+
+    fn seal_job(&mut self) -> Option<Job> {
+        self.inner.seal_job().map(Job::new)
+    }
+
     fn finish(&mut self, job: &Job) -> PyResult<(u64, u64, Option<Job>)> {
         let job = lock(&job.inner).take().ok_or_else(|| PyValueError::new_err("the job was finished before"))?;
         let finished = self.inner.finish(job).map_err(to_python)?;

@@ -168,6 +168,10 @@ pub const SCAN_MEMORY_OVERHEAD_ENTRIES: usize = 2_048;
 /// them would take long.
 pub const SCAN_MEMORY_TOPICS_MAXIMUM: usize = 65_536;
 
+/// Segments whose footers wait for whoever writes them beside the loop, with their indexes in memory; for each
+/// beyond it a commit writes one.
+pub const UNSEALED_SEGMENTS_MAXIMUM: usize = 4;
+
 /// Sealed segments that go in one run of retention: the step in which they leave the log takes some microseconds each.
 pub const RETAIN_SEGMENTS_MAXIMUM: usize = 64;
 

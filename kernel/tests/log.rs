@@ -16,7 +16,7 @@ use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{Changes, Source, State};
 use holdfast_kernel::flow::{Fate, Refusal, Scan, Subscription};
 use holdfast_kernel::ids::{Offset, Party, Queue, Timestamp};
-use holdfast_kernel::store::{Commit, Job, Log, Options, Question, Wanted};
+use holdfast_kernel::store::{Commit, Job, Log, Options, Question, Recovery, Wanted};
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, scan_all, subscription, Asking, Stored, TOPICS};
 use proptest::prelude::*;
@@ -35,6 +35,8 @@ enum Step {
     Checkpoint,
     /// Begins to write a file ahead, or goes on with that, or takes it over.
     Ahead,
+    /// Begins to write the footer that waits longest, or goes on with that, or takes it over.
+    Seal,
     StopAfter(u64),
     FailSync,
     Crash,
@@ -52,6 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Commit),
         1 => Just(Step::Checkpoint),
         2 => Just(Step::Ahead),
+        4 => Just(Step::Seal),
         1 => (0_u64..12).prop_map(Step::StopAfter),
         1 => Just(Step::FailSync),
         1 => Just(Step::Crash),
@@ -214,6 +217,20 @@ fn write_ahead(log: &mut Log, job: Option<Job>, stopped: bool) -> Option<Job> {
     None
 }
 
+/// Begins, goes on or takes over; what is on its way then.
+fn seal(log: &mut Log, job: Option<Job>, stopped: bool) -> Option<Job> {
+    let Some(mut job) = job else {
+        while !log.prepare_seal(2) {}
+        return log.seal_job();
+    };
+    if job.step() {
+        return Some(job);
+    }
+    let finished = log.finish(job);
+    assert!(finished.is_ok() || stopped);
+    finished.ok()?.next
+}
+
 fn fail_sync(disk: &FakeDisk, log: &mut Log, model: &mut Model, now: Timestamp) {
     // Something has to be synced, or the fault would meet the next opening.
     let controls = model.controls.len();
@@ -224,19 +241,30 @@ fn fail_sync(disk: &FakeDisk, log: &mut Log, model: &mut Model, now: Timestamp) 
     }
 }
 
+fn open_to_seal(disk: &FakeDisk, leaves_footers: bool) -> (Log, Recovery) {
+    let (mut log, recovery) = open(disk, options());
+    if leaves_footers {
+        log.leave_footers();
+    }
+    (log, recovery)
+}
+
 fn run(seed: u64, steps: Vec<Step>) {
     let disk = FakeDisk::new(seed, 1 << 30);
-    let (mut log, _) = open(&disk, options());
+    let leaves_footers = seed % 4 > 0;
+    let (mut log, _) = open_to_seal(&disk, leaves_footers);
     let mut model = Model::default();
     let mut now = 2_000;
     let mut stopped = false;
     let mut flight: Option<(Commit, [usize; 3])> = None;
-    let mut ahead: Option<Job> = None;
+    let (mut ahead, mut sealing): (Option<Job>, Option<Job>) = (None, None);
     for step in steps {
         now += 1_000;
         // What a commit that is on its way lets happen meanwhile; everything else waits for its end.
-        let passing =
-            matches!(step, Step::Append(_) | Step::Control(..) | Step::Party(..) | Step::StopAfter(_) | Step::Ahead);
+        let passing = matches!(
+            step,
+            Step::Append(_) | Step::Control(..) | Step::Party(..) | Step::StopAfter(_) | Step::Ahead | Step::Seal
+        );
         if let Some((commit, ends)) = flight.take_if(|_| !passing) {
             let ended = commit.run();
             match log.finish_commit(commit, ended) {
@@ -257,6 +285,7 @@ fn run(seed: u64, steps: Vec<Step>) {
             },
             Step::FailSync => fail_sync(&disk, &mut log, &mut model, Timestamp(now)),
             Step::Ahead => ahead = write_ahead(&mut log, ahead.take(), stopped),
+            Step::Seal => sealing = seal(&mut log, sealing.take(), stopped),
             Step::Checkpoint => drop(log.checkpoint(Timestamp(now))),
             Step::StopAfter(writes) => {
                 disk.stop_after(writes);
@@ -269,9 +298,9 @@ fn run(seed: u64, steps: Vec<Step>) {
                     continue;
                 }
                 stopped = false;
-                ahead = None;
+                (ahead, sealing) = (None, None);
                 drop(log);
-                let (opened, recovery) = open(&disk, options());
+                let (opened, recovery) = open_to_seal(&disk, leaves_footers);
                 log = opened;
                 assert_eq!(recovery.damaged, vec![], "nothing was damaged");
                 model.recovered(&mut log);

@@ -698,6 +698,17 @@ class Log:
     def ahead_job(self) -> Job | None:
         """The file of the next segment, to be written in full beside the loop: once the open segment is an eighth full,
         where commits sync and there is room. None where there is one."""
+    def leave_footers(self) -> None:
+        """Commits that sync leave the footers of segments to `seal_job` from now on, as long as no more than
+        LIMITS["unsealed_segments_maximum"] wait."""
+    def awaits_footer(self) -> bool:
+        """True if the footer of a segment can be written: durable records lie behind it."""
+    def prepare_seal(self, effort: int) -> bool:
+        """Gets ready for the footer that has waited longest, with about this effort; true once `seal_job` has it, or there is
+        none whose segment has durable records behind it."""
+    def seal_job(self) -> Job | None:
+        """The footer that is ready, to be written beside the loop. `finish` hands out a job that forgets the segment's
+        index."""
     def finish(self, job: Job) -> tuple[int, int, Job | None]:
         """Takes over a job whose steps are done: segments removed, messages copied, and what is to be done next. Raises
         what the job failed with, and then all is as it was before."""
@@ -829,7 +840,7 @@ class LogReader:
     def epoch(self) -> str:
         """The log's identity: made when it was created, part of every checkpoint outside."""
     def segments(self) -> list[dict[str, Any]]:
-        """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us, last_time_us, sealed, records."""
+        """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us, last_time_us, sealed, whole, records."""
     def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
         """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
         messages; fewer only where there are no more."""

@@ -32,6 +32,8 @@ struct FakeFile {
     name: String,
     identity: u64,
     life: u64,
+    /// Of one that was opened for reading only.
+    _hold: Option<Arc<()>>,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,8 @@ struct Content {
     shown: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Pending>,
+    /// Each who has opened it for reading only has another.
+    hold: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -270,18 +274,22 @@ impl Disk for FakeDisk {
         state.next_identity = identity.wrapping_add(1);
         let size = usize::try_from(reserved).unwrap_or(usize::MAX);
         let pending = if size > 0 { vec![Pending::Resize(size)] } else { Vec::new() };
-        state.contents.insert(identity, Content { shown: vec![0; size], durable: Vec::new(), pending });
+        state.contents.insert(identity, Content { shown: vec![0; size], pending, ..Content::default() });
         state.shown.insert(name.to_owned(), identity);
         state.operations.push(Operation::Create(name.to_owned(), identity));
         let life = state.life;
-        Ok(Arc::new(FakeFile { state: Arc::clone(&self.state), name: name.to_owned(), identity, life }))
+        let state = Arc::clone(&self.state);
+        Ok(Arc::new(FakeFile { state, name: name.to_owned(), identity, life, _hold: None }))
     }
 
-    fn open(&self, name: &str, _writable: bool) -> Result<Arc<dyn DiskFile>> {
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
         let state = lock(&self.state);
         let identity = state.shown.get(name).copied();
         let identity = identity.ok_or_else(|| failure("open", name, "no such file", false))?;
-        Ok(Arc::new(FakeFile { state: Arc::clone(&self.state), name: name.to_owned(), identity, life: state.life }))
+        let content = state.contents.get(&identity).filter(|_| !writable);
+        let (_hold, life) = (content.map(|content| Arc::clone(&content.hold)), state.life);
+        let state = Arc::clone(&self.state);
+        Ok(Arc::new(FakeFile { state, name: name.to_owned(), identity, life, _hold }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -397,6 +405,10 @@ impl DiskFile for FakeFile {
             change_bytes(&mut content.shown, &change);
             content.pending.push(change);
         })
+    }
+
+    fn is_held(&self) -> bool {
+        lock(&self.state).contents.get(&self.identity).is_some_and(|content| Arc::strong_count(&content.hold) > 1)
     }
 }
 

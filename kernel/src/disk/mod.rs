@@ -15,7 +15,7 @@ pub trait Disk: Send + Sync {
     fn list(&self) -> Result<Vec<String>>;
     /// A new empty file with `reserved` bytes set aside (they read as zeros); an existing one is an error.
     fn create(&self, name: &str, reserved: u64) -> Result<Arc<dyn DiskFile>>;
-    /// An existing file; `writable` false opens it for reading only.
+    /// An existing file; `writable` false opens it for reading only, and holds it as long as it is open.
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>>;
     /// Renames, replacing `to`.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
@@ -41,4 +41,7 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> Result<u64>;
     /// Cuts or extends the file.
     fn truncate(&self, size: u64) -> Result<()>;
+    /// True if anybody holds it who has opened it for reading only. False for good once it has been removed and was
+    /// held by nobody.
+    fn is_held(&self) -> bool;
 }

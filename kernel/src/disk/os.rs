@@ -81,6 +81,11 @@ impl Disk for OsDisk {
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
         let opened = OpenOptions::new().read(true).write(writable).open(self.directory.join(name));
         let file = opened.map_err(|error| failure("open", name, &error))?;
+        if !writable {
+            // Refused where whoever removed it has begun to give its bytes back.
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)
+                .map_err(|error| failure("open", name, &error.into()))?;
+        }
         Ok(Arc::new(OsFile { name: name.to_owned(), file }))
     }
 
@@ -144,6 +149,10 @@ impl DiskFile for OsFile {
             _ => self.file.set_len(size),
         };
         result.map_err(|error| failure("truncate", &self.name, &error))
+    }
+
+    fn is_held(&self) -> bool {
+        rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err()
     }
 }
 

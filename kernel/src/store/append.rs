@@ -4,10 +4,11 @@
 //!
 //! Invariants:
 //! 1. The first record of a commit group is its marker.
-//! 2. A record lies in one segment; a segment that is full is sealed by the commit that holds its last records.
+//! 2. A record lies in one segment; one that is full is sealed beside the loop, or by the commit that holds its last
+//!    records.
 
 use super::archive::Archive;
-use super::dictionary::{Dictionary, Topic};
+use super::dictionary::Dictionary;
 use super::encoding::narrow;
 use super::files::Files;
 use super::group::{Group, Work};
@@ -17,11 +18,12 @@ use super::identity::Identity;
 use super::index::SegmentIndex;
 use super::options::Options;
 use super::record::{self, Record, MARKER_BYTES};
+use super::seal::{names_of, Seal, Unsealed};
 use super::segment::{Indexed, Segment};
 use super::space::Space;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
-use crate::ids::{Location, LogPosition, Offset, Timestamp, TopicId};
+use crate::ids::{Location, LogPosition, Offset, Timestamp};
 use crate::limits::{CHUNK_BYTES, SEGMENT_TOPICS_MAXIMUM};
 use std::sync::Arc;
 
@@ -30,6 +32,9 @@ pub(super) struct Appending {
     pub(super) head: Head,
     pub(super) group: Group,
     pub(super) files: Files,
+    pub(super) unsealed: Unsealed,
+    /// So many of them may wait.
+    pub(super) unsealed_maximum: usize,
     epoch: u128,
     seed: u64,
     /// Since the log was opened.
@@ -43,6 +48,8 @@ impl Appending {
             head: Head { control: 1, ..Head::default() },
             group: Group::new(),
             files: Files::new(disk, options.segment_bytes),
+            unsealed: Unsealed::default(),
+            unsealed_maximum: 0,
             epoch: identity.epoch,
             seed: options.seed,
             records_appended: 0,
@@ -161,17 +168,25 @@ impl Appending {
         Ok(taken)
     }
 
-    /// The open segment takes no more records; its footer is written by the next commit.
+    /// The open segment takes no more records. If too many footers wait then, the next commit writes the first of them.
     fn close_segment(&mut self, archive: &mut Archive, dictionary: &Dictionary) {
         let Some(segment) = archive.segments.last_mut() else { return };
         let Indexed::Open(index) = &mut segment.index else { return };
         let empty = SegmentIndex::new(Offset(0), 0, 0);
         let index = Arc::new(std::mem::replace(index.as_mut(), empty));
-        let names = names_of(&index, |id| dictionary.get(id));
         let (number, file, records_end) = (segment.header.number, Arc::clone(&segment.file), segment.end);
         segment.index = Indexed::Closed(Arc::clone(&index));
         let end_position = self.head.ends().position;
-        self.group.add(Work::Seal { number, file, records_end, end_position, index, names });
+        self.unsealed.add(Seal { number, file, records_end, end_position, index });
+        if let Some(seal) = self.unsealed.take_beyond(self.unsealed_maximum) {
+            self.seal(seal, dictionary);
+        }
+    }
+
+    /// The next commit writes this footer.
+    pub(super) fn seal(&mut self, seal: Seal, dictionary: &Dictionary) {
+        let names = names_of(seal.topics(), |id| dictionary.get(id)).collect();
+        self.group.add(Work::Seal { seal, names });
     }
 
     /// The next record goes to a new segment.
@@ -198,16 +213,4 @@ impl Appending {
 
 fn has_many_topics(segment: &Segment) -> bool {
     matches!(&segment.index, Indexed::Open(index) if index.topics.len() >= SEGMENT_TOPICS_MAXIMUM)
-}
-
-/// The names of all topics in an index; topic 0 has none.
-pub(super) fn names_of<'a>(
-    index: &SegmentIndex,
-    topic: impl Fn(TopicId) -> Option<&'a Topic>,
-) -> Vec<(TopicId, Arc<[u8]>)> {
-    let mut names: Vec<(TopicId, Arc<[u8]>)> = Vec::with_capacity(index.topics.len());
-    for id in index.topics.keys().copied().map(TopicId) {
-        names.push((id, topic(id).and_then(|topic| topic.name.clone()).unwrap_or_default()));
-    }
-    names
 }

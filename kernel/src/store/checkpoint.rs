@@ -14,6 +14,7 @@ use super::encoding::{index64, narrow, wide, Decoder, Encoder};
 use super::head::Head;
 use super::header::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 use super::identity::read_all;
+use super::nameless::Nameless;
 use super::parties::PartyState;
 use super::retained::Retained;
 use crate::disk::{Disk, DiskFile};
@@ -105,15 +106,30 @@ pub struct CheckpointWrite {
     file: Option<Arc<dyn DiskFile>>,
     written: u64,
     checksum: u32,
+    /// Checkpoints that this one makes superfluous, once it has its name.
+    outlived: Option<Nameless>,
 }
 
 impl CheckpointWrite {
     pub(super) fn new(disk: Arc<dyn Disk>, number: u64, from: LogPosition, chunks: Vec<Vec<u8>>) -> CheckpointWrite {
-        CheckpointWrite { disk, number, from, chunks: chunks.into_iter(), file: None, written: 0, checksum: 0 }
+        CheckpointWrite {
+            disk,
+            number,
+            from,
+            chunks: chunks.into_iter(),
+            file: None,
+            written: 0,
+            checksum: 0,
+            outlived: None,
+        }
     }
 
-    /// Writes the next chunks, a megabyte or one of them; false when the file has its name and is durable.
+    /// Writes the next chunks, a megabyte or one of them; false when the file has its name and is durable, and those
+    /// that it makes superfluous have gone.
     pub(super) fn step(&mut self) -> Result<bool> {
+        if let Some(outlived) = &mut self.outlived {
+            return outlived.step();
+        }
         let partial = format!("{}.partial", name_of(self.number));
         let file = match &self.file {
             Some(file) => Arc::clone(file),
@@ -140,11 +156,20 @@ impl CheckpointWrite {
         if ended {
             self.disk.rename(&partial, &name_of(self.number))?;
             self.disk.sync_directory()?;
-            for old in numbers(&self.disk.list()?).into_iter().skip(KEPT) {
-                self.disk.remove(&name_of(old))?;
-            }
+            self.outlived = Some(self.remove_outlived()?);
         }
-        Ok(!ended)
+        Ok(true)
+    }
+
+    fn remove_outlived(&self) -> Result<Nameless> {
+        let mut outlived = Nameless::default();
+        for old in numbers(&self.disk.list()?).into_iter().skip(KEPT) {
+            let name = name_of(old);
+            let file = self.disk.open(&name, true)?;
+            outlived.remove(self.disk.as_ref(), &name, file)?;
+        }
+        self.disk.sync_directory()?;
+        Ok(outlived)
     }
 
     /// All steps here and now; nothing is left of it where one fails.

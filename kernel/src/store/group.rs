@@ -5,10 +5,10 @@
 //! 2. Of a group that could not be written nothing is lost: what has gathered since becomes part of it, and no marker
 //!    vouches for it before it is durable.
 
-use super::encoding::{narrow, wide};
-use super::footer::{self, Trailer};
-use super::index::SegmentIndex;
+use super::encoding::narrow;
+use super::footer::Trailer;
 use super::record::{self, Kind, Record, MARKER_BYTES};
+use super::seal::Seal;
 use super::tail::{Chunk, Tail};
 use crate::disk::DiskFile;
 use crate::error::Result;
@@ -17,29 +17,17 @@ use std::sync::Arc;
 
 /// One step of a commit.
 pub(super) enum Work {
-    Header {
-        file: Arc<dyn DiskFile>,
-        bytes: Vec<u8>,
-    },
-    Write {
-        file: Arc<dyn DiskFile>,
-        chunk: Arc<Chunk>,
-    },
-    Seal {
-        number: u32,
-        file: Arc<dyn DiskFile>,
-        records_end: u32,
-        end_position: LogPosition,
-        index: Arc<SegmentIndex>,
-        names: Vec<(TopicId, Arc<[u8]>)>,
-    },
+    Header { file: Arc<dyn DiskFile>, bytes: Vec<u8> },
+    Write { file: Arc<dyn DiskFile>, chunk: Arc<Chunk> },
+    Seal { seal: Seal, names: Vec<(TopicId, Arc<[u8]>)> },
 }
 
 impl Work {
     /// What it is done to.
     pub(super) fn file(&self) -> &Arc<dyn DiskFile> {
         match self {
-            Work::Header { file, .. } | Work::Write { file, .. } | Work::Seal { file, .. } => file,
+            Work::Header { file, .. } | Work::Write { file, .. } => file,
+            Work::Seal { seal, .. } => &seal.file,
         }
     }
 
@@ -48,13 +36,7 @@ impl Work {
         match self {
             Work::Header { file, bytes } => file.write_at(0, bytes)?,
             Work::Write { file, chunk } => file.write_at(u64::from(chunk.start), &chunk.bytes)?,
-            Work::Seal { number, file, records_end, end_position, index, names } => {
-                let (bytes, trailer) = footer::encode(*number, *records_end, *end_position, index, names);
-                let start = u64::from(*records_end);
-                file.write_at(start, &bytes)?;
-                file.truncate(start.saturating_add(wide(bytes.len())))?;
-                return Ok(Some((*number, trailer)));
-            }
+            Work::Seal { seal, names } => return Ok(Some((seal.number, seal.write(names)?))),
         }
         Ok(None)
     }

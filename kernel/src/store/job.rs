@@ -6,6 +6,8 @@
 use super::ahead::AheadWrite;
 use super::carry::{CarryWrite, Survey};
 use super::checkpoint::CheckpointWrite;
+use super::nameless::Nameless;
+use super::seal::SealWrite;
 use super::segment::Segment;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -36,6 +38,9 @@ pub(super) enum Task {
     Naming(Box<CarryWrite>),
     Removal(Removal),
     Ahead(AheadWrite),
+    Seal(Box<SealWrite>),
+    /// Forgets the index of a sealed segment: those of many topics take long.
+    Forgetting(Option<Box<SealWrite>>),
 }
 
 /// Files of segments that have gone, oldest first, and what was found out to copy what was needed of them.
@@ -43,6 +48,7 @@ pub(super) struct Removal {
     disk: Arc<dyn Disk>,
     segments: VecDeque<Segment>,
     copied: Option<Box<CarryWrite>>,
+    nameless: Nameless,
 }
 
 impl Job {
@@ -55,7 +61,7 @@ impl Job {
     }
 
     pub(super) fn removal(disk: Arc<dyn Disk>, segments: VecDeque<Segment>, copied: Box<CarryWrite>) -> Job {
-        Job::new(Task::Removal(Removal { disk, segments, copied: Some(copied) }))
+        Job::new(Task::Removal(Removal { disk, segments, copied: Some(copied), nameless: Nameless::default() }))
     }
 
     /// Does the next step; true while there is another one. What goes wrong is told by `Log::finish`.
@@ -68,6 +74,11 @@ impl Job {
             Task::Naming(write) => write.give_name().map(|()| false),
             Task::Removal(removal) => removal.step(),
             Task::Ahead(write) => write.step(),
+            Task::Seal(write) => write.step(),
+            Task::Forgetting(write) => {
+                *write = None;
+                Ok(false)
+            }
         };
         match (result, &self.task) {
             (Ok(more), _) => return more,
@@ -76,7 +87,7 @@ impl Job {
                     Task::Checkpoint(write) => write.undo(),
                     Task::Carry(write) | Task::Naming(write) => write.undo(),
                     Task::Ahead(write) => write.undo(),
-                    Task::Survey(_) | Task::Removal(_) => {}
+                    Task::Survey(_) | Task::Removal(_) | Task::Seal(_) | Task::Forgetting(_) => {}
                 }
                 self.failed = Some(error);
             }
@@ -86,13 +97,18 @@ impl Job {
 }
 
 impl Removal {
-    /// Removes one file. Its last handle is closed here: giving back what it took on the disk takes time, and so does
-    /// forgetting the topics of a million messages.
+    /// Takes the name of one file, or gives back some of what one took on the disk. Here the topics of a million
+    /// messages are forgotten, which takes time too.
     fn step(&mut self) -> Result<bool> {
         self.copied = None;
-        match self.segments.pop_front() {
-            Some(segment) => self.disk.remove(&segment.name).map(|()| true),
-            None => self.disk.sync_directory().map(|()| false),
+        if let Some(segment) = self.segments.pop_front() {
+            self.nameless.remove(self.disk.as_ref(), &segment.name, segment.file)?;
+            if self.segments.is_empty() {
+                // No crash brings a name back from here on.
+                self.disk.sync_directory()?;
+            }
+            return Ok(true);
         }
+        self.nameless.step()
     }
 }

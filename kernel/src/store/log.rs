@@ -16,6 +16,8 @@ use super::records::Records;
 use super::recovery::{self, Recovery};
 use super::retention::{Loss, Retention, RetentionCursor};
 use super::scan::Scanning;
+use super::seal::SealWrite;
+use super::segment::Indexed;
 use super::snapshot::Checkpoints;
 use crate::disk::Disk;
 use crate::error::Result;
@@ -24,6 +26,7 @@ use crate::flow::moment::{RetainedRows, States};
 use crate::flow::state::Changes;
 use crate::flow::{Arrivals, Message, Messages, Scan};
 use crate::ids::{Location, LogPosition, Offset, Party, Timestamp, TopicId};
+use crate::limits::UNSEALED_SEGMENTS_MAXIMUM;
 use std::sync::Arc;
 
 /// A segment of which such a part is full has its successor's file written.
@@ -332,11 +335,43 @@ impl Log {
         files.ahead().filter(|_| is_due && may).map(|write| Job::new(Task::Ahead(write)))
     }
 
+    /// Commits leave the footers of segments to whoever asks for them from now on, as long as no more than
+    /// `UNSEALED_SEGMENTS_MAXIMUM` wait. Where messages are not synced they do not: there, what is sealed is what is
+    /// known to be on the medium.
+    pub fn leave_footers(&mut self) {
+        if self.records.commits.syncs() {
+            self.records.appending.unsealed_maximum = UNSEALED_SEGMENTS_MAXIMUM;
+        }
+    }
+
+    /// True if the footer of a segment waits and can be written: records behind the segment are durable.
+    pub fn awaits_footer(&self) -> bool {
+        self.records.appending.unsealed.first(self.records.commits.written()).is_some()
+    }
+
+    /// Gets ready to write the footer of the oldest segment that waits for one, with about this effort; true once
+    /// `seal_job` has it, or there is none. It waits until records behind the segment are durable.
+    pub fn prepare_seal(&mut self, effort: usize) -> bool {
+        let Records { appending, derived, commits, .. } = &mut self.records;
+        appending.unsealed.prepare(commits.written(), &derived.dictionary, effort)
+    }
+
+    /// The footer that `prepare_seal` has got ready, to be written beside the loop and handed back to `finish`. Until
+    /// then the segment's index is in memory, and a start reads its records.
+    pub fn seal_job(&mut self) -> Option<Job> {
+        self.records.appending.unsealed.take().map(|write| Job::new(Task::Seal(Box::new(write))))
+    }
+
     /// Takes over a job whose steps are done; an error where one of them failed, and then all is as it was before.
     pub fn finish(&mut self, job: Job) -> Result<Finished> {
         match (job.task, job.failed) {
             (Task::Checkpoint(write), failed) => self.checkpoints.written(&write, failed).map(|()| Finished::default()),
+            (Task::Seal(write), Some(error)) => {
+                self.records.appending.unsealed.put_back(*write);
+                Err(error)
+            }
             (_, Some(error)) => Err(error),
+            (Task::Seal(write), None) => Ok(self.sealed(write)),
             (Task::Survey(survey), None) => {
                 self.retention.surveyed(survey);
                 Ok(Finished::default())
@@ -349,12 +384,23 @@ impl Log {
                 Ok(Finished { next: Some(Job::new(Task::Naming(write))), ..Finished::default() })
             }
             (Task::Naming(write), None) => Ok(self.retention.carried(&mut self.records.archive, write)),
-            (Task::Removal(_), None) => Ok(Finished::default()),
+            (Task::Removal(_) | Task::Forgetting(_), None) => Ok(Finished::default()),
             (Task::Ahead(write), None) => {
                 self.records.appending.files.set_aside_written(write);
                 Ok(Finished::default())
             }
         }
+    }
+}
+
+impl Log {
+    /// The footer is on the medium: it takes the place of the index in memory.
+    fn sealed(&mut self, write: Box<SealWrite>) -> Finished {
+        let (number, trailer) = write.outcome();
+        if let (Some(place), Some(trailer)) = (self.records.archive.find(number), trailer) {
+            self.records.archive.reindex(place, Indexed::Sealed(trailer));
+        }
+        Finished { next: Some(Job::new(Task::Forgetting(Some(write)))), ..Finished::default() }
     }
 }
 

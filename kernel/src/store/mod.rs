@@ -36,6 +36,7 @@ mod leap;
 mod levels;
 mod log;
 
+mod nameless;
 mod options;
 mod parties;
 mod query;
@@ -51,6 +52,7 @@ mod resync;
 mod retained;
 mod retention;
 mod scan;
+mod seal;
 mod segment;
 mod shards;
 mod snapshot;

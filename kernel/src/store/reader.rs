@@ -56,6 +56,8 @@ pub struct SegmentDescription {
     pub last_time: Timestamp,
     /// True if it has its footer.
     pub sealed: bool,
+    /// True if nothing more comes to it: it has its footer, or the next one goes on where its records end.
+    pub whole: bool,
     /// All its records.
     pub records: u64,
 }
@@ -138,8 +140,11 @@ impl LogReader {
 
     /// All segments, in offset order.
     pub fn segments(&self) -> Vec<SegmentDescription> {
-        let described = self.archive.segments.iter().map(|segment| {
+        let segments = &self.archive.segments;
+        let described = segments.iter().enumerate().map(|(place, segment)| {
             let summary = segment.summary();
+            let sealed = matches!(segment.index, Indexed::Sealed(_));
+            let next = segments.get(place.saturating_add(1)).map(|next| next.header.base_position);
             SegmentDescription {
                 number: segment.header.number,
                 kind: segment.header.kind,
@@ -149,7 +154,8 @@ impl LogReader {
                 end_offset: segment.end_offset(),
                 first_time: summary.first_time,
                 last_time: summary.last_time,
-                sealed: matches!(segment.index, Indexed::Sealed(_)),
+                sealed,
+                whole: sealed || next.is_some_and(|next| next <= segment.log_position(segment.end)),
                 records: summary.records,
             }
         });

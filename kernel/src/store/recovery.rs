@@ -7,7 +7,7 @@
 //! 3. What is not whole and was vouched for is damage: reported with the offsets that it held, and passed over.
 //! 4. Sealed segments that a checkpoint covers are not read.
 
-use super::append::{names_of, Appending};
+use super::append::Appending;
 use super::archive::Archive;
 use super::checkpoint::Recovered;
 use super::commit::Commits;
@@ -15,7 +15,6 @@ use super::controls::Following;
 use super::damage::Damage;
 use super::derived::Derived;
 use super::footer;
-use super::group::Work;
 use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity::{self, Identity};
 use super::index::SegmentIndex;
@@ -25,6 +24,7 @@ use super::records::Records;
 use super::replay::{self, end_before, whole_until, Pages, Place};
 use super::resync;
 use super::retained::Retained;
+use super::seal::Seal;
 use super::segment::{Indexed, Segment};
 use super::snapshot::Checkpoints;
 use super::space::Space;
@@ -402,17 +402,14 @@ impl Opening {
         }
         // Its footer was lost or is damaged: it gets a new one.
         let index = Arc::new(index);
-        let names = names_of(&index, |id| self.derived.dictionary.get(id));
-        let (number, end_position) = (segment.header.number, segment.log_position(position));
-        let (file, sealed) = (Arc::clone(&segment.file), Arc::clone(&index));
-        self.appending.group.add(Work::Seal {
-            number,
-            file,
+        let seal = Seal {
+            number: segment.header.number,
+            file: Arc::clone(&segment.file),
             records_end: position,
-            end_position,
-            index: sealed,
-            names,
-        });
+            end_position: segment.log_position(position),
+            index: Arc::clone(&index),
+        };
+        self.appending.seal(seal, &self.derived.dictionary);
         self.archive.reindex(place, Indexed::Closed(index));
         Ok(())
     }

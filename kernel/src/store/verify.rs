@@ -4,10 +4,10 @@
 use super::damage::Damage;
 use super::encoding::{index64, narrow};
 use super::footer;
-use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
+use super::header::{self, Header, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::identity;
 use super::index::SegmentIndex;
-use super::replay::{Pages, Place};
+use super::replay::{end_before, Pages, Place};
 use super::segment::{Indexed, Segment};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -21,20 +21,29 @@ pub(super) fn verify(disk: &dyn Disk, salt: u32) -> Result<Vec<Damage>> {
         names.extend(header::parse_segment_name(&name).map(|(kind, number)| (number, kind, name)));
     }
     names.sort_unstable_by_key(|(number, kind, _)| (*kind == SegmentKind::Log, *number));
-    let last = names.last().map(|(number, _, _)| *number);
-    for (number, _, name) in &names {
-        verify_segment(disk, salt, name, Some(*number) == last, &mut found)?;
+    for (place, (_, _, name)) in names.iter().enumerate() {
+        let next = names.get(place.saturating_add(1)).map(|(_, _, name)| name.as_str());
+        verify_segment(disk, salt, (name, next), &mut found)?;
     }
     Ok(found)
 }
 
-fn verify_segment(disk: &dyn Disk, salt: u32, name: &str, last: bool, found: &mut Vec<Damage>) -> Result<()> {
+/// Verifies a segment; `next` is the file of the one behind it.
+fn verify_segment(
+    disk: &dyn Disk,
+    salt: u32,
+    (name, next): (&str, Option<&str>),
+    found: &mut Vec<Damage>,
+) -> Result<()> {
     // A file that goes while it is looked for has nothing to verify.
     let Ok(file) = disk.open(name, false) else { return Ok(()) };
     let trailer = footer::read_trailer(file.as_ref(), name)?;
-    let pages = Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end), salt)?;
-    let head = identity::read_all(disk, name, u64::from(SEGMENT_HEADER_BYTES))?;
-    let Some(header) = header::decode(&head, name)? else {
+    let header = read_header(disk, name)?;
+    let next_header = next.map_or(Ok(None), |next| read_header(disk, next))?;
+    // A footer that is on its way is no record.
+    let before_next = header.zip(next_header).and_then(|(header, next)| end_before(&header, &next));
+    let pages = Pages::read(file.as_ref(), trailer.map(|trailer| trailer.records_end).or(before_next), salt)?;
+    let Some(header) = header else {
         if pages.used_end() > 0 {
             found.push(Damage::of(name, (0, SEGMENT_HEADER_BYTES), "the header is damaged", (Offset(0), Offset(0))));
         }
@@ -49,8 +58,12 @@ fn verify_segment(disk: &dyn Disk, salt: u32, name: &str, last: bool, found: &mu
     }
     let index = SegmentIndex::new(header.base_offset, header.base_control, 0);
     let segment = Segment::new(header, name.to_owned(), file, Indexed::Open(Box::new(index)), pages.limit);
-    verify_records(&segment, &pages, last && trailer.is_none(), found);
+    verify_records(&segment, &pages, next.is_none() && trailer.is_none(), found);
     Ok(())
+}
+
+fn read_header(disk: &dyn Disk, name: &str) -> Result<Option<Header>> {
+    header::decode(&identity::read_all(disk, name, u64::from(SEGMENT_HEADER_BYTES))?, name)
 }
 
 /// At the end of the log what is not whole is still to be written, or torn; anywhere else it is damage.

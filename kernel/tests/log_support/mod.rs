@@ -99,6 +99,17 @@ pub struct Retention {
 
 /// One whole run of retention here and now: of what is past it, else of a carry segment.
 pub fn retain(log: &mut Log, age_us: u64, bytes: u64, cursors: &[RetentionCursor], now: u64) -> Result<Retention> {
+    retain_seen(log, (age_us, bytes), cursors, now, &mut || {})
+}
+
+/// The same; `seen` is called after each step beside the loop.
+pub fn retain_seen(
+    log: &mut Log,
+    (age_us, bytes): (u64, u64),
+    cursors: &[RetentionCursor],
+    now: u64,
+    seen: &mut dyn FnMut(),
+) -> Result<Retention> {
     let now = Timestamp(now);
     let mut done = Retention::default();
     if !log.begin_retention(age_us, bytes, now)? && !log.begin_thinning(now)? {
@@ -124,14 +135,16 @@ pub fn retain(log: &mut Log, age_us: u64, bytes: u64, cursors: &[RetentionCursor
         }
     }
     while !log.find_piece(1)? {}
-    carry(log, &mut done, now)?;
+    carry(log, &mut done, now, seen)?;
     Ok(done)
 }
 
-fn carry(log: &mut Log, done: &mut Retention, now: Timestamp) -> Result<()> {
+fn carry(log: &mut Log, done: &mut Retention, now: Timestamp, seen: &mut dyn FnMut()) -> Result<()> {
     let mut next = log.carry_job(now);
     while let Some(mut job) = next {
-        while job.step() {}
+        while job.step() {
+            seen();
+        }
         let finished = log.finish(job)?;
         done.removed_segments += finished.removed_segments;
         done.carried_records += finished.carried_records;

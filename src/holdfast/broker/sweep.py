@@ -16,6 +16,7 @@ from holdfast.broker.schedule import Schedule
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.footers import Footers
 from holdfast.broker.store.retention import Outcome, Retention
 from holdfast.broker.store.segments_ahead import SegmentsAhead
 from holdfast.broker.turn import Stages
@@ -54,6 +55,7 @@ class Sweep:
         self._beside = Beside(world, schedule.soon)
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
         self._segments_ahead = SegmentsAhead(kernel_log, self._beside)
+        self._footers = Footers(kernel_log, self._beside)
         self._queues = AllQueues(stages)
         self._retention = Retention(
             config,
@@ -191,6 +193,7 @@ class Sweep:
         if self._checkpoints.due(now_us):
             chores.begin(self._checkpoints.write(self._now_us), lambda _: None)
         self._segments_ahead.sweep(chores, now_us)
+        self._footers.sweep(chores, now_us)
 
     def _retained(self, outcome: Outcome) -> None:
         self.segments_removed += outcome.segments

@@ -5,7 +5,7 @@ copied, and does not ask the broker for anything.
 
 Invariants:
 1. Everything that was durable when `copy` began is in the copy, and nothing is in it by halves:
-   sealed segments as they are, the open one up to the last whole record.
+   sealed segments as they are, others up to the last whole record.
 2. The files are held open before the first byte is copied, so retention can remove them meanwhile.
 3. A checkpoint in the copy is older than the records in it: it was there before they were looked
    at.
@@ -15,6 +15,7 @@ Control records (sessions, subscriptions, progress, credentials) are in the log;
 copied, since a broker builds it again.
 """
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -105,14 +106,20 @@ def _hold(directory: Path, stack: ExitStack) -> list[_Held] | None:
             files.append(_open(directory / Path(segment["file"]).name, stack, whole))
     except FileNotFoundError:
         return None
-    # Only the last one may be open: one before it has been sealed since it was looked at, and what
-    # was looked at after it does not follow on what was seen of it.
-    gap = any(not segment["sealed"] for segment in segments[:-1])
+    # Only the last one may be growing: where one before it was when it was looked at, what was
+    # looked at after it does not follow on what was seen of it.
+    gap = any(not segment["whole"] for segment in segments[:-1])
     return None if gap or _segments(directory) != before else files
 
 
 def _open(path: Path, stack: ExitStack, count: int | None = None) -> _Held:
+    """Raises `FileNotFoundError` where it is not there, or about to go."""
     source = stack.enter_context(path.open("rb"))
+    try:
+        # A broker that removes it leaves its bytes to whoever holds it.
+        fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FileNotFoundError(path) from error
     return _Held(path.name, source, os.fstat(source.fileno()).st_size if count is None else count)
 
 
