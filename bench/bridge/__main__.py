@@ -36,6 +36,7 @@ class Bench:
             "qos-0": lambda: self._forwarding(0),
             "qos-1": lambda: self._forwarding(1),
             "qos-2": lambda: self._forwarding(2),
+            "processor": self._processor,
             "rewriting": self._rewriting,
             "latency": self._latency,
             "away": self._away,
@@ -55,6 +56,17 @@ class Bench:
         _tell("one Holdfast, plain subscriber", alone)
         _tell_ratio("to Mosquitto's bridge", ours, theirs, "rate", "at least 10")
         _tell_ratio("to one Holdfast", ours, alone, "rate", "at least 0.6")
+
+    def _processor(self) -> None:
+        # The same publishers, and whoever takes what they send takes all of it at QoS 1.
+        fan_in = ("fanin", "--publishers", str(PAIRS), "--window", str(WINDOW), "--qos", "1")
+        forwarded = self._median(lambda: self._ours(fan_in, 1))
+        delivered = self._median(lambda: self._alone(fan_in, 1))
+        _tell("forwarded", forwarded)
+        _tell("one Holdfast, persistent subscriber", delivered)
+        _tell_ratio(
+            "processor time of the first broker", forwarded, delivered, "cpu_us", "at most 1.3"
+        )
 
     def _rewriting(self) -> None:
         plain = self._rate(self._ours, 1)

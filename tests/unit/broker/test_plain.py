@@ -6,6 +6,7 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -389,6 +390,70 @@ def test_where_no_descriptor_is_left_connections_wait_and_are_taken_later(
         await loop.sock_sendall(client, CONNECT)
         assert (await loop.sock_recv(client, 100))[0] == CONNACK
         client.close()
+        await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def test_a_connection_that_a_bridge_opens_is_read_and_written_by_the_turn(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in ("remote", "local")]
+    for directory in directories:
+        directory.mkdir()
+    config = Config(data_dir=directories[0], mqtt_port=0, http_port=None, pulsar_port=None)
+
+    async def run() -> None:
+        remote = assemble(config, RealWorld())
+        await remote.start()
+        host, port = remote.listeners.addresses("mqtt")[0]
+        table = {
+            "name": "b",
+            "address": f"{host}:{port}",
+            "local_subscriptions": [{"filters": ["t"]}],
+        }
+        local = assemble(
+            replace(config, data_dir=directories[1], bridge_tables=(table,)), RealWorld()
+        )
+        await local.start()
+        local.start_bridges()
+        heard, said = Talk(remote), Talk(local)
+        await heard.say(CONNECT, SUBSCRIBE)
+        await heard.hear(SUBACK)
+        await said.say(CONNECT, publish(1))
+        await heard.hear(PUBLISH)
+        (link,) = local.stages.bridges.links()
+        connection = local.stages.connections.get(link.handle)
+        assert connection is not None
+        assert isinstance(connection.transport, plain.PlainTransport)
+        for talk in (heard, said):
+            talk.close()
+        await local.stop()
+        await remote.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_connection_that_is_refused_leaves_no_descriptor(tmp_path: Path) -> None:
+    config = Config(data_dir=tmp_path, mqtt_port=0, http_port=None, pulsar_port=None)
+
+    async def run() -> None:
+        server = assemble(config, RealWorld())
+        await server.start()
+        connections = server.stages.connections
+        assert connections.plain is not None
+        nobody = socket.create_server((HOST, 0))
+        port = nobody.getsockname()[1]
+        nobody.close()
+        before = descriptors()
+        with pytest.raises(ConnectionRefusedError):
+            await connections.plain.connect(lambda: connections.make("tcp"), HOST, port)
+        assert descriptors() == before
         await server.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -218,6 +218,9 @@ class TurnSockets(Protocol):
     def close(self, listening: socket) -> None:
         """Takes no more from it."""
 
+    async def connect(self, make: Callable[[], Connection], host: str, port: int) -> None:
+        """Opens a connection to an address. Raises `OSError`."""
+
     def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
         """It may have so much waiting undecoded before anybody is told; until now, nothing."""
 

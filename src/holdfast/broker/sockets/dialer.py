@@ -3,12 +3,13 @@
 Owns: what stands between such a connection and its socket, and which of a remote's addresses it
 leads to. Never: decides when one is opened, or what is said on it.
 
+One without layers is a plain socket, read and written by the turn where there are such.
 Certificates are read for each connection, by a worker, so those that were renewed are taken.
 """
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
 from ssl import SSLContext
@@ -52,8 +53,15 @@ class Dialer:
             context = None
             if place.transport in ("tls", "wss"):
                 context = await self._read_certificates(bridge.tls)
-            make = partial(self._stack, bridge, place, context, opener)
-            await _reach(place, make)
+            plain = self._connections.plain
+            if place.transport == "tcp" and plain is not None:
+                make = partial(self._connections.make, place.transport, opener)
+                await _reach(place, partial(plain.connect, make))
+                return
+            connect = asyncio.get_running_loop().create_connection
+            await _reach(
+                place, partial(connect, partial(self._stack, bridge, place, context, opener))
+            )
 
     def stop(self) -> None:
         """No handshake gets any further."""
@@ -101,7 +109,7 @@ def _settle(done: "asyncio.Future[T]", result: T) -> None:
         done.set_result(result)
 
 
-async def _reach(place: Place, make: Callable[[], asyncio.BufferedProtocol]) -> None:
+async def _reach(place: Place, connect: Callable[[str, int], Awaitable[object]]) -> None:
     """Connects to the first of a remote's addresses that answers; each has its share of the
     time."""
     loop = asyncio.get_running_loop()
@@ -112,7 +120,7 @@ async def _reach(place: Place, make: Callable[[], asyncio.BufferedProtocol]) -> 
         share_s = (ends_at - loop.time()) / (len(addresses) - tried)
         try:
             async with asyncio.timeout(share_s):
-                await loop.create_connection(make, host, place.port)
+                await connect(host, place.port)
                 return
         except TimeoutError:
             reason = "no answer in time"

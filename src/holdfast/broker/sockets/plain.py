@@ -1,19 +1,20 @@
 """Plain TCP and Unix sockets: the turn reads all that are ready in one call, and writes in another.
 
-Owns: from which listening sockets connections are taken, and which connection each socket of the
-kernel's `Sockets` is. Never: has a layer above it; TLS, WebSocket and PROXY stand on the event
-loop's own transports, as everything does where there is no such table (a simulation).
+Owns: from which listening sockets connections are taken, which are opened from here, and which
+connection each socket of the kernel's `Sockets` is. Never: has a layer above it; TLS, WebSocket and
+PROXY stand on the event loop's own transports, as everything does where there is no such table (a
+simulation).
 
 Invariant: between `connection_made` and `connection_lost` a connection has one token.
 
-Flow: listeners -> here -> connection; the turn -> connections -> here -> inboxes, outboxes.
+Flow: listeners, dialer -> here -> connection; the turn -> connections -> here -> inboxes, outboxes.
 """
 
 import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from socket import socket
+from socket import AF_INET, AF_INET6, socket
 from typing import Any, Final
 
 from holdfast.broker.ground import Ground
@@ -120,6 +121,18 @@ class PlainSockets:
         """Takes no more from it."""
         self._loop.remove_reader(listening.fileno())
         listening.close()
+
+    async def connect(self, make: Callable[[], Connection], host: str, port: int) -> None:
+        """Opens a connection to an address. Raises `OSError`."""
+        opened = socket(AF_INET6 if ":" in host else AF_INET)
+        try:
+            opened.setblocking(False)
+            await self._loop.sock_connect(opened, (host, port))
+            address = opened.getpeername()
+        except BaseException:
+            opened.close()
+            raise
+        self._adopt(opened, address, make())
 
     def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
         """It may have so much waiting undecoded before anybody is told; until now, nothing."""
