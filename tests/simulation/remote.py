@@ -163,7 +163,18 @@ class Bridged(Stand):
 
     def start(self) -> None:
         """Bridges connect from now on."""
-        self.server.start_bridges()
+        self._machine.run(self.server.start_bridges)
+
+    async def restart(self, *, crashes: bool) -> None:
+        """Its broker begins another life, after a clean end or a power cut."""
+        if crashes:
+            self._machine.cut_power()
+        else:
+            await self._machine.stop()
+        self._machine.start()
+        await asyncio.sleep(1)
+        self.start()
+        await asyncio.sleep(1)
 
 
 Body = Callable[[Bridged], Awaitable[None]]

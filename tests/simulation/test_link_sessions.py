@@ -3,14 +3,24 @@ it grants, and not what it was asked for."""
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from holdfast.broker.bridge.link import State
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from tests.simulation.pair import Pair, with_pair
-from tests.simulation.remote import Bridged, Remote, with_remote
+from tests.simulation.remote import (
+    REMOTE_HOST,
+    REMOTE_PORT,
+    Bridged,
+    Remote,
+    names,
+    with_remote,
+)
+from tests.simulation.whole import CONFIG
 
 sleep = asyncio.sleep
 OWN = "holdfast-b"
@@ -57,6 +67,56 @@ def test_a_bridge_comes_back_under_the_name_that_it_was_given_and_finds_its_sess
         assert told_otherwise(bridged) == [f"the remote calls this client 'given-0', not '{OWN}'"]
         assert bridged.link.granted is not None
         assert bridged.link.granted.session_present
+
+    registrar = Registrar()
+    with_remote(body, registrar)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_name_that_it_was_given_is_not_forgotten_by_a_restart(*, crashes: bool) -> None:
+    async def body(bridged: Bridged) -> None:
+        registrar.silent_about = {"publish"}
+        await bridged.publish("up/x", b"not acknowledged", qos=1)
+        await bridged.restart(crashes=crashes)
+        assert registrar.names() == [OWN, "given-0"]
+        assert bridged.link.granted is not None
+        assert bridged.link.granted.session_present
+        first, again = registrar.all("publish")
+        assert (first["dup"], again["dup"]) == (False, True)
+        assert again["packet_identifier"] == first["packet_identifier"]
+
+    registrar = Registrar()
+    with_remote(body, registrar, replace(CONFIG, bridges_storage="FILE_NATIVE"))
+
+
+def test_a_name_that_is_not_given_any_more_is_forgotten_by_a_restart_too() -> None:
+    async def body(bridged: Bridged) -> None:
+        registrar.known.append(OWN)
+        registrar.refused = {"given-0"}
+        registrar.visit.transport.abort()
+        await sleep(160)
+        await bridged.restart(crashes=True)
+        assert registrar.names() == [OWN, "given-0", OWN, OWN]
+
+    registrar = Registrar()
+    with_remote(body, registrar)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"client_identifier": "other"}, {"address": f"remote.example:{REMOTE_PORT}"}]
+)
+def test_one_that_calls_itself_otherwise_or_somewhere_else_has_no_other_name(
+    changed: dict[str, str],
+) -> None:
+    async def body(bridged: Bridged) -> None:
+        names(bridged)["remote.example"] = [REMOTE_HOST]
+        bridges = bridged.server.stages.bridges
+        made = structs.replace(bridged.link.bridge, name="made")
+        for bridge in (made, made, structs.replace(made, **changed)):
+            bridges.put(bridge, 0)
+            await sleep(1)
+        own = "holdfast-made"
+        assert registrar.names()[1:] == [own, "given-1", changed.get("client_identifier", own)]
 
     registrar = Registrar()
     with_remote(body, registrar)

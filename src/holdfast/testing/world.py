@@ -222,6 +222,10 @@ class BrokerMachine:
         self._machine = machine = Machine("broker")
         self._loop.create_task(self._live(machine), context=machine.context())
 
+    def run(self, then: Callable[[], None]) -> None:
+        """Does this on the machine: it ends with its power."""
+        self._machine.context().run(then)
+
     def set_clock(self, seconds: float) -> None:
         """Somebody sets its clock, forward or back; the next life sees it."""
         self._clock.step(seconds)

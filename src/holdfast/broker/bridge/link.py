@@ -156,7 +156,7 @@ class Link:
         self._dial = dial
         self._drains = drains
         self._inbound = terms.inbound(bridge)
-        self._identifier = bridge.identifier
+        self._identifier = queue.known_as(bridge)
         """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
         self._timer: asyncio.TimerHandle | None = None
@@ -438,7 +438,7 @@ class Link:
         if not granted.session_present and self.counts.connections > 1:
             self.counts.sessions_forgotten += 1
         self._connections.enter(connection, Phase.ACCEPTED)
-        released = self.queue.connected(connection.handle, granted, version, now_us)
+        released = self.queue.connected(connection.handle, granted, self._identifier, now_us)
         config = self._config()
         self._kernel.inbox.accept(
             connection.handle,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.broker.access.rules import Grant
-from holdfast.broker.bridge.terms import reads, receive_grant, within
+from holdfast.broker.bridge.terms import caller, reads, receive_grant, within
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
@@ -83,11 +83,13 @@ class BridgeQueue:
         self._sent_before = 0
         self._noted_at = 0
         self._grant: Grant | None = None
+        self._bridge: Bridge
         self._rewriting: Rewriting
 
     def begin(self, rewriting: Rewriting, bridge: Bridge, now_us: int) -> None:
         """Attaches it to its own place."""
         self._rewriting = rewriting
+        self._bridge = bridge
         self._grant = receive_grant(bridge)
         if self.record.held_as == HELD_AS_CONNECTED:
             self._sent_before = self._kernel.log.end_offset()
@@ -95,18 +97,23 @@ class BridgeQueue:
         self._unreleased = unreleased(state) if state else b""
         self._stand(now_us)
 
+    def known_as(self, bridge: Bridge) -> str:
+        """The client identifier under which the remote keeps its session."""
+        is_given = self.record.given_to == caller(bridge)
+        return self.record.given if is_given else bridge.identifier
+
     def connected(
-        self, connection: int, granted: Granted, protocol_version: int, now_us: int
+        self, connection: int, granted: Granted, client_identifier: str, now_us: int
     ) -> bytes:
-        """The remote has accepted: what waits goes to this connection. Returns the packet
-        identifiers of messages that came from it and that it has not released."""
+        """The remote has accepted it under this name: what waits goes to this connection. Returns
+        the packet identifiers of messages that came from it and that it has not released."""
         place = self._connection
         self._rest(now_us)
         if not granted.session_present:
             self._forget_session(now_us)
         self._kernel.outboxes.open(
             connection,
-            protocol_version=protocol_version,
+            protocol_version=self._bridge.mqtt_version,
             maximum_packet_size_bytes=granted.maximum_packet_size_bytes,
             topic_alias_maximum=granted.topic_alias_maximum,
             party=self.record.party,
@@ -119,7 +126,11 @@ class BridgeQueue:
         self.is_connected, self._terms = True, next(iter(found), None)
         self._redrives.join(self.record.party, connection, self._terms)
         self._redrives.grant(self.record.party, self._grant)
-        self._note_connected(True, now_us)
+        is_given = client_identifier != self._bridge.identifier
+        given_to = caller(self._bridge) if is_given else ""
+        given = client_identifier if is_given else ""
+        held = replace(self.record, held_as=HELD_AS_CONNECTED)
+        self._note(replace(held, given_to=given_to, given=given), now_us)
         return self._unreleased
 
     def lost(self, now_us: int) -> None:
@@ -132,7 +143,7 @@ class BridgeQueue:
         self._redrives.detach(connection, now_us)
         self.is_connected = False
         if is_known:
-            self._note_connected(False, now_us)
+            self._note(replace(self.record, held_as=""), now_us)
         self._stand(now_us, connection)
 
     def end(self, now_us: int) -> None:
@@ -182,7 +193,8 @@ class BridgeQueue:
         self._kernel.outboxes.hold(self._connection, is_held)
 
     def is_noted(self) -> bool:
-        """True once it is durable that it is connected, so that a crash cannot forget it."""
+        """True once it is durable that it is connected, and under which name, so that a crash
+        cannot forget it."""
         return self._kernel.log.durable_position() >= self._noted_at
 
     def free_identifier(self) -> int:
@@ -269,11 +281,10 @@ class BridgeQueue:
         ]
         self._queues.begin(self.record.party, told["mark"], done, now_us)
 
-    def _note_connected(self, is_connected: bool, now_us: int) -> None:
-        held_as = HELD_AS_CONNECTED if is_connected else ""
-        if held_as != self.record.held_as:
-            self.record = replace(self.record, held_as=held_as)
-            self._noted_at = self._queues.put(self.record, now_us)
+    def _note(self, record: QueueRecord, now_us: int) -> None:
+        if record != self.record:
+            self.record = record
+            self._noted_at = self._queues.put(record, now_us)
 
 
 def new_queue(

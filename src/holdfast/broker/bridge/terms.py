@@ -69,6 +69,12 @@ def otherwise(wish: Wish, granted: Granted) -> list[str]:
     return said
 
 
+def caller(bridge: Bridge) -> str:
+    """As what it asks for a session, and where: what a remote gives it in place of that is given to
+    this one alone."""
+    return f"{bridge.identifier}@{bridge.address}"
+
+
 def receive_grant(bridge: Bridge) -> Grant | None:
     """Which topics go to the remote: excludes of a subscription come before its filters. `None`:
     all that it subscribes to, so that what it loses is never said to have been denied."""

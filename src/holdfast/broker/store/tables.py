@@ -124,6 +124,11 @@ class QueueRecord:
     """Who holds a cursor; empty if nobody does."""
     held_as: str = ""
     """How the holder calls itself, for people."""
+    given_to: str = ""
+    """The client identifier that a bridge had asked for, and the address that it had asked, when
+    the remote gave it another one."""
+    given: str = ""
+    """That other one, under which the remote keeps the session."""
 
     @property
     def named(self) -> bool:
