@@ -218,11 +218,20 @@ bench-recovery: setup ## Measure a start after kill -9 with 10 GB of log and 1 0
 	$(BIN)/python -m bench.recovery
 
 .PHONY: bench-setup
-bench-setup: target/bench-peers/.installed ## Bring the brokers that are compared, or say which are missing
+bench-setup: target/bench-peers/.installed target/bench-pulsar/.installed ## Bring the brokers that are compared, or say which are missing
 	@tools/prerequisites mosquitto
 	@tools/prerequisites flashmq
 	@tools/prerequisites nats
 	@tools/prerequisites rabbitmq
+
+# Pulsar's own broker and its Java client: 317 jars, 235 MB. Their hashes are compared.
+target/bench-pulsar/.installed: bench/official/pom.xml bench/official/jars.sha256
+	@tools/prerequisites pulsar
+	rm -rf $(@D)
+	mvn --quiet --batch-mode --file bench/official/pom.xml dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(abspath $(@D))/jars
+	cd $(@D)/jars && sha256sum --quiet --check $(abspath bench/official/jars.sha256)
+	@touch $@
 
 target/bench-peers/.installed: requirements-bench.lock
 	$(PYTHON) -m venv target/bench-peers

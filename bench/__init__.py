@@ -1,1 +1,1 @@
-"""Measurements. `macro` compares whole brokers, `load` (Rust) is what loads them."""
+"""Measurements. `macro` compares brokers; `load` (Rust) and `official` are what loads them."""

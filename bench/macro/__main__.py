@@ -16,17 +16,18 @@ from bench.macro.brokers import (
     Holdfast,
     Mosquitto,
     Nats,
+    Pulsar,
     RabbitMQ,
     allow_many_connections,
 )
 from bench.macro.measurement import Measurement, Timing, build_generator, measure
 from bench.macro.results import DIRECTORY, Result, newest
-from bench.macro.rows import EVERYBODY, FORWARDER, ROWS, Row
+from bench.macro.rows import APACHE_PULSAR, EVERYBODY, FORWARDER, ROWS, Row
 
 # In an environment of its own: `make bench-setup` makes it.
 AMQTT = machine.ROOT / "target" / "bench-peers" / "bin" / "amqtt"
 
-PEERS = (*EVERYBODY, FORWARDER)
+PEERS = (*EVERYBODY, APACHE_PULSAR, FORWARDER)
 
 # Part of the rows, or too short to be trusted: shown, kept for a look, never rendered.
 PARTIAL = DIRECTORY / "partial.tmp"
@@ -126,6 +127,8 @@ def peer_broker(name: str) -> Broker | None:
         return RabbitMQ() if RabbitMQ.PROGRAM.exists() else None
     if name == "amqtt":
         return Amqtt(AMQTT) if AMQTT.exists() else None
+    if name == APACHE_PULSAR:
+        return Pulsar() if Pulsar.JARS.exists() else None
     if name == FORWARDER:
         return Forwarder()  # It is built with the generator.
     if name == "flashmq":

@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.macro.machine import ROOT
-from bench.macro.rows import PULSAR, Row
+from bench.macro.rows import APACHE_PULSAR, PULSAR, Row
 
 START_SECONDS = 60
 REST_SECONDS = 0.3
@@ -73,6 +74,11 @@ class Broker(ABC):
         """The process that does the work, if the one that was started is only a script."""
         return process
 
+    def is_ready(self, port: int) -> bool:
+        """Whether it takes connections."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
     def _wait_until_it_listens(
         self, process: subprocess.Popen[bytes], port: int, log: Path
     ) -> None:
@@ -80,9 +86,8 @@ class Broker(ABC):
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise BrokerError(f"{self.name} did not start: {_tail(log)}")
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
+            if self.is_ready(port):
+                return
             time.sleep(0.02)
         raise BrokerError(f"{self.name} did not listen within {START_SECONDS} s: {_tail(log)}")
 
@@ -320,6 +325,78 @@ plugins:
         configuration = directory / "amqtt.yaml"
         configuration.write_text(self.CONFIGURATION.format(port=port))
         return [str(self._program), "-c", str(configuration)]
+
+
+class Pulsar(Broker):
+    """Apache Pulsar with its storage in one process, set up as the file that it brings for that:
+    without a sync before a receipt."""
+
+    name = APACHE_PULSAR
+
+    JARS = ROOT / "target" / "bench-pulsar" / "jars"
+    LOGGING = ROOT / "bench" / "official" / "log4j2.xml"
+    MAIN = "org.apache.pulsar.PulsarStandaloneStarter"
+    HEALTH_SECONDS = 1
+
+    # Less memory than its script asks for: the machine has the clients too.
+    MACHINE = (
+        "-Xms1g",
+        "-Xmx1g",
+        "-XX:MaxDirectMemorySize=2g",
+        "-Dio.netty.leakDetectionLevel=disabled",
+    )
+
+    CONFIGURATION = """\
+clusterName=standalone
+bindAddress=127.0.0.1
+advertisedAddress=127.0.0.1
+listeningInterface=lo
+allowLoopback=true
+webServicePort={port}
+brokerServicePort={pulsar_port}
+metadataStoreUrl=
+configurationMetadataStoreUrl=
+managedLedgerDefaultEnsembleSize=1
+managedLedgerDefaultWriteQuorum=1
+managedLedgerDefaultAckQuorum=1
+journalSyncData=false
+loadBalancerEnabled=false
+"""
+
+    def version(self) -> str:
+        """As its jar is called."""
+        (jar,) = self.JARS.glob("pulsar-broker-[0-9]*.jar")
+        return jar.stem.replace("-broker-", " ")
+
+    def command(self, row: Row, port: int, directory: Path) -> list[str]:
+        """What it listens on is in a file, where it stores in options."""
+        configuration = directory / "standalone.conf"
+        ports = {"port": port, "pulsar_port": pulsar_port(port)}
+        configuration.write_text(self.CONFIGURATION.format(**ports))
+        return [
+            *java(*self.MACHINE), self.MAIN,
+            "--no-functions-worker", "--no-stream-storage",
+            "--config", str(configuration),
+            "--metadata-dir", str(directory / "metadata"),
+            "--bookkeeper-dir", str(directory / "bookkeeper"),
+        ]  # fmt: skip
+
+    def is_ready(self, port: int) -> bool:
+        """It listens long before it serves."""
+        url = f"http://127.0.0.1:{port}/admin/v2/brokers/health"
+        try:
+            with urllib.request.urlopen(url, timeout=self.HEALTH_SECONDS):
+                return True
+        except OSError:
+            return False
+
+
+def java(*options: str) -> list[str]:
+    """Starts Java with Pulsar's jars; what it runs is to follow."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    logging = f"-Dlog4j2.configurationFile={Pulsar.LOGGING}"
+    return [program, *options, logging, "-cp", f"{Pulsar.JARS}/*"]
 
 
 def allow_many_connections() -> None:

@@ -6,9 +6,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.macro import machine
+from bench.macro import machine, official
 from bench.macro.brokers import Broker, BrokerError, peak_resident_kib, pulsar_port
-from bench.macro.rows import MQTT, PULSAR, Row
+from bench.macro.rows import MQTT, OURS, PULSAR, Row
 
 GENERATOR = machine.ROOT / "target" / "release" / "holdfast-load"
 
@@ -55,14 +55,21 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
         bandwidth = machine.sequential_bytes_per_second(directory) if is_large(row) else 0.0
         try:
             with broker.serve(row, directory) as (process, port):
-                raw = generate(row, process, port, timing)
+                figures = _load(row, process, port, timing, directory)
                 peak_kib = peak_resident_kib(process)
         except BrokerError as error:
             return Measurement(row.name, broker.name, repetition, {}, str(error))
-    figures = _derive(raw) | {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
+    figures |= {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
     if bandwidth:
         figures["disk_share"] = figures["messages_per_second"] * row.payload_bytes / bandwidth
     return Measurement(row.name, broker.name, repetition, figures)
+
+
+def _load(row: Row, process: int, port: int, timing: Timing, directory: Path) -> dict[str, float]:
+    if row.clients == OURS:
+        return _derive(generate(row, process, port, timing))
+    seconds = (timing.warm_up_seconds, timing.seconds)
+    return official.measure(row, process, pulsar_port(port), seconds, directory)
 
 
 def generate(row: Row, process: int, port: int, timing: Timing) -> dict[str, float]:

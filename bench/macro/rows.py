@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 PAYLOAD_BYTES = 64
 """Of a message where nothing else is said."""
+OFFICIAL_PAYLOAD_BYTES = 100
 PAIRS_WINDOW_QOS_0 = "100"
 PAIRS_WINDOW = "20"
 KIB = 1_024
@@ -17,9 +18,13 @@ APPLICATIONS: dict[str, int | str] = {"application.client_identifiers": "subscri
 PAIR_WINDOW = "100"
 """So few that a pair mostly waits: what a message takes on its way is then its throughput."""
 
+OURS, JAVA, PYTHON = "ours", "java", "python"
+"""Whose clients load the broker: `bench/load`'s, or Pulsar's official ones."""
+
 REFERENCE = "mosquitto"
 """The peer that every load is compared with, where it can carry it."""
 FASTEST = "flashmq"
+APACHE_PULSAR = "pulsar"
 FORWARDER = "forwarder"
 """No broker: the least that passes a message on."""
 EVERYBODY = (REFERENCE, FASTEST, "nats", "rabbitmq", "amqtt")
@@ -98,10 +103,15 @@ class Row:
     peers: tuple[str, ...] = (REFERENCE,)
     speaks: tuple[str, str] = (MQTT, MQTT)
     """Publishers, and subscribers."""
+    clients: str = OURS
+    parts: tuple[str, ...] = ()
+    """What official clients do, part by part, as the figure that is the rate of each."""
 
     @property
     def payload_bytes(self) -> int:
         """Of each message."""
+        if self.clients != OURS:
+            return OFFICIAL_PAYLOAD_BYTES
         given = dict(zip(self.arguments, self.arguments[1:], strict=False))
         return int(given.get("--payload", PAYLOAD_BYTES))
 
@@ -322,6 +332,70 @@ def send(protocol: str, title: str, peers: tuple[str, ...]) -> Row:
     )
 
 
+def official(
+    name: str, clients: str, arguments: tuple[str, ...], parts: tuple[str, ...], *lines: Line
+) -> Row:
+    """Pulsar's official clients on both sides, beside Pulsar's own broker."""
+    return Row(
+        f"official-{name}",
+        arguments,
+        lines,
+        peers=(APACHE_PULSAR,),
+        speaks=(PULSAR, PULSAR),
+        clients=clients,
+        parts=parts,
+    )
+
+
+def java_pair(name: str, title: str, window: str, batch: str, at_least: float) -> Row:
+    """The Java client's producer and consumer, both as fast as they go."""
+    return official(
+        f"java-{name}",
+        JAVA,
+        (window, batch),
+        ("messages_per_second",),
+        throughput(
+            f"Pulsar's Java client, one pair, {title}, 100 bytes, {window} outstanding",
+            Target(at_least=at_least, of_peer=APACHE_PULSAR),
+        ),
+        processor_line(Target(at_most=0.2, of_peer=APACHE_PULSAR)),
+    )
+
+
+AS_FAST = Target(at_least=1, of_peer=APACHE_PULSAR)
+
+
+def python_batches() -> Row:
+    """The Python client, which produces first and consumes then: it is the limit of a pair."""
+    return official(
+        "python-batches",
+        PYTHON,
+        ("batches",),
+        ("take_in_per_second", "drain_per_second"),
+        Line(
+            "Pulsar's Python client, batches of 1000 of 100 bytes: producer",
+            "take_in_per_second", "k/s", 1e-3, (AS_FAST,),
+        ),
+        Line("- consumer of what waits", "drain_per_second", "k/s", 1e-3, (AS_FAST,)),
+        processor_line(),
+    )  # fmt: skip
+
+
+def python_send() -> Row:
+    """The Python client, one message after the other."""
+    return official(
+        "python-send",
+        PYTHON,
+        ("send",),
+        ("acknowledged_per_second",),
+        *quantiles(
+            "Pulsar's Python client, one by one until SEND_RECEIPT",
+            Target(at_most=1, of_peer=APACHE_PULSAR),
+        ),
+        processor_line(),
+    )
+
+
 ROWS = (
     pair(1, 0, "1000", Target(at_least=10), Target(at_least=0.7, of_peer="nats")),
     pair(1, 1, "1000", Target(at_least=8), Target(at_least=1, of_peer="nats"), of_fastest(1)),
@@ -465,4 +539,8 @@ ROWS = (
     entries("pulsar-50-pair", "Pulsar, sent singly", (PULSAR, PULSAR), 50, PAIRS_WINDOW),
     send(MQTT, "MQTT, QoS 1, one by one until PUBACK", (REFERENCE, FORWARDER)),
     send(PULSAR, "Pulsar, one by one until SEND_RECEIPT", ()),
+    java_pair("batches", "batches of 1000", "20000", "1000", 1.3),
+    java_pair("singly", "sent singly", "1000", "1", 4),
+    python_batches(),
+    python_send(),
 )  # fmt: skip
