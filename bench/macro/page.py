@@ -48,10 +48,10 @@ of warm-up, payloads of 64 bytes where no other size is said, all over 127.0.0.1
   one step is enough: a rate, or a share of what the disk takes. A message sent one by one is timed
   from writing it to its acknowledgement.
 - Rows of Pulsar's official clients have them on both sides, after {official_warm_up:g} s of
-  warm-up at least, and Pulsar's own broker beside: one process with its storage, set up as the file that it
-  brings for that, which does not sync before a receipt. A message of the Java client's is
-  outstanding until it has come. The Python client produces first and consumes then; its processor
-  time is that of both.
+  warm-up at least, and Pulsar's own broker beside: one process with its storage, set up as the file
+  that it brings for that, which does not sync before a receipt. A message of the Java client's is
+  outstanding until it has come. The Python client produces first and consumes then; the processor
+  time of its messages is that of both.
 - Of 1 KiB at QoS 1 and 2, one step is enough: beside FlashMQ, or of what the disk takes.
 - Subscribers with a backlog, and those of the rows that say so, are APPLICATION clients, which are
   sent packs of 200 messages and keep whatever the log keeps; Mosquitto is set to keep all, and
