@@ -63,12 +63,18 @@ class Result:
         return cls(measurements=measurements, **fields)
 
     def with_rows_of(self, other: "Result") -> "Result":
-        """This result with the rows of another in place of its own; it says of which commit."""
+        """This result with the rows of another in place of its own; it says of which commit, and
+        which brokers were beside."""
         rows = {measurement.row for measurement in other.measurements}
         kept = [measurement for measurement in self.measurements if measurement.row not in rows]
         again = self.options.get("again", {}) | dict.fromkeys(sorted(rows), other.commit)
         options = self.options | {"again": again}
-        return replace(self, options=options, measurements=[*kept, *other.measurements])
+        return replace(
+            self,
+            brokers=self.brokers | other.brokers,
+            options=options,
+            measurements=[*kept, *other.measurements],
+        )
 
     @property
     def file_name(self) -> str:

@@ -150,3 +150,16 @@ def test_each_row_has_its_own_name_and_each_step_a_row() -> None:
     assert len(set(names)) == len(names)
     others = {target.of_row for row in ROWS for line in row.lines for target in line.targets}
     assert others - {None} <= set(names)
+
+
+def test_a_broker_that_only_the_rows_measured_again_have_is_shown() -> None:
+    whole = result(measurements("fan-in", "holdfast", [100]))
+    row = "official-java-singly"
+    groups = (
+        measurements(row, broker, [rate]) for broker, rate in (("holdfast", 8), ("pulsar", 2))
+    )
+    again = replace(result(*groups), brokers={"holdfast": "holdfast 1", "pulsar": "pulsar 4"})
+    shown = whole.with_rows_of(again)
+    assert "pulsar" in table.other_headings(shown)
+    assert shown.ratio(row, "messages_per_second", "pulsar") == Spread(4, 4, 4)
+    assert shown.options["again"] == {row: "abc+"}
