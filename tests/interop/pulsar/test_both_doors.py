@@ -1,9 +1,12 @@
 """One topic, two protocols: what devices publish comes to services, and the other way."""
 
+from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
 
+from tests.interop.driver import Driver
 from tests.interop.pulsar.conftest import MakeClient
+from tests.interop.pulsar.official import Official
 from tests.interop.seen import Seen
 from tests.interop.test_admin import eventually
 from tests.interop.wire import Wire
@@ -145,3 +148,22 @@ def test_what_leaves_for_services_is_counted(own_broker: Seen, own_client: MakeC
     assert float(told['holdfast_pulsar_frames_sent_total{kind="entry"}']) == 2
     assert float(told['holdfast_pulsar_frames_sent_total{kind="receipt"}']) == 2
     assert float(told["holdfast_pulsar_messages_sent_total"]) == 10
+
+
+def test_a_device_gets_what_is_in_another_namespace_only_if_it_asks_for_it(
+    tmp_path: Path, library: Driver
+) -> None:
+    broker = Seen(tmp_path, pulsar_port=0, pulsar_namespaces="public/default,acme/billing")
+    broker.start()
+    pulsar = Official(library).connect(broker.ports["pulsar"])
+    with Wire(broker.port) as asks, Wire(broker.port) as asks_for_all:
+        for wire, topic_filter in ((asks, "$pulsar/acme/+/x"), (asks_for_all, "#")):
+            wire.connect(topic_filter[-1])
+            assert wire.subscribe(topic_filter, 1) == [1]
+        pulsar.producer("persistent://acme/billing/x").send_many([b"1", b"2"])
+        # What comes first is what comes at all: order holds for who gets both.
+        pulsar.producer("x").send(b"3")
+        assert received(asks, 2) == [b"1", b"2"]
+        assert received(asks_for_all, 1) == [b"3"]
+    pulsar.disconnect()
+    assert broker.stop() == 0, broker.log()
