@@ -16,7 +16,7 @@ from bench.profile.page import PAGE, budget_table, limits_table, page
 
 DEFAULT_ROWS = (
     "1-pair-qos-0", "1-pair-qos-1", "1-pair-qos-1-window-100", "50-pair-qos-0", "50-pair-qos-1",
-    "fan-in", "shared", "latency-1000", "connect",
+    "fan-in", "shared", "latency-1000", "connect", "pulsar-batches", "pulsar-1-pair",
 )  # fmt: skip
 
 

@@ -100,9 +100,10 @@ class PulsarClient:
         )
         return {}
 
-    async def receive(self, consumer: str, timeout_ms: int) -> dict[str, Any]:
+    async def receive(self, consumer: str, timeout_ms: int | None) -> dict[str, Any]:
         """The next message; an error of the library if none comes in time."""
-        taken = await asyncio.to_thread(self._consumers[consumer].receive, timeout_ms)
+        within = () if timeout_ms is None else (timeout_ms,)
+        taken = await asyncio.to_thread(self._consumers[consumer].receive, *within)
         self._received.append(taken)
         return {
             "place": len(self._received) - 1,

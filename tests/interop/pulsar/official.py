@@ -138,8 +138,8 @@ class OfficialConsumer:
             "subscribe", consumer=self._key, topic=topic, subscription=subscription, **options
         )
 
-    def receive(self, timeout_ms: int = WITHIN_MS) -> Received:
-        """The next message."""
+    def receive(self, timeout_ms: int | None = WITHIN_MS) -> Received:
+        """The next message; None waits as long as a test does."""
         answer = self._client.call("receive", consumer=self._key, timeout_ms=timeout_ms)
         answer["payload"] = base64.b64decode(answer["payload"])
         answer["message_id"] = _message_id(answer["message_id"])
