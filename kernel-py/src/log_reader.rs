@@ -5,7 +5,9 @@ use crate::moment;
 use crate::store::damage_dict;
 use holdfast_kernel::disk::os::OsDisk;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::store::{self, Bits, Bytes, ColumnSet, Columns, Filter, Limits, Pattern, Properties, SegmentKind};
+use holdfast_kernel::store::{
+    self, Bits, Bytes, ColumnSet, Columns, Filter, Limits, Pattern, Properties, SegmentKind, Stretch,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -135,6 +137,23 @@ impl LogReader {
         let (states, retained) = py.detach(|| self.inner.recorded(is_written)).map_err(to_python)?;
         let (acknowledged, in_flight) = moment::states(py, &states)?;
         Ok((acknowledged, in_flight, moment::retained(py, &retained)?))
+    }
+
+    #[pyo3(signature = (parties, *, from_offset, from_number, to_offset, rows_maximum))]
+    fn progress<'py>(
+        &mut self,
+        py: Python<'py>,
+        parties: HashSet<u32>,
+        from_offset: u64,
+        from_number: u64,
+        to_offset: u64,
+        rows_maximum: usize,
+    ) -> PyResult<(Bound<'py, PyDict>, Option<u64>)> {
+        let parties = parties.into_iter().map(Party).collect();
+        let (from, to) = (Offset(from_offset), Offset(to_offset));
+        let wanted = Stretch { from, from_number, to, rows: rows_maximum };
+        let (rows, next) = py.detach(|| self.inner.progress(&parties, wanted)).map_err(to_python)?;
+        Ok((moment::progress(py, &rows)?, next))
     }
 
     fn offset_at(&mut self, py: Python<'_>, time_us: u64) -> PyResult<u64> {

@@ -3,6 +3,7 @@
 use holdfast_kernel::flow::moment::{InFlight, RetainedRows, States};
 use holdfast_kernel::flow::state::{Phase, Source};
 use holdfast_kernel::ids::Connection;
+use holdfast_kernel::store::Acknowledged;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -32,6 +33,21 @@ pub fn states<'py>(py: Python<'py>, states: &States) -> PyResult<(Bound<'py, PyD
     columns.set_item("begin", PyBytes::new(py, &column(rows, |row| row.1 .0.to_le_bytes())))?;
     columns.set_item("end", PyBytes::new(py, &column(rows, |row| row.2 .0.to_le_bytes())))?;
     Ok((columns, in_flight(py, &states.in_flight)?))
+}
+
+/// What records say is acknowledged, each with its time and the message before which it lies.
+pub fn progress<'py>(py: Python<'py>, rows: &[Acknowledged]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("rows", rows.len())?;
+    columns.set_item("party", PyBytes::new(py, &column(rows, |row| row.party.0.to_le_bytes())))?;
+    let put = |name: &str, value: fn(&Acknowledged) -> u64| {
+        columns.set_item(name, PyBytes::new(py, &column(rows, |row| value(row).to_le_bytes())))
+    };
+    put("before", |row| row.before.0)?;
+    put("at", |row| row.at.0)?;
+    put("begin", |row| row.begin.0)?;
+    put("end", |row| row.end.0)?;
+    Ok(columns)
 }
 
 /// Retained messages: the ends of their names, the names, their offsets, and when they expire (0: never).

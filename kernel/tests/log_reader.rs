@@ -12,10 +12,12 @@ mod log_support;
 
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
-use holdfast_kernel::ids::{Offset, Timestamp};
-use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader, Options};
+use holdfast_kernel::flow::state::Changes;
+use holdfast_kernel::ids::{Offset, Party, Timestamp};
+use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader, Options, Stretch};
 use log_support::{arrivals, message, open, options, TOPICS};
 use proptest::prelude::*;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A log of one open segment with 10 messages, each committed on its own.
@@ -144,6 +146,48 @@ proptest! {
             let expected = times.iter().filter(|at| **at < time).count() as u64;
             prop_assert_eq!(log.offset_at(Timestamp(time)).unwrap(), Offset(expected), "{}", time);
             prop_assert_eq!(reader.offset_at(Timestamp(time)).unwrap(), Offset(expected), "{}", time);
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_told_record_by_record_with_its_time() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let mut told = Vec::new();
+    for number in 0..20_u64 {
+        log.append(&mut arrivals(&[message("a", &[7; 3_000])]), &[""; 0], Timestamp(1_000 + number)).unwrap();
+        for party in [7_u32, 8] {
+            let (mark, acknowledged) = (Some(Offset(number)), vec![(Offset(number + 5), Offset(number + 6))]);
+            let changes = Changes { mark, acknowledged, ..Changes::default() };
+            let mut value = Vec::new();
+            changes.encode(&mut value);
+            log.append_control(0, &party.to_le_bytes(), &value, Timestamp(1_000 + number)).unwrap();
+            let row = |begin, end| (number + 1, 1_000 + number, begin, end);
+            let below = (number > 0).then(|| row(0, number));
+            told.extend(below.into_iter().chain([row(number + 5, number + 6)]).filter(|_| party == 7));
+        }
+        log.append_control(9, b"key", b"value", Timestamp(1_000 + number)).unwrap();
+        log.commit().unwrap();
+    }
+    let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+    reader.refresh(None, false).unwrap();
+    assert!(reader.segments().len() > 2, "{}", reader.segments().len());
+    let parties = HashSet::from([Party(7)]);
+    // The last ones lie before no message yet.
+    told.retain(|row| row.0 < 20);
+    for (from, to) in [(0, 20), (3, 11), (11, 100), (19, 20), (20, 40)] {
+        for rows in [1, 2, 5, 1_000] {
+            let (mut found, mut from_number) = (Vec::new(), Some(0));
+            while let Some(number) = from_number {
+                let wanted = Stretch { from: Offset(from), from_number: number, to: Offset(to), rows };
+                let (part, next) = reader.progress(&parties, wanted).unwrap();
+                assert!(part.len() <= rows + 1, "a record is told whole");
+                found.extend(part.iter().map(|row| (row.before.0, row.at.0, row.begin.0, row.end.0)));
+                from_number = next;
+            }
+            let expected: Vec<_> = told.iter().filter(|row| from <= row.0 && row.0 < to).copied().collect();
+            assert_eq!(found, expected, "{from} to {to}, {rows} rows at a time");
         }
     }
 }

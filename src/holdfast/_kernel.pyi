@@ -844,6 +844,12 @@ class LogReader:
     def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
         """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
         messages; fewer only where there are no more."""
+    def progress(
+        self, parties: set[int], *, from_offset: int, from_number: int, to_offset: int, rows_maximum: int
+    ) -> tuple[dict[str, Any], int | None]:
+        """What records say that parties had acknowledged, those that lie before messages of the range: party, append
+        time, the message before which it lies, and the range; it begins at 0 where all below its end is done. And the
+        control number at which to go on, if that is not all."""
     def recorded(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What recovery would find of delivery states and retained messages: what was acknowledged and what was in
         flight, as in `Log.states_piece`; what is retained, as in `Log.retained_piece`."""

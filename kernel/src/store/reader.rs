@@ -16,6 +16,7 @@ use super::header::{self, SegmentKind, SEGMENT_HEADER_BYTES};
 use super::holes;
 use super::identity::{self, Identity};
 use super::index::SegmentIndex;
+use super::progress::{self, Acknowledged, Stretch};
 use super::query::{Limits, Query, Reach};
 use super::record::{self, Kind};
 use super::recorded;
@@ -24,9 +25,9 @@ use super::verify;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::flow::moment::{RetainedRows, States};
-use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
+use crate::ids::{LogPosition, Offset, Party, Timestamp, TopicId};
 use crate::limits::DAMAGE_REPORTS_MAXIMUM;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Bytes of the block cache of a reader.
@@ -220,6 +221,13 @@ impl LogReader {
     /// a writer holds the directory.
     pub fn recorded(&self, is_written: bool) -> Result<(States, RetainedRows)> {
         recorded::read(&self.archive, &self.dictionary, self.epoch, is_written)
+    }
+
+    /// What records of the stretch that lie before a visible message say these parties had acknowledged, and the
+    /// control number at which to go on where that is not all.
+    pub fn progress(&mut self, parties: &HashSet<Party>, wanted: Stretch) -> Result<(Vec<Acknowledged>, Option<u64>)> {
+        let to = wanted.to.min(self.visible_end);
+        progress::read(&mut self.archive, parties, Stretch { to, ..wanted })
     }
 
     /// Reads every checksum of every segment and names what is damaged. One segment is in memory at a time.

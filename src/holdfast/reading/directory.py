@@ -73,6 +73,19 @@ class LogDirectory:
         them when they were last at rest, and at QoS 2 since then; and retained messages."""
         return self._refreshed().recorded()
 
+    def progress(
+        self, parties: Sequence[int], begin: int, end: int, number: int, rows_maximum: int
+    ) -> tuple[dict[str, Any], int | None]:
+        """What records that lie before messages from `begin` to before `end` say that parties had
+        acknowledged, and at which control number to go on."""
+        return self._refreshed().progress(
+            set(parties),
+            from_offset=begin,
+            from_number=number,
+            to_offset=end,
+            rows_maximum=rows_maximum,
+        )
+
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at or after a time."""
         return self._refreshed().offset_at(time_us)

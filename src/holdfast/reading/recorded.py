@@ -99,6 +99,38 @@ class RecordedMoment:
             party: _cursor_row(record) for party, record in records if record["kind"] == "cursor"
         }
 
+    def consumers(self, name: str, *, with_losses: bool) -> list[Row]:
+        """The queues that are called so, by any of their names: what each is to deliver, and what
+        of that it has lost."""
+        own = (
+            "SELECT key, value FROM queues WHERE key IN"
+            " (SELECT party FROM sessions WHERE key = CAST(? AS BLOB)"
+            " UNION SELECT party FROM sessions WHERE queue_name = ?)"
+        )
+        found = {
+            party: json.loads(value) for party, value in self._database.execute(own, (name, name))
+        }
+        for party, value in self._database.execute("SELECT key, value FROM queues WHERE shared"):
+            record = json.loads(value)
+            if name in (_queue_of(record), _name_of(record), record.get("queue_name")):
+                found[party] = record
+        lost: dict[int, list[tuple[int, int]]] = {party: [] for party in found}
+        if with_losses:
+            for (value,) in self._database.execute("SELECT value FROM losses"):
+                loss = json.loads(value)
+                whole = (loss["first_offset"], loss["end_offset"])
+                lost.get(loss["party"], []).extend(loss.get("ranges") or [whole])
+        return [
+            {
+                "party": party,
+                "queue": _queue_of(record),
+                "created_at_offset": record["created_at_offset"],
+                "reads": record["reads"],
+                "lost": lost[party],
+            }
+            for party, record in found.items()
+        ]
+
     def losses(self) -> Rows:
         """Rows of `losses`."""
         for rows in self._parts("SELECT key, value FROM losses ORDER BY key"):

@@ -31,6 +31,7 @@ from holdfast.reading.log import (
     RecordsGoneError,
     UnreadableLogError,
 )
+from holdfast.reading.progress import NoSuchQueueError, Progress, told_of
 
 
 class RemoteLog:
@@ -137,6 +138,13 @@ class RemoteLog:
         batch = reader.read_next_batch().replace_schema_metadata()
         return Chunk(batch, int(told[b"next_offset"]), told[b"epoch"].decode())
 
+    def progress(self, queue: str, begin: int, end: int, number: int) -> Progress:
+        """Of the queues with this name, by records that lie before messages from `begin` to before
+        `end`, from a control number on. Raises `NoSuchQueueError`."""
+        query = urlencode({"queue": queue, "from": begin, "to": end, "number": number})
+        content = self._answer("GET", f"/v1/log/progress?{query}")
+        return told_of(pa.ipc.open_stream(content).read_next_batch())
+
     def _document(self, path: str, query: list[tuple[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self._answer("GET", f"{path}?{urlencode(query)}"))
         return document
@@ -198,6 +206,8 @@ def _refusal(address: str, status: int, body: bytes) -> Exception:
         answer = {"error": "unreadable", "detail": body[:200].decode(errors="replace")}
     if status == HTTPStatus.GONE:
         return RecordsGoneError(answer["from"], answer["available_from"])
+    if answer.get("error") == "no_such_queue":
+        return NoSuchQueueError(f"the broker at {address} says: {answer.get('detail')}")
     if status in AWAY:
         return BrokerAwayError(
             f"the broker at {address} is not ready: {answer.get('detail')} ({status})"

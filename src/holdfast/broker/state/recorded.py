@@ -159,6 +159,10 @@ class Recorded:
         )
         return [(int.from_bytes(key, "big"), parse_loss(value.encode())) for key, value in rows]
 
+    async def caught_up(self) -> None:
+        """Returns when the view has every control record that was there before."""
+        await self._records.caught_up()
+
     def moment(self) -> RecordedMoment:
         """A transaction of the view, begun now; for a thread."""
         return RecordedMoment(self._path)

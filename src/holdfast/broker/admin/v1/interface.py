@@ -14,6 +14,7 @@ from holdfast.broker.admin.v1.environments import EnvironmentsView
 from holdfast.broker.admin.v1.groups import GroupsView
 from holdfast.broker.admin.v1.health import Health
 from holdfast.broker.admin.v1.losses import LossesView
+from holdfast.broker.admin.v1.progress import ProgressView
 from holdfast.broker.admin.v1.publish import Publishing
 from holdfast.broker.admin.v1.queues import Queues
 from holdfast.broker.admin.v1.reading import LogReaders, Reading
@@ -81,4 +82,5 @@ def operations(
         *ClientsView(ClientsSeen(broker)).operations(),
         *ClientSubscriptionsView(ClientsSeen(broker)).operations(),
         *Reading(readers, broker.retention, broker.cursors.of).operations(),
+        *ProgressView(readers, broker.recorded).operations(),
     ]
