@@ -78,6 +78,9 @@ class AnswerEntries:
     environment_level: int = entry(1, "The level of a topic that names its environment, from 1.")
     window_s: int = entry(60, "Rates and latencies are counted in windows of so many seconds.")
     queued_rows_minimum: int = entry(10, "Reads within a second that more make a batch.")
+    queues: tuple[str, ...] = entry(
+        (), "Queues whose latency from log to consumer is told: clients, groups, subscriptions."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,10 @@ from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
 from holdfast.pipeline.dead_letters import DeadLetters, dead_letter_topic
+from holdfast.pipeline.jobs import acknowledged
+from holdfast.pipeline.jobs.acknowledged import ACKNOWLEDGED, AcknowledgedTable
 from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, start_query
-from holdfast.pipeline.jobs.gold import Answers, gold_jobs
+from holdfast.pipeline.jobs.gold import Answers, consumer_job, gold_jobs
 from holdfast.pipeline.jobs.job import Job, in_order
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import Step, step
@@ -82,27 +84,30 @@ class Pipeline:
         self.dead_letter_topic = dead_letter_topic(configuration)
         folder = configuration.folder / configuration.jobs.schemas
         self.schemas = read_catalog(folder if folder.is_dir() else None)
-        answers = configuration.answers
-        self.jobs = in_order(
-            [
-                silver_job(self.schemas),
-                *gold_jobs(
-                    Answers(
-                        answers.presence_gap_s,
-                        answers.liveness_gap_s,
-                        answers.environment_level,
-                        answers.window_s,
-                        answers.queued_rows_minimum,
-                    )
-                ),
-                *_own_jobs(configuration),
-            ],
-            frozenset((BRONZE,)),
+        entries = configuration.answers
+        answers = Answers(
+            entries.presence_gap_s,
+            entries.liveness_gap_s,
+            entries.environment_level,
+            entries.window_s,
+            entries.queued_rows_minimum,
         )
+        self.queues = entries.queues
+        """Those whose latency is told."""
+        consumers = [consumer_job(answers)] if self.queues else []
+        own = _own_jobs(configuration)
+        self.jobs = in_order(
+            [silver_job(self.schemas), *gold_jobs(answers), *consumers, *own],
+            frozenset(self.from_log()),
+        )
+
+    def from_log(self) -> dict[str, Shape]:
+        """The tables that no job makes."""
+        return {BRONZE: SHAPE} | ({ACKNOWLEDGED: acknowledged.SHAPE} if self.queues else {})
 
     def shapes(self) -> dict[str, Shape]:
         """Every table with its shape."""
-        return {BRONZE: SHAPE} | {
+        return self.from_log() | {
             name: shape for job in self.jobs for name, shape in job.makes.items()
         }
 
@@ -138,6 +143,7 @@ class Pipeline:
         warehouse, progress = self.opened(), Progress()
         serving = self.serving()
         letters = self._dead_letters(warehouse)
+        followed = AcknowledgedTable(self.queues, self.configuration.source())
         with warehouse.writing(*self.shapes()), self._releasing(spark, warehouse):
             if serving is not None:
                 self.follow(warehouse, serving)
@@ -152,7 +158,8 @@ class Pipeline:
             try:
                 while True:
                     running = query.isActive
-                    busy = self._turn(spark, warehouse, serving, progress)
+                    busy = followed.follow(spark, warehouse)
+                    busy |= self._turn(spark, warehouse, serving, progress)
                     if letters is not None:
                         letters.follow(spark)
                     seen(self._measured(warehouse, progress))

@@ -54,7 +54,7 @@ def status_of(pipeline: Pipeline) -> Status | None:
     if origin is None:
         return None
     warehouse = Warehouse(directory, origin)
-    found = [_table(warehouse, BRONZE, "log")]
+    found = [_table(warehouse, name, "log") for name in pipeline.from_log()]
     for job in pipeline.jobs:
         found += [_table(warehouse, name, job.reads) for name in job.makes]
     return Status(

@@ -22,9 +22,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from holdfast.pipeline.jobs.acknowledged import ACKNOWLEDGED
 from holdfast.pipeline.jobs.job import Job, Past
 from holdfast.pipeline.jobs.sessions import joined, near, seconds_between, sessions
 from holdfast.pipeline.load.table import Shape
+
+BUCKET_OFFSETS = 64
+"""Ranges and messages are joined by so many offsets: a range of many is told for each of them, and
+each message of one is held against each range that begins or ends there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,17 @@ LATENCY = _shape(
     p99Ms=DoubleType(),
     longestMs=DoubleType(),
 )
+CONSUMER_LATENCY = _shape(
+    ("queue", "environment", "windowStart"),
+    queue=StringType(),
+    environment=StringType(),
+    windowStart=TimestampType(),
+    messages=LongType(),
+    p50Ms=DoubleType(),
+    p95Ms=DoubleType(),
+    p99Ms=DoubleType(),
+    longestMs=DoubleType(),
+)
 QUEUED = _shape(
     ("batch_time",),
     batch_time=TimestampType(),
@@ -112,6 +128,21 @@ def gold_jobs(answers: Answers) -> list[Job]:
         job("queued_deliveries", "tag_reads", QUEUED, queued, "what arrived at once after a wait"),
         job("throughput", "bronze", THROUGHPUT, throughput, "messages of each environment"),
     ]
+
+
+def consumer_job(answers: Answers) -> Job:
+    """The answer that needs queues to be named."""
+
+    def made(fresh: DataFrame, past: Past) -> Mapping[str, DataFrame]:
+        return {"consumer_latency": consumer_latency(fresh, past, answers)}
+
+    return Job(
+        "consumer_latency",
+        ACKNOWLEDGED,
+        {"consumer_latency": CONSUMER_LATENCY},
+        made,
+        about="how long messages took from the log until a queue was done with them",
+    )
 
 
 def presence(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
@@ -174,6 +205,37 @@ def latency(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
     )
 
 
+def consumer_latency(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
+    """From the log to the acknowledgement that is on record, for each window of these."""
+    timed = f.col("acknowledgedAt").isNotNull()
+    rows = _touched(fresh.where(timed), past, ACKNOWLEDGED, "acknowledgedAt", answers.window_s)
+    ranges = past.kept(rows.where(timed).drop("offset"))
+    lowest = ranges.agg(f.min("begin")).first()
+    above = {} if lowest is None or lowest[0] is None else {"offset": lowest[0]}
+    messages = past.rows("bronze", **above).where(f.col("qos") > 0)
+    messages = messages.select("offset", "topic", "timestamp", _bucket("offset").alias("bucket"))
+    buckets = f.sequence(_bucket("begin"), _bucket(f.col("end") - 1))
+    within = (f.col("offset") >= f.col("begin")) & (f.col("offset") < f.col("end"))
+    found = messages.join(ranges.withColumn("bucket", f.explode(buckets)), "bucket")
+    found = found.where(within & f.expr("topic rlike topics"))
+    # Filters of a queue may overlap.
+    found = found.dropDuplicates(["queue", "offset"])
+    took = (f.unix_micros("acknowledgedAt") - f.unix_micros("timestamp")) / f.lit(1_000.0)
+    found = found.select(
+        "queue",
+        _environment(answers),
+        window_start("acknowledgedAt", answers.window_s).alias("windowStart"),
+        took.alias("took"),
+    )
+    return found.groupBy("queue", "environment", "windowStart").agg(
+        f.count(f.lit(1)).alias("messages"),
+        f.percentile("took", 0.5).alias("p50Ms"),
+        f.percentile("took", 0.95).alias("p95Ms"),
+        f.percentile("took", 0.99).alias("p99Ms"),
+        f.max("took").alias("longestMs"),
+    )
+
+
 def queued(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
     """Reads that arrived within one second, with the span of their own times: a long span is
     evidence of delivery after a wait."""
@@ -201,6 +263,10 @@ def throughput(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
         f.sum("size").alias("bytes"),
         f.count_distinct("topic").alias("topics"),
     )
+
+
+def _bucket(offset: str | Column) -> Column:
+    return f.floor((f.col(offset) if isinstance(offset, str) else offset) / BUCKET_OFFSETS)
 
 
 def _environment(answers: Answers) -> Column:

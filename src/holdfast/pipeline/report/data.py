@@ -55,6 +55,7 @@ def report_data(pipeline: Pipeline, made_at: datetime) -> dict[str, Any]:
             "totals": _totals(warehouse, status, visits),
             "throughput": _windows(warehouse, "throughput"),
             "latency": _windows(warehouse, "latency"),
+            "consumer_latency": _windows(warehouse, "consumer_latency"),
             "readers": _readers(visits),
             "visits": _visits(visits),
             "queued_deliveries": _newest(warehouse, "queued_deliveries", "batch_time", QUEUED_ROWS),

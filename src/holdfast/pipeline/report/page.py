@@ -32,6 +32,7 @@ def page(data: Data) -> str:
     cards = [
         _card("Messages a second", "What arrived in the log, by environment.", _rates(data)),
         _card("From device to log", "By the devices' own clocks.", _latency(data)),
+        *_consumers(data),
         _card("Presence", PRESENCE, _presence(data), wide=True),
         _card("Readers", "How many tags, how often, how long.", _readers(data)),
         f'<div class="stack">{beside}</div>',
@@ -100,8 +101,28 @@ def _rates(data: Data) -> str:
 
 
 def _latency(data: Data) -> str:
+    return _percentiles(data["latency"], "seconds from device to log over time")
+
+
+def _consumers(data: Data) -> list[str]:
+    """A card for each queue whose latency is told."""
+    rows = data["consumer_latency"]
+    return [
+        _card(
+            f"From log to {queue}",
+            "Until the acknowledgement was on record.",
+            _percentiles(
+                [row for row in rows if row["queue"] == queue],
+                f"seconds from log to {queue} over time",
+            ),
+        )
+        for queue in sorted({row["queue"] for row in rows})
+    ]
+
+
+def _percentiles(rows: Sequence[Mapping[str, Any]], label: str) -> str:
     by_window: dict[float, dict[str, float]] = {}
-    for row in data["latency"]:
+    for row in rows:
         found = by_window.setdefault(_seconds(row["windowStart"]), {})
         for name in ("p50Ms", "p95Ms", "p99Ms"):
             found[name] = max(found.get(name, 0.0), row[name] / 1000)
@@ -114,7 +135,7 @@ def _latency(data: Data) -> str:
         )
     ]
     drawn = series if by_window else []
-    return lines(drawn, "seconds from device to log over time", durations=True)
+    return lines(drawn, label, durations=True)
 
 
 def _presence(data: Data) -> str:
