@@ -38,7 +38,12 @@ def test_acknowledgements_are_progress_although_the_mark_stays(
     *, grows: bool, is_alive: bool
 ) -> None:
     acknowledged = 0
-    queue = SimpleNamespace(mark=lambda: 7, acknowledged=lambda: acknowledged, in_flight=lambda: 1)
+    queue = SimpleNamespace(
+        mark=lambda: 7,
+        acknowledged=lambda: acknowledged,
+        in_flight=lambda: 1,
+        known_as=lambda bridge: bridge.client_identifier,
+    )
     link = connected(queue)
     alive = True
     for second in range(2 * TIMEOUT_S):
