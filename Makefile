@@ -24,7 +24,7 @@ export JAVA_HOME := $(CURDIR)/$(VENV)/java
 endif
 
 RUST_SOURCES := $(shell find kernel kernel-py -name '*.rs' -not -path '*/target/*') \
-	Cargo.toml Cargo.lock kernel/Cargo.toml kernel-py/Cargo.toml
+	Cargo.toml Cargo.lock kernel/Cargo.toml kernel-py/Cargo.toml .cargo/config.toml
 
 # Outside the workspace: only the tests of interoperability build it.
 RUST_CLIENT := tests/interop/clients/rumqttc/Cargo.toml
