@@ -4,13 +4,22 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from bench.bridge.pairs import NOTHING, NOWHERE, BridgedHoldfast, BridgedMosquitto, paired
+from bench.bridge.draining import drained_per_second
+from bench.bridge.pairs import NOTHING, NOWHERE, BridgedHoldfast, BridgedMosquitto, Pair, paired
 from bench.macro import machine
-from bench.macro.brokers import BrokerError, Holdfast, Mosquitto, allow_many_connections
+from bench.macro.brokers import (
+    BrokerError,
+    Holdfast,
+    Mosquitto,
+    allow_many_connections,
+    free_port,
+    peak_resident_kib,
+)
 from bench.macro.measurement import WORK, Timing, build_generator, generate
 from bench.macro.rows import Row
 
@@ -41,6 +50,8 @@ class Bench:
             "latency": self._latency,
             "away": self._away,
             "many": self._many,
+            "drain": self._drain,
+            "idle": self._idle,
         }
         for name, line in lines.items():
             if not only or any(name.startswith(each) for each in only):
@@ -103,6 +114,42 @@ class Bench:
         _tell("one bridge with all of it", one)
         _tell(f"{BRIDGES} bridges with a part each", many)
         _tell_ratio("rate", many, one, "rate", "at least 0.9")
+
+    def _drain(self) -> None:
+        live = self._rate(self._ours, 1)
+        drained = median(self._drained() for _ in range(self._repetitions))
+        _tell("as they come", live)
+        print(f"  a million that wait: {drained:,.0f} messages/s", flush=True)
+        print(f"  ratio: {drained / live['rate']:.2f} (at least 1)", flush=True)
+
+    def _drained(self) -> float:
+        first = BridgedHoldfast(self._program, "fsync")
+        first.http_port = free_port()
+        load = Row("bridge", ("pair", "--pairs", str(PAIRS), "--window", "200", "--qos", "1"), ())
+        with self._pair(first) as pair:
+            return drained_per_second(first, pair, load)
+
+    def _idle(self) -> None:
+        one, many = (
+            median(self._resident_kib(count) for _ in range(self._repetitions))
+            for count in (1, 1 + BRIDGES)
+        )
+        print(f"  memory of an idle bridge: {(many - one) / BRIDGES:.1f} KiB (less than 64)")
+
+    def _resident_kib(self, count: int) -> int:
+        first = BridgedHoldfast(self._program, "fsync")
+        first.carried = [f"idle/{number}" for number in range(count)]
+        with self._pair(first) as pair:
+            return peak_resident_kib(pair.process)
+
+    @contextmanager
+    def _pair(self, first: BridgedHoldfast) -> Iterator[Pair]:
+        """It, and another one that it is bridged to."""
+        with (
+            tempfile.TemporaryDirectory(dir=WORK) as name,
+            paired(first, Holdfast(self._program, "fsync"), Path(name)) as pair,
+        ):
+            yield pair
 
     # --- runs -----------------------------------------------------------------------------------
 

@@ -31,10 +31,14 @@ class BridgedHoldfast(Holdfast):
     carried: Sequence[str] = ("bench/#",)
     added: Sequence[dict[str, str]] = ()
     destination = "{#}"
+    http_port = 0
+    """Where it is administered, if it is."""
 
     def command(self, row: Row, port: int, directory: Path) -> list[str]:
         """A table for each bridge stands in the settings."""
         command = super().command(row, port, directory)
+        if self.http_port:
+            command[command.index("--http-port") + 1] = str(self.http_port)
         tables = [
             f'[[bridge]]\nname = "b{number}"\naddress = "127.0.0.1:{self.to_port}"\n'
             "[[bridge.local_subscriptions]]\n"

@@ -274,8 +274,8 @@ log.file = false
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
             "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(directory),
-            "RABBITMQ_DIST_PORT": str(_free_port()),
-            "ERL_EPMD_PORT": str(_free_port()),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "ERL_EPMD_PORT": str(free_port()),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
 
@@ -442,7 +442,8 @@ def pulsar_port(port: int) -> int:
     return port + 1
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody has at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -451,7 +452,7 @@ def _free_port() -> int:
 def _free_ports() -> int:
     """A port that is free, as the one behind it is."""
     for _ in range(PORT_TRIES):
-        port = _free_port()
+        port = free_port()
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", pulsar_port(port)))
