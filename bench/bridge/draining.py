@@ -39,7 +39,8 @@ def drained_per_second(first: BridgedHoldfast, pair: Pair, load: Row) -> float:
 
 def _ask(first: BridgedHoldfast, method: str, path: str) -> Any:
     with closing(http.client.HTTPConnection("127.0.0.1", first.http_port)) as connection:
-        connection.request(method, path)
+        body = "{}" if method == "POST" else None
+        connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         content = answer.read()
     assert answer.status == 200, f"{path} was answered with {answer.status}: {content[:200]!r}"
