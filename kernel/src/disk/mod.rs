@@ -41,7 +41,7 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> Result<u64>;
     /// Cuts or extends the file.
     fn truncate(&self, size: u64) -> Result<()>;
-    /// True if anybody holds it who has opened it for reading only. False for good once it has been removed and was
-    /// held by nobody.
+    /// True if anybody holds it who has opened it for reading only, or if that cannot be told. Of a file that has been
+    /// removed it is false for good once it was.
     fn is_held(&self) -> bool;
 }

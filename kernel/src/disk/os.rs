@@ -82,9 +82,11 @@ impl Disk for OsDisk {
         let opened = OpenOptions::new().read(true).write(writable).open(self.directory.join(name));
         let file = opened.map_err(|error| failure("open", name, &error))?;
         if !writable {
-            // Refused where whoever removed it has begun to give its bytes back.
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)
-                .map_err(|error| failure("open", name, &error.into()))?;
+            let held = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
+            // Whoever removed it has begun to give its bytes back. Where there are no such locks nobody does.
+            if held == Err(rustix::io::Errno::WOULDBLOCK) {
+                return Err(failure("open", name, &rustix::io::Errno::NOENT.into()));
+            }
         }
         Ok(Arc::new(OsFile { name: name.to_owned(), file }))
     }
