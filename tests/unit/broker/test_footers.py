@@ -2,7 +2,8 @@
 
 from holdfast.broker.chores import Chores
 from holdfast.broker.store.beside import Beside
-from holdfast.broker.store.footers import RETRY_US, Footers
+from holdfast.broker.store.footers import Footers
+from holdfast.broker.store.room import RETRY_US
 from holdfast.kernel import Log, SimulatedDisk
 from tests.builders.still import NOW_US, StillWorld
 

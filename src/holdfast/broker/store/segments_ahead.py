@@ -1,20 +1,13 @@
 """When the next segment's file is written ahead of time, so that commits into it are quicker.
 
-Owns: that at most one is on its way. Never: writes it; a job of the kernel does, beside the loop
+Owns: when. Never: writes it; a job of the kernel does, beside the loop
 (docs/adr/0031-segments-are-written-ahead.md).
 """
 
-import logging
-from typing import Final
-
 from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.store.beside import Beside
-from holdfast.kernel import DiskError, Job, Log
-
-log = logging.getLogger(__name__)
-
-RETRY_US: Final = 60_000_000
-"""How long none is written after the disk had no room for one: commits do without."""
+from holdfast.broker.store.room import WhereThereIsRoom
+from holdfast.kernel import Job, Log
 
 
 class SegmentsAhead:
@@ -23,26 +16,13 @@ class SegmentsAhead:
     def __init__(self, kernel_log: Log, beside: Beside) -> None:
         self._log = kernel_log
         self._beside = beside
-        self._is_writing = False
-        self._not_before_us = 0
+        self._room = WhereThereIsRoom("no segment is written ahead")
 
     def sweep(self, chores: Chores, now_us: int) -> None:
         """Called once a second: begins to write one where it is due."""
-        if self._is_writing or now_us < self._not_before_us:
-            return
-        job = self._log.ahead_job()
-        if job is not None:
-            self._is_writing = True
-            chores.begin(self._write_ahead(job, now_us), lambda _: None)
+        if self._room.may_begin(now_us) and (job := self._log.ahead_job()) is not None:
+            self._room.begin(chores, self._write(job), now_us)
 
-    def _write_ahead(self, job: Job, now_us: int) -> Pieces[None]:
-        try:
-            yield from self._beside.run(job)
-            self._log.finish(job)
-        except DiskError as error:
-            if not error.full:
-                raise
-            self._not_before_us = now_us + RETRY_US
-            log.warning("no segment is written ahead: the disk has no room for one")
-        finally:
-            self._is_writing = False
+    def _write(self, job: Job) -> Pieces[None]:
+        yield from self._beside.run(job)
+        self._log.finish(job)
