@@ -102,6 +102,13 @@ FILES = (
         (f"{POWER}::a_checkpoint_that_was_committed_is_there_after_a_power_cut",),
     ),
     Fault(
+        "a file that has gone is cut before that is durable",
+        "kernel/src/store/nameless.rs",
+        "            disk.sync_directory()?;\n",
+        "",
+        ("kernel/tests/log_retention.rs::what_is_needed_outlives_its_segment",),
+    ),
+    Fault(
         "a carry segment is renamed without being synced",
         "kernel/src/store/carry.rs",
         "        file.sync()\n",

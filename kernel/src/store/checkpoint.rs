@@ -128,7 +128,7 @@ impl CheckpointWrite {
     /// that it makes superfluous have gone.
     pub(super) fn step(&mut self) -> Result<bool> {
         if let Some(outlived) = &mut self.outlived {
-            return outlived.step();
+            return outlived.step(self.disk.as_ref());
         }
         let partial = format!("{}.partial", name_of(self.number));
         let file = match &self.file {
@@ -168,7 +168,6 @@ impl CheckpointWrite {
             let file = self.disk.open(&name, true)?;
             outlived.remove(self.disk.as_ref(), &name, file)?;
         }
-        self.disk.sync_directory()?;
         Ok(outlived)
     }
 

@@ -103,12 +103,8 @@ impl Removal {
         self.copied = None;
         if let Some(segment) = self.segments.pop_front() {
             self.nameless.remove(self.disk.as_ref(), &segment.name, segment.file)?;
-            if self.segments.is_empty() {
-                // No crash brings a name back from here on.
-                self.disk.sync_directory()?;
-            }
             return Ok(true);
         }
-        self.nameless.step()
+        self.nameless.step(self.disk.as_ref())
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Owns: how much at a time. A file that is closed gives back all of them at one go, and whoever commits meanwhile
 //! waits for that: forty milliseconds for 64 MiB on ext4 (docs/adr/0033-footers-wait.md).
+//!
+//! Invariant: a file is cut only when its removal is durable: a name that a crash brought back would be that of a file
+//! which is cut.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Result;
@@ -18,20 +21,28 @@ const STEPS: u64 = 16;
 #[derive(Default)]
 pub(super) struct Nameless {
     files: VecDeque<(Arc<dyn DiskFile>, u64)>,
+    /// Names have been taken since the directory was synced.
+    is_unsynced: bool,
 }
 
 impl Nameless {
-    /// Takes a file's name. Whoever calls syncs the directory before the first step: a name that a crash brought back
-    /// would be that of a file which is cut.
+    /// Takes a file's name.
     pub(super) fn remove(&mut self, disk: &dyn Disk, name: &str, file: Arc<dyn DiskFile>) -> Result<()> {
         let step = file.size()?.div_ceil(STEPS).min(STEP_BYTES);
         disk.remove(name)?;
         self.files.push_back((file, step));
+        self.is_unsynced = true;
         Ok(())
     }
 
-    /// Gives some back; true while there is more. A file that somebody reads goes when the last of them closes it.
-    pub(super) fn step(&mut self) -> Result<bool> {
+    /// Makes it durable that files have gone, or gives some back; true while there is more to do. A file that somebody
+    /// reads goes when the last of them closes it.
+    pub(super) fn step(&mut self, disk: &dyn Disk) -> Result<bool> {
+        if self.is_unsynced {
+            disk.sync_directory()?;
+            self.is_unsynced = false;
+            return Ok(true);
+        }
         let Some((mut file, step)) = self.files.pop_front() else { return Ok(false) };
         let size = file.size()?.saturating_sub(step);
         if size > 0 && Arc::get_mut(&mut file).is_some() && !file.is_held() {
