@@ -20,7 +20,7 @@ def test_the_tests_that_have_to_find_a_fault_exist(fault: Fault) -> None:
     assert fault.tests
     for test in fault.tests:
         file, name = test.split("::")
-        assert re.search(rf"^(async )?(def|fn) {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+        assert re.search(rf"^ *(async )?(def|fn) {name}\(", (ROOT / file).read_text(), re.MULTILINE)
 
 
 def test_a_fault_whose_place_has_gone_is_told() -> None:
