@@ -22,12 +22,18 @@ from holdfast.pipeline.running import Pipeline
 from holdfast.reading.log import UnreadableLogError
 from holdfast.reading.progress import COLUMNS, Consumer, NoSuchQueueError, Progress, Reads
 from holdfast.reading.remote import RemoteLog
+from tests.interop import installation
 from tests.interop.device import Device
+from tests.interop.driver import Driver
+from tests.interop.installation import ROOT
+from tests.interop.pulsar.official import Official
 from tests.process import BrokerProcess
 
 TOPIC = "prod/7/reads"
 GROUP = "$share/bbu/prod/+/reads"
 DAY_S = 86_400
+ROUNDS = 2
+"""Messages behind: one of them lies behind all records, since a turn comes with it."""
 READS = (Reads("prod/#", 0, IN_FORCE),)
 
 
@@ -94,6 +100,49 @@ def test_each_message_is_told_once_whatever_way_it_is_read(
     from_files = pipeline_of(beside, queues, data_dir=str(broker.data_directory))
     from_files.run(spark, once=True)
     assert rows(from_files, "consumer_latency") == told
+
+
+def test_packs_and_subscriptions_tell_theirs(spark: SparkSession, tmp_path: Path) -> None:
+    """An APPLICATION client acknowledges in packs, and Pulsar consumers one by one or up to one."""
+    broker = BrokerProcess(
+        tmp_path, http_port=0, pulsar_port=0, application_client_identifiers="collector"
+    )
+    broker.start()
+    library = Driver(installation.python("pulsar"), ROOT, tmp_path / "client.log")
+    try:
+        pulsar = Official(library).connect(broker.ports["pulsar"])
+        exclusive = pulsar.consumer("prod%2F7%2Freads", "one")
+        shared = pulsar.consumer("prod%2F7%2Freads", "many", kind="Shared")
+        collector = Device(broker.port, "collector", clean_start=True, SessionExpiryInterval=3_600)
+        collector.connect().subscribe("prod/#", 1)
+        publisher = Device(broker.port, "publisher", clean_start=True).connect()
+        publisher.publish_all(TOPIC, [b"%d" % number for number in range(20)], qos=1)
+        producer = pulsar.producer("prod%2F7%2Freads", batching_enabled=True)
+        producer.send_many([b"%d" % number for number in range(20, 50)])
+        exclusive.acknowledge_up_to(exclusive.receive_many(50)[-1])
+        assert len(shared.take(49)) == 49
+        assert len(collector.receive_many(50)) == 50
+        for device in (collector, publisher):
+            device.disconnect()
+        pulsar.disconnect()
+        names = [f"subscription/{name}/{TOPIC}" for name in ("one", "many")]
+        pipeline = pipeline_of(tmp_path, ("collector", *names), broker=broker.http_address)
+
+        def told_after_one_more() -> dict[str, int]:
+            # What is acknowledged is on record a turn or a second later, before the next message.
+            behind = Device(broker.port, "behind", clean_start=True).connect()
+            behind.publish("prod/other", b"behind")
+            behind.close()
+            pipeline.run(spark, once=True)
+            return {row["queue"]: row["messages"] for row in rows(pipeline, "consumer_latency")}
+
+        # The library says of a batch that it is done once all of its messages are.
+        whole = {"collector": 50, names[0]: 50, names[1]: 20}
+        found = [told_after_one_more() for _ in range(ROUNDS)]
+        assert found[-1] == whole
+    finally:
+        library.stop()
+        broker.stop()
 
 
 def test_a_queue_that_is_not_there_is_refused_by_its_name(broker: BrokerProcess) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from holdfast import system
 from holdfast.client.http import HttpClient
 from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.options import parse_options
@@ -151,6 +152,19 @@ def test_what_a_query_waits_for_is_in_its_progress(
     broker.start()
     assert reader.latestOffset(end, ReadMaxRows(10)) == end
     assert "waitingFor" not in reader.reportLatestOffset()
+
+
+def test_lag_is_told_by_the_clock_of_the_broker(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(broker, "seven", [b"one", b"two"], version=5)
+    options = parse_options({"broker": broker.http_address, "subscribe": "#"})
+    hour_us, right_us = 3_600_000_000, system.now_us
+    for wrong_us in (-hour_us, hour_us):
+        monkeypatch.setattr(system, "now_us", lambda by=wrong_us: right_us() + by)
+        reader = StreamReader(options, read_schema(options.columns))
+        reader.latestOffset({**reader.initialOffset(), "o": 0}, ReadMaxRows(1))
+        assert 0 < reader.reportLatestOffset()["lagSeconds"] < 600
 
 
 def test_a_connection_that_is_cut_in_a_batch_costs_nothing(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast import system
 from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
 from holdfast.reading.criteria import Criteria
@@ -112,7 +113,8 @@ class LogDirectory:
             bytes_maximum=2**64 - 1 if size_bytes is None else size_bytes,
         )
         behind, is_exact = self._behind(reader, criteria, found, extent.end)
-        return Reach(extent, found, count, self._stored_at_us(found, extent.end), behind, is_exact)
+        next_at_us = self._stored_at_us(found, extent.end)
+        return Reach(extent, found, count, next_at_us, system.now_us(), behind, is_exact)
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None

@@ -94,6 +94,8 @@ class Reach:
     next_at_us: int | None
     """When the first message behind the range was stored, of whatever topic; `None` at the durable
     end."""
+    now_us: int
+    """What the clock says that such times are of."""
     behind: int
     """Messages of its topics from the end of the range to the durable end; at least so many where
     not all of these were counted."""

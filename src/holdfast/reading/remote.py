@@ -99,6 +99,7 @@ class RemoteLog:
             answer["end"],
             answer["rows"],
             answer["next_at_us"],
+            answer["now_us"],
             answer["behind"],
             answer["behind_exact"],
             answer["taken"],

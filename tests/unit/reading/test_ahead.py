@@ -27,7 +27,7 @@ class NotedLog:
         return time_us
 
     def reach(self, criteria: Criteria, begin: int | None, end: int | None, **limits: Any) -> Reach:
-        return Reach(self.extent(), 100, 100, None)
+        return Reach(self.extent(), 100, 100, None, 0, 0, True)
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None

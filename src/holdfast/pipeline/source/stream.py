@@ -107,7 +107,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         told["lagMessages"] = reach.behind
         told["lagExact"] = reach.behind_exact
         is_behind = reach.next_at_us is not None and (reach.behind > 0 or not reach.behind_exact)
-        late_us = system.now_us() - (reach.next_at_us or 0) if is_behind else 0
+        # By the broker's clock: the driver's may be another.
+        late_us = reach.now_us - (reach.next_at_us or 0) if is_behind else 0
         told["lagSeconds"] = max(0, late_us) / 1_000_000
         told["lostMessages"] = self._lost
         return told if waiting_for is None else {**told, "waitingFor": waiting_for}

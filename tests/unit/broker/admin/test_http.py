@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 
+from holdfast import system
 from holdfast.broker.admin.v1.reading import WHOLE_BYTES, encode_stream
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.reading.directory import LogDirectory
@@ -151,6 +152,7 @@ def test_one_request_tells_the_extent_and_how_far_a_range_reaches(
     address: str, directory: Path
 ) -> None:
     found = document(address, "/v1/log/end", filter="t/1", rows=3)
+    assert START_US < found.pop("now_us") <= system.now_us()
     assert found == {
         "end": 6,
         "rows": 3,

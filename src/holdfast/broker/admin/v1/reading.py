@@ -159,6 +159,7 @@ class RangeEnd(Struct, kw_only=True):
     next_at_us: Annotated[
         int | None, Meta(description="When the first message behind the range was stored, if any.")
     ]
+    now_us: Annotated[int, Meta(description="What the clock says that such times are of.")]
     behind: Annotated[
         int, Meta(description="Messages of its topics from there to the end of the log.")
     ]
@@ -414,6 +415,7 @@ def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach, taken: 
         log_begin=reach.extent.begin,
         log_end=reach.extent.end,
         next_at_us=reach.next_at_us,
+        now_us=reach.now_us,
         behind=reach.behind,
         behind_exact=reach.behind_exact,
         taken=taken,
