@@ -89,6 +89,11 @@ impl Committer {
 }
 
 impl Committer {
+    /// Readable when a commit has ended.
+    pub fn woken(&self) -> &OwnedFd {
+        &self.woken
+    }
+
     fn next_ended(&self) -> Option<(Commit, Ended)> {
         self.ended.lock().ok().and_then(|ended| ended.try_recv().ok())
     }

@@ -1,13 +1,15 @@
 //! Plain sockets, read and written by the turn: one call for all of them, without the interpreter's lock.
 //!
 //! Owns: the descriptors of plain TCP and Unix connections, which of them are read, and what the system has not taken
-//! yet. Never: looks into a byte, or decides that a connection ends.
+//! yet. It tells of commits that have ended too, so that one wait is for both. Never: looks into a byte, or decides that
+//! a connection ends.
 //!
 //! Invariants:
 //! 1. A token names one socket from `add` until `news` has told that it is gone.
 //! 2. What is written leaves in order; a socket that is closed sends what is left first.
 //! 3. Nothing is read of a socket that is paused, and nobody is told that it is gone before it is read again.
 
+use crate::committer::Committer;
 use crate::delivery::Deliveries;
 use crate::mqtt::{Inbox, Outboxes};
 use crate::pulsar::{PulsarInbox, PulsarOutboxes};
@@ -30,6 +32,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Sockets that one call reads; those beyond are read by the next.
 const READY_MAXIMUM: usize = 512;
+/// The token of the committer, and of no socket.
+const COMMITTER: u32 = u32::MAX;
 /// What one read takes. A larger one would not fill in one system call.
 const READ_BYTES: usize = 262_144;
 
@@ -106,6 +110,12 @@ impl Sockets {
         self.inner.begin(token, Connection(connection));
     }
 
+    fn watch(&self, committer: &Committer) -> PyResult<()> {
+        let data = EventData::new_u64(u64::from(COMMITTER));
+        epoll::add(&self.inner.epoll, committer.woken(), data, EventFlags::IN).map_err(std::io::Error::from)?;
+        Ok(())
+    }
+
     fn read_ahead(&mut self, token: u32, maximum_bytes: usize) {
         self.inner.with(token, |socket| socket.read_ahead_bytes = maximum_bytes);
     }
@@ -150,12 +160,13 @@ impl Sockets {
         deliveries: &Deliveries,
         now_us: u64,
         tells_all: bool,
-    ) -> PyResult<bool> {
+    ) -> PyResult<(bool, bool)> {
         let (mqtt, pulsar, now) = (&mut inbox.inner, &mut pulsar_inbox.inner, Timestamp(now_us));
-        let mut into = Inboxes { mqtt, pulsar, deliveries: &deliveries.inner, now, tells_all, is_urgent: false };
+        let deliveries = &deliveries.inner;
+        let mut into = Inboxes { mqtt, pulsar, deliveries, now, tells_all, is_urgent: false, has_committed: false };
         let table = &mut self.inner;
         py.detach(|| table.receive(&mut into)).map_err(std::io::Error::from)?;
-        Ok(into.is_urgent || self.inner.has_news())
+        Ok((into.is_urgent || self.inner.has_news(), into.has_committed))
     }
 
     fn send<'py>(
@@ -195,6 +206,7 @@ struct Inboxes<'a> {
     tells_all: bool,
     /// Something came that somebody waits for.
     is_urgent: bool,
+    has_committed: bool,
 }
 
 impl Inboxes<'_> {
@@ -291,7 +303,8 @@ impl Table {
         };
         let mut room = TURN_BYTES_MAXIMUM;
         for event in ready {
-            let (flags, token) = (event.flags, u32::try_from(event.data.u64()).unwrap_or(u32::MAX));
+            let (flags, token) = (event.flags, u32::try_from(event.data.u64()).unwrap_or(COMMITTER));
+            into.has_committed |= token == COMMITTER;
             if flags.contains(EventFlags::OUT) {
                 self.send_rest(token);
             }

@@ -739,7 +739,10 @@ class Sockets:
 
     def __new__(cls) -> Sockets: ...
     def fileno(self) -> int:
-        """Readable while a socket has something to read, or takes bytes again that are left."""
+        """Readable while a socket has something to read, or takes bytes again that are left; and while the committer
+        that is watched has something to be collected."""
+    def watch(self, committer: Committer) -> None:
+        """`receive` tells of this committer's commits from now on. Raises `OSError`."""
     def add(self, descriptor: int, *, is_pulsar: bool) -> int:
         """Takes over a socket that was detached, and returns its token. Nothing is read yet."""
     def begin(self, token: int, connection: int) -> None:
@@ -762,11 +765,12 @@ class Sockets:
         """The address and port at this end of a TCP connection."""
     def receive(
         self, inbox: Inbox, pulsar_inbox: PulsarInbox, deliveries: Deliveries, now_us: int, *, tells_all: bool
-    ) -> bool:
+    ) -> tuple[bool, bool]:
         """Reads once from each socket that has something, up to TURN_BYTES_MAXIMUM in all, into the inboxes. `news`
-        will tell of all connections that were fed if `tells_all`. False if nothing came but packets that end exchanges
-        of QoS 1 and 2, on connections whose own queue has nothing more for them, and there is no news: nobody waits
-        for what has come. Raises `OSError` if the system does not tell."""
+        will tell of all connections that were fed if `tells_all`. The first is false if nothing came but packets that
+        end exchanges of QoS 1 and 2, on connections whose own queue has nothing more for them, and there is no news:
+        nobody waits for what has come. The second tells whether a commit has ended. Raises `OSError` if the system does
+        not tell."""
     def send(self, outboxes: Outboxes, pulsar_outboxes: PulsarOutboxes) -> tuple[list[tuple[int, bytes]], bool]:
         """Sends what waits in the outboxes, one write for each piece; returns what is for connections without a socket
         here, and whether there is news."""

@@ -2,10 +2,10 @@
 
 Owns: the order, and when there is a next turn. Never: looks into a batch.
 
-A turn is asked for when bytes have come, when a commit has ended, when a socket takes bytes again,
-and when a stage says that it has more to do. However often it is asked for, there is one turn in an
-iteration of the loop; it makes as many calls for ten messages as for ten thousand, and one write
-for each connection that has something to send.
+A turn is taken when sockets have been read or a commit has ended, and asked for when bytes have
+come through a layer, and when a stage says that it has more to do. However often it is asked for,
+there is one turn in an iteration of the loop; it makes as many calls for ten messages as for ten
+thousand, and one write for each connection that has something to send.
 
     sockets -> inbox -> routes -> log -> delivery -> outboxes -> sockets
 """

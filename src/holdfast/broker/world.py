@@ -106,7 +106,8 @@ class World(Protocol):
         """Where SQLite keeps the view; may be `:memory:`."""
 
     def commits(self, log: Log, ended: Callable[[], None]) -> Commits:
-        """Begins to commit; `ended` is called whenever there is something to `collect`."""
+        """Begins to commit; `ended` is called whenever there is something to `collect`, unless the
+        table of sockets tells that."""
 
     def workers(self, count: int) -> Workers:
         """So many workers; each does one thing at a time."""
@@ -150,6 +151,7 @@ class RealWorld:
     def __init__(self) -> None:
         self.now_us = SteadyClock(system.now_us, system.monotonic_s).now_us
         self.ticks_ns = system.ticks_ns
+        self._sockets = Sockets()
 
     def entropy(self, count: int) -> bytes:
         """From the operating system."""
@@ -169,7 +171,7 @@ class RealWorld:
 
     def sockets(self) -> Sockets:
         """Real ones."""
-        return Sockets()
+        return self._sockets
 
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens the log in the data directory, which the caller has locked."""
@@ -190,8 +192,9 @@ class RealWorld:
         return str(config.data_dir / VIEW_FILE)
 
     def commits(self, log: Log, ended: Callable[[], None]) -> Commits:
-        """The kernel's thread, which wakes the loop through a file descriptor."""
-        return CommitterThread(log, ended, asyncio.get_running_loop())
+        """The kernel's thread; the table of sockets tells of its commits."""
+        del ended
+        return CommitterThread(log, self._sockets)
 
     def workers(self, count: int) -> Workers:
         """Threads, which begin when there is something to do."""
@@ -264,18 +267,14 @@ class WorkerThreads:
 
 
 class CommitterThread:
-    """The kernel's committer, joined to the event loop."""
+    """The kernel's committer, whose ends of commits the sockets tell."""
 
-    def __init__(
-        self, log: Log, ended: Callable[[], None], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, log: Log, sockets: Sockets) -> None:
         self._committer = Committer(log)
-        self._loop = loop
         self.wake = self._committer.wake
         self.collect = self._committer.collect
-        loop.add_reader(self._committer.fileno(), ended)
+        sockets.watch(self._committer)
 
     def stop(self) -> None:
         """Commits what is left and ends the thread."""
-        self._loop.remove_reader(self._committer.fileno())
         self._committer.stop()

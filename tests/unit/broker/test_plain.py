@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -20,11 +21,14 @@ from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config
 from holdfast.kernel import (
     Arrivals,
+    Committer,
     Deliveries,
     Inbox,
+    Log,
     Outboxes,
     PulsarInbox,
     PulsarOutboxes,
+    SimulatedDisk,
     Sockets,
     encode_packet,
 )
@@ -34,6 +38,7 @@ CONNECTION = 7
 HIGH_BYTES, LOW_BYTES = 100_000, 10_000
 MUCH = bytes(8 << 20)
 """More than the system takes of a peer that does not read."""
+WITHIN_S = 60
 ITERATIONS = 10
 """Of the loop: one is enough to take a connection."""
 CONNACK = 0x20
@@ -61,6 +66,7 @@ class Table:
         self.pulsar_outboxes = PulsarOutboxes()
         self.deliveries = Deliveries()
         self.peers: list[socket.socket] = []
+        self.has_committed = False
 
     def add(self, connection: int = CONNECTION) -> tuple[int, socket.socket]:
         """A connection, and the other end of it."""
@@ -81,9 +87,10 @@ class Table:
         return token, peer
 
     def receive(self, *, tells_all: bool = False) -> bool:
-        return self.sockets.receive(
+        is_urgent, self.has_committed = self.sockets.receive(
             self.inbox, self.pulsar_inbox, self.deliveries, 0, tells_all=tells_all
         )
+        return is_urgent
 
     def send(self) -> tuple[list[tuple[int, bytes]], bool]:
         return self.sockets.send(self.outboxes, self.pulsar_outboxes)
@@ -122,6 +129,33 @@ def test_what_has_come_is_in_the_inbox(table: Table) -> None:
     # Nothing of a new connection may wait before somebody knows.
     assert table.sockets.news() == ([(token, len(CONNECT))], [], [])
     assert table.sockets.totals() == (len(CONNECT), 0)
+
+
+def test_a_commit_that_has_ended_is_told_until_it_is_collected(table: Table) -> None:
+    log, _ = Log.open_simulated(
+        SimulatedDisk(1),
+        segment_bytes=1 << 20,
+        cache_bytes=1 << 16,
+        reserve_bytes=0,
+        durability="fsync",
+        seed=7,
+        now_us=0,
+    )
+    committer = Committer(log)
+    table.sockets.watch(committer)
+    table.receive()
+    assert not table.has_committed
+    log.append_control(1, b"key", b"value", 0)
+    committer.wake()
+    select.select([table.sockets.fileno()], [], [], WITHIN_S)
+    for _ in range(2):
+        assert not table.receive()
+        assert table.has_committed
+    committer.collect()
+    assert log.durable_position() == log.end_position()
+    table.receive()
+    assert not table.has_committed
+    committer.stop()
 
 
 def test_who_may_read_ahead_is_told_of_only_beyond_that_or_when_all_are(table: Table) -> None:

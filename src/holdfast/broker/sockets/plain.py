@@ -102,7 +102,7 @@ class PlainSockets:
     def __init__(self, ground: Ground, sockets: Sockets, steps: Steps) -> None:
         self.sockets = sockets
         self.ask_turn = ground.schedule.soon
-        self._ask_company = ground.schedule.in_company
+        self._schedule = ground.schedule
         self._kernel = ground.kernel
         self._now_us = ground.world.now_us
         self._steps = steps
@@ -140,21 +140,23 @@ class PlainSockets:
             self.sockets.read_ahead(connection.transport.token, read_ahead_bytes)
 
     def receive(self) -> None:
-        """What has come is in the inboxes, and a turn is asked for; acknowledgements that free no
-        room that anything waits for are in no hurry."""
+        """What has come is in the inboxes, and a turn takes it, with a commit that has ended;
+        acknowledgements that free no room that anything waits for are in no hurry."""
         kernel, began_ns = self._kernel, self._steps.ticks_ns()
-        is_urgent = self.sockets.receive(
+        is_urgent, has_committed = self.sockets.receive(
             kernel.inbox,
             kernel.pulsar_inbox,
             kernel.deliveries,
             self._now_us(),
             tells_all=self.tells_all,
         )
-        if is_urgent:
-            self.ask_turn()
-        else:
-            self._ask_company()
         self._steps.ended("read", "sockets", self._steps.ticks_ns() - began_ns)
+        if has_committed:
+            self._schedule.commit_ended = True
+        if is_urgent or has_committed:
+            self._schedule.at_once()
+        else:
+            self._schedule.in_company()
 
     def send(self) -> tuple[list[tuple[int, bytes]], bool]:
         """What waits in the outboxes is sent; returns what is for connections that are none of
