@@ -187,6 +187,7 @@ fuzz: ## Feed the decoders seeded garbage for FUZZ_SECONDS
 bench: setup bench-setup ## Measure beside other brokers in one run; the table goes to bench/results
 	cargo build --quiet --release --locked -p holdfast-load
 	$(BIN)/python -m bench.beside --peer mosquitto --peer nats
+	$(BIN)/python -m bench.bridge
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.processors
 	$(BIN)/python -m bench.macro
@@ -199,6 +200,10 @@ bench-pipeline: setup ## Measure what Spark reads, streams and writes here, besi
 .PHONY: bench-beside
 bench-beside: setup ## Measure what everybody notices beside long work: queries, returns, retention, checkpoints
 	$(BIN)/python -m bench.beside
+
+.PHONY: bench-bridge
+bench-bridge: setup bench-setup ## Measure what a bridge carries, beside Mosquitto's, and what it costs the broker
+	$(BIN)/python -m bench.bridge
 
 .PHONY: bench-processors
 bench-processors: setup ## Measure how queued messages are taken and written into databases, beside other clients

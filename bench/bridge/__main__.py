@@ -1,16 +1,22 @@
 """The command line: `python -m bench.bridge`."""
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from bench.bridge import result as results
 from bench.bridge.draining import drained_per_second
 from bench.bridge.pairs import NOTHING, NOWHERE, BridgedHoldfast, BridgedMosquitto, Pair, paired
+from bench.bridge.result import PARTIAL, Result
 from bench.macro import machine
 from bench.macro.brokers import (
     BrokerError,
@@ -22,12 +28,18 @@ from bench.macro.brokers import (
 )
 from bench.macro.measurement import WORK, Timing, build_generator, generate
 from bench.macro.rows import Row
+from bench.pipeline.result import HEAD, Measured
 
 BRIDGES = 100
 PAIRS = 10
 WINDOW = 80
 
 Figures = dict[str, float]
+
+TO_MOSQUITTO = "a bridge between two Mosquittos"
+TO_ONE = "one Holdfast, the same receiver"
+RATE = "messages/s"
+EACH = "ns"
 
 
 class Bench:
@@ -38,103 +50,93 @@ class Bench:
         self._mosquitto = mosquitto
         self._timing = Timing(options.warm_up, options.seconds)
         self._repetitions: int = options.repetitions
-
-    def run(self, only: list[str]) -> None:
-        """All lines, or those that begin so."""
-        lines: dict[str, Callable[[], None]] = {
+        self.lines: dict[str, Callable[[], list[Measured]]] = {
             "qos-0": lambda: self._forwarding(0),
             "qos-1": lambda: self._forwarding(1),
             "qos-2": lambda: self._forwarding(2),
             "processor": self._processor,
-            "rewriting": self._rewriting,
             "latency": self._latency,
             "away": self._away,
             "many": self._many,
             "drain": self._drain,
             "idle": self._idle,
         }
-        for name, line in lines.items():
-            if not only or any(name.startswith(each) for each in only):
-                print(f"{name}:", flush=True)
-                line()
+        """By name; each tells figures with what they are compared with."""
 
-    def _forwarding(self, qos: int) -> None:
-        theirs = self._rate(self._theirs, qos)
-        ours = self._rate(self._ours, qos)
-        alone = self._rate(self._alone, qos)
-        _tell("Mosquitto to Mosquitto", theirs)
-        _tell("Holdfast to Holdfast", ours)
-        _tell("one Holdfast, plain subscriber", alone)
-        _tell_ratio("to Mosquitto's bridge", ours, theirs, "rate", "at least 10")
-        _tell_ratio("to one Holdfast", ours, alone, "rate", "at least 0.6")
+    def _forwarding(self, qos: int) -> list[Measured]:
+        runs = (self._theirs, self._ours, self._alone)
+        theirs, ours, alone = (run["rate"] for run in self._medians(runs, _pairs(qos), 0))
+        wanted = 0.6 if qos == 1 else None
+        title = f"Holdfast to Holdfast at QoS {qos}"
+        return [
+            Measured(title, RATE, ours, TO_MOSQUITTO, theirs, at_least=10),
+            Measured(f"{title}, on the same cores", RATE, ours, TO_ONE, alone, at_least=wanted),
+        ]
 
-    def _processor(self) -> None:
+    def _processor(self) -> list[Measured]:
         # The same publishers, and whoever takes what they send takes all of it at QoS 1.
         fan_in = ("fanin", "--publishers", str(PAIRS), "--window", str(WINDOW), "--qos", "1")
-        forwarded = self._median(lambda: self._ours(fan_in, 1))
-        delivered = self._median(lambda: self._alone(fan_in, 1))
-        _tell("forwarded", forwarded)
-        _tell("one Holdfast, persistent subscriber", delivered)
-        _tell_ratio(
-            "processor time of the first broker", forwarded, delivered, "cpu_us", "at most 1.3"
-        )
+        runs = (self._ours, self._ours_changed, self._alone)
+        forwarded, changed, delivered = (run["cpu_ns"] for run in self._medians(runs, fan_in, 1))
+        title = "processor time of the broker that forwards, each message"
+        delivery = "a delivery to a persistent subscriber"
+        return [
+            Measured(title, EACH, forwarded, delivery, delivered, at_most_times=1.3),
+            Measured(
+                f"{title}, with another topic and a property more",
+                EACH,
+                changed,
+                delivery,
+                delivered,
+                at_most_times=1.5,
+            ),
+        ]
 
-    def _rewriting(self) -> None:
-        plain = self._rate(self._ours, 1)
-        changed = self._rate(self._ours_changed, 1)
-        _tell("as it is", plain)
-        _tell("another topic, a property more", changed)
-        _tell_ratio("processor time of the first broker", changed, plain, "cpu_us", "at most 1.5")
-
-    def _latency(self) -> None:
+    def _latency(self) -> list[Measured]:
         arguments = ("latency", "--rate", "1000", "--qos", "1")
         # At QoS 1 to the end: to a subscriber at QoS 0 one broker alone hands on before its disk
         # has the message, which no bridge may.
-        two = self._median(lambda: self._ours(arguments, 1))
-        one = self._median(lambda: self._alone(arguments, 1))
-        for each in (one, two):
-            assert each["p50_us"] > 0, "the generator told no latency"
-        print(f"  through both brokers: p50 {two['p50_us']:.0f} us; one: {one['p50_us']:.0f} us")
-        _tell_ratio("p50", two, one, "p50_us", "at most 2.2")
+        runs = (self._ours, self._alone)
+        two, one = (run["p50_us"] for run in self._medians(runs, arguments, 1))
+        assert min(one, two) > 0, "the generator told no latency"
+        title = "latency through both brokers at 1 000 messages a second, median"
+        return [Measured(title, "us", two, "through one", one, at_most_times=2.2)]
 
-    def _away(self) -> None:
-        arguments = ("pair", "--pairs", str(PAIRS), "--window", str(WINDOW), "--qos", "1")
-        without = self._median(lambda: self._single(Holdfast, arguments))
-        beside = self._median(lambda: self._single(BridgedHoldfast, arguments))
-        _tell("publishers without a bridge", without)
-        _tell("with a bridge whose remote is away", beside)
-        _tell_ratio("rate", beside, without, "rate", "at least 0.95")
-        grown = beside["grown_mib"] - without["grown_mib"]
-        print(f"  memory more than without: {grown:.0f} MiB (at most 32)")
+    def _away(self) -> list[Measured]:
+        runs = (partial(self._single, BridgedHoldfast), partial(self._single, Holdfast))
+        beside, without = self._medians(runs, _pairs(1))
+        title, peer = "local pairs beside a bridge whose remote is away", "without the bridge"
+        memory = "memory that grows meanwhile"
+        return [
+            Measured(title, RATE, beside["rate"], peer, without["rate"], at_least=0.95),
+            Measured(memory, "MiB", beside["grown_mib"], peer, without["grown_mib"], at_most=32),
+        ]
 
-    def _many(self) -> None:
+    def _many(self) -> list[Measured]:
         arguments = ("pair", "--pairs", str(BRIDGES), "--window", "20", "--qos", "1")
-        one = self._median(lambda: self._ours(arguments, 0))
-        many = self._median(lambda: self._ours_many(arguments, 0))
-        _tell("one bridge with all of it", one)
-        _tell(f"{BRIDGES} bridges with a part each", many)
-        _tell_ratio("rate", many, one, "rate", "at least 0.9")
+        runs = (self._ours_many, self._ours)
+        many, one = (run["rate"] for run in self._medians(runs, arguments, 0))
+        title = f"{BRIDGES} bridges with a part each"
+        return [Measured(title, RATE, many, "one bridge with all of it", one, at_least=0.9)]
 
-    def _drain(self) -> None:
-        live = self._rate(self._ours, 1)
-        drained = median(self._drained() for _ in range(self._repetitions))
-        _tell("as they come", live)
-        print(f"  a million that wait: {drained:,.0f} messages/s", flush=True)
-        print(f"  ratio: {drained / live['rate']:.2f} (at least 1)", flush=True)
+    def _drain(self) -> list[Measured]:
+        live, waited = self._medians((partial(self._ours, _pairs(1), 0), self._drained))
+        title, drained = "a million that waited", waited["rate"]
+        return [Measured(title, RATE, drained, "as they come", live["rate"], at_least=1)]
 
-    def _drained(self) -> float:
+    def _drained(self) -> Figures:
         first = BridgedHoldfast(self._program, "fsync")
         first.http_port = free_port()
         load = Row("bridge", ("pair", "--pairs", str(PAIRS), "--window", "200", "--qos", "1"), ())
         with self._pair(first) as pair:
-            return drained_per_second(first, pair, load)
+            return {"rate": drained_per_second(first, pair, load)}
 
-    def _idle(self) -> None:
+    def _idle(self) -> list[Measured]:
         one, many = (
             median(self._resident_kib(count) for _ in range(self._repetitions))
             for count in (1, 1 + BRIDGES)
         )
-        print(f"  memory of an idle bridge: {(many - one) / BRIDGES:.1f} KiB (less than 64)")
+        return [Measured("memory of an idle bridge", "KiB", (many - one) / BRIDGES, at_most=64)]
 
     def _resident_kib(self, count: int) -> int:
         first = BridgedHoldfast(self._program, "fsync")
@@ -153,13 +155,13 @@ class Bench:
 
     # --- runs -----------------------------------------------------------------------------------
 
-    def _rate(self, run: Callable[[tuple[str, ...], int], Figures], qos: int) -> Figures:
-        arguments = ("pair", "--pairs", str(PAIRS), "--window", str(WINDOW), "--qos", str(qos))
-        return self._median(lambda: run(arguments, 0))
-
-    def _median(self, run: Callable[[], Figures]) -> Figures:
-        runs = [run() for _ in range(self._repetitions)]
-        return {name: median(each[name] for each in runs) for name in runs[0]}
+    def _medians(self, runs: Sequence[Callable[..., Figures]], *given: Any) -> list[Figures]:
+        """Of each run; they take turns, so that whatever else the machine does meets all."""
+        rounds = [[run(*given) for run in runs] for _ in range(self._repetitions)]
+        return [
+            {name: median(figures[name] for figures in repeated) for name in repeated[0]}
+            for repeated in zip(*rounds, strict=True)
+        ]
 
     def _ours(self, arguments: tuple[str, ...], to_qos: int) -> Figures:
         return self._through(BridgedHoldfast(self._program, "fsync"), arguments, to_qos)
@@ -209,33 +211,23 @@ class Bench:
             return _figures(generate(row, process, port, self._timing))
 
 
+def _pairs(qos: int) -> tuple[str, ...]:
+    return ("pair", "--pairs", str(PAIRS), "--window", str(WINDOW), "--qos", str(qos))
+
+
 def _figures(raw: dict[str, float]) -> Figures:
     before, after = raw["broker_resident_kib_before"], raw["broker_resident_kib_after"]
     return {
         "rate": raw["received"] / raw["seconds"],
-        "cpu_us": raw["broker_processor_s"] / (raw["received"] or 1) * 1e6,
+        "cpu_ns": raw["broker_processor_s"] / (raw["received"] or 1) * 1e9,
         "p50_us": raw.get("latency_p50_us", 0.0),
         "grown_mib": (after - before) / 1024,
     }
 
 
-def _tell(what: str, figures: Figures) -> None:
-    rate, cpu = figures["rate"], figures["cpu_us"]
-    print(f"  {what}: {rate:,.0f} messages/s, {cpu:.2f} us of the first broker each", flush=True)
-
-
-def _tell_ratio(what: str, one: Figures, other: Figures, name: str, wanted: str) -> None:
-    print(f"  ratio, {what}: {one[name] / (other[name] or 1):.2f} ({wanted})", flush=True)
-
-
 def main() -> int:
     """Measures as asked."""
-    parser = argparse.ArgumentParser(prog="python -m bench.bridge", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="LINE")
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--warm-up", type=float, default=2.0)
-    options = parser.parse_args()
+    options = _parse()
     mosquitto = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
     if not Path(mosquitto).exists():
         print("mosquitto is missing; see `make bench-setup`", file=sys.stderr)
@@ -243,13 +235,56 @@ def main() -> int:
     allow_many_connections()
     build_generator()
     WORK.mkdir(parents=True, exist_ok=True)
-    print(f"{machine.commit()} on {machine.describe()}")
+    bench = Bench(options.holdfast, mosquitto, options)
+    last = results.newest() if options.again else None
     try:
-        Bench(Path(sys.executable).with_name("holdfast"), mosquitto, options).run(options.only)
+        result = _measure(bench, options)
     except BrokerError as error:
         print(f"bench.bridge: {error}", file=sys.stderr)
         return 1
+    whole = last is not None or not options.only
+    path = (last.with_lines_of(result) if last else result).write(PARTIAL if not whole else None)
+    print(
+        f"Wrote {path.relative_to(machine.ROOT)}; python -m bench.macro --render shows it if whole."
+    )
     return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.bridge", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], metavar="LINE")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--warm-up", type=float, default=2.0)
+    parser.add_argument(
+        "--again", action="store_true", help="put the lines into the newest result, which says so"
+    )
+    parser.add_argument(
+        "--holdfast", type=Path, default=Path(sys.executable).with_name("holdfast"),
+        help="the program to measure",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def _measure(bench: Bench, options: argparse.Namespace) -> Result:
+    """All lines, or those that begin so; each is told when it is there."""
+    began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
+    load_average = os.getloadavg()[0]
+    measured: dict[str, list[Measured]] = {}
+    print("\n".join(HEAD), flush=True)
+    for name, line in bench.lines.items():
+        if not options.only or any(name.startswith(each) for each in options.only):
+            measured[name] = line()
+            print("\n".join(each.row() for each in measured[name]), flush=True)
+    return Result(
+        date=began,
+        commit=machine.commit(),
+        machine=machine.describe(),
+        repetitions=options.repetitions,
+        seconds=options.seconds,
+        load_average=load_average,
+        lines=measured,
+    )
 
 
 if __name__ == "__main__":

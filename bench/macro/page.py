@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bench.beside import result as beside
+from bench.bridge import result as bridge
 from bench.macro import official, picture, table
 from bench.macro.machine import ROOT
 from bench.macro.results import Result
@@ -23,7 +24,7 @@ Each figure is the median of {repetitions} repetitions of {seconds:g} s after {w
 of warm-up, payloads of 64 bytes where no other size is said, all over 127.0.0.1.
 
 {again}{table}
-{recovery}{beside}{pipeline}
+{recovery}{beside}{bridge}{pipeline}
 ## How to read it
 
 - Holdfast acknowledges after the message has reached the disk (`--log-durability {durability}`).
@@ -105,6 +106,28 @@ def _recovery() -> str:
     return RECOVERY.format(**fields)
 
 
+BRIDGE = """
+## Bridges
+
+`make bench-bridge`, {date} UTC at commit {commit}: 64 bytes, ten publishers with 80 outstanding
+each where nothing else is said. Both brokers share the machine's cores with the load generator, and
+each has a message on its disk before it acknowledges it. Each figure is the median of {repetitions}
+repetitions of {seconds:g} s. The machine's load average was {load_average:.1f} in the beginning.
+
+{again}{table}
+"""
+
+
+def _bridge() -> str:
+    found = bridge.newest()
+    if found is None:
+        return ""
+    date = found.date.replace("T", " ")
+    return BRIDGE.format(
+        **{**vars(found), "date": date, "again": _again(found.again), "table": found.text()}
+    )
+
+
 PIPELINE = """
 ## Spark
 
@@ -149,6 +172,7 @@ def render(result: Result) -> None:
         table=table.as_markdown(result),
         recovery=_recovery(),
         beside=_beside(),
+        bridge=_bridge(),
         pipeline=_pipeline(),
         official_warm_up=official.WARM_UP_SECONDS,
         **result.machine,

@@ -9,6 +9,9 @@ from bench.macro.results import DIRECTORY as RESULTS
 
 DIRECTORY = RESULTS / "pipeline"
 
+HEAD = ("| what | here | beside it | ratio | step | met |", "|---|---|---|---|---|---|")
+"""Of a table of such lines, in Markdown."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -83,8 +86,7 @@ class Result:
 
     def text(self) -> str:
         """As a table in Markdown."""
-        head = ["| what | here | beside it | ratio | step | met |", "|---|---|---|---|---|---|"]
-        return "\n".join([*head, *(line.row() for line in self.lines)])
+        return "\n".join([*HEAD, *(line.row() for line in self.lines)])
 
     def write(self) -> Path:
         """Keeps it; returns where."""
