@@ -47,6 +47,10 @@ pub const ALIASES_SENT_MAXIMUM: u16 = 64;
 /// ... the longest topic that gets one: together they bound what a connection holds for them to 16 KiB.
 pub const ALIAS_TOPIC_BYTES_MAXIMUM: usize = 256;
 
+/// Bytes of the properties that a connection's next ones are compared with: more are read each time. A trace or a hop
+/// fits; what a connection holds for it is less than its aliases.
+pub const FAMILIAR_BYTES_MAXIMUM: usize = 256;
+
 /// Entries that an attached queue keeps in memory; beyond it the queue reads from the log again.
 pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 

@@ -20,6 +20,7 @@ use holdfast_kernel::mqtt::publishing::Publishing;
 use holdfast_kernel::mqtt::rewriting::{Hops, Outcome, Part, Rewriting, Rewritten, Rule};
 use holdfast_kernel::mqtt::shelf::Carried;
 use holdfast_kernel::mqtt::Version;
+use proptest::prelude::*;
 use std::sync::Arc;
 
 const HERE: Connection = Connection(1);
@@ -86,6 +87,27 @@ fn hops_are_counted_up_to_their_maximum_and_other_properties_are_kept() {
     assert_eq!(applied(&rewriting, "t", &carried), (Outcome::Carried, "t".into(), second));
     assert_eq!(applied(&rewriting, "t", &pair("hops", "2")).0, Outcome::Lost(NoticeKind::Looped));
     assert_eq!(applied(&rewriting, "t", &pair("hops", "many")).2, [&*site, &pair("hops", "1")].concat());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_a_message_becomes_does_not_depend_on_those_before_it(
+        messages in proptest::collection::vec((0_usize..4, 0_usize..4), 1..20),
+    ) {
+        let rules = vec![rule("a/secret", None), rule("a/#", Some(vec![literal("x/"), Part::Level(2)]))];
+        let rewriting = Rewriting::new(rules, hops(1)).unwrap();
+        let properties = [vec![], pair("hops", "0"), pair("hops", "1"), pair("k", "v")];
+        let mut kept = Rewritten::default();
+        for (at, of) in messages {
+            let (topic, properties) = (["a", "a/b", "a/secret", "b"][at], &properties[of]);
+            let outcome = rewriting.apply(topic.as_bytes(), properties, &mut kept);
+            let (expected, became, carried) = applied(&rewriting, topic, properties);
+            prop_assert_eq!(outcome, expected);
+            prop_assert_eq!((&*kept.topic, &kept.properties), (became.as_bytes(), &carried));
+        }
+    }
 }
 
 struct Nothing;

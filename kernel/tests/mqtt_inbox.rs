@@ -203,6 +203,33 @@ fn properties_that_travel_are_kept_side_by_side() {
     assert_eq!(desk.arrivals.span(publish.payload), b"payload");
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_properties_mean_does_not_depend_on_those_before_them(
+        turns in prop::collection::vec(0_usize..5, 1..20),
+    ) {
+        let (pair, long) = (Value::Pair("k", "v"), "v".repeat(300));
+        let variants: [&[(&str, Value<'_>)]; 5] = [
+            &[],
+            &[("user_property", pair)],
+            &[("user_property", Value::Pair("k", "w"))],
+            &[("user_property", Value::Pair("k", &long)), ("message_expiry_interval", Value::Number(7))],
+            &[("content_type", Value::Text("t")), ("topic_alias", Value::Number(1)), ("user_property", pair)],
+        ];
+        let mut kept = Desk::v5();
+        for bytes in turns.into_iter().map(|at| message(0, 0, "a", variants[at])) {
+            let [kept, fresh] = [&mut kept, &mut Desk::v5()].map(|desk| {
+                assert!(desk.turn(&bytes).is_empty());
+                let publish = desk.arrivals.publishes.last().unwrap();
+                (desk.arrivals.span(publish.properties).to_vec(), publish.expiry_interval_s)
+            });
+            prop_assert_eq!(kept, fresh);
+        }
+    }
+}
+
 #[test]
 fn silence_is_one_and_a_half_keep_alives() {
     let mut desk = Desk::v5();

@@ -32,6 +32,8 @@ pub struct Aliases {
     /// Of the topic behind each number, from 1 on.
     hashes: Vec<u64>,
     topics: Vec<Box<[u8]>>,
+    /// The place of the one that was chosen last: messages of one topic come in a row.
+    last: usize,
     /// Hashes of topics without a number, by their remainder: who comes twice finds itself. Empty until it is needed.
     seen: Vec<u64>,
     /// How often a number was taken over.
@@ -44,10 +46,14 @@ impl Aliases {
         if topic.len() < TOPIC_BYTES_MINIMUM || topic.len() > ALIAS_TOPIC_BYTES_MAXIMUM {
             return Alias::None;
         }
+        if self.topics.get(self.last).is_some_and(|last| **last == *topic) {
+            return Alias::Known(number(self.last));
+        }
         let maximum = usize::from(maximum.min(ALIASES_SENT_MAXIMUM));
         let hash = HASHING.hash_one(topic);
         if let Some(place) = self.hashes.iter().position(|other| *other == hash) {
             let is_ours = self.topics.get(place).is_some_and(|other| **other == *topic);
+            self.last = place;
             return if is_ours { Alias::Known(number(place)) } else { Alias::None };
         }
         if self.topics.len() < maximum {

@@ -36,26 +36,13 @@ impl Counters {
     }
 }
 
-/// A message is not sent to somebody, who is told why.
-pub(super) fn drop_message(
-    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
-    counters: &mut Counters,
-    party: Party,
-    kind: NoticeKind,
-) {
-    drop_messages(dropped, counters, party, kind, 1);
-}
+/// What was dropped, for whom and why.
+pub(super) type Dropped = BTreeMap<(Party, NoticeKind), u64>;
 
 /// So many messages are not sent to somebody, who is told why.
-pub(super) fn drop_messages(
-    dropped: &mut BTreeMap<(Party, NoticeKind), u64>,
-    counters: &mut Counters,
-    party: Party,
-    kind: NoticeKind,
-    count: u64,
-) {
+pub(super) fn drop_messages(into: &mut Dropped, counters: &mut Counters, party: Party, kind: NoticeKind, count: u64) {
     if count > 0 {
-        *dropped.entry((party, kind)).or_default() += count;
+        *into.entry((party, kind)).or_default() += count;
         counters.count_dropped(kind, count);
     }
 }

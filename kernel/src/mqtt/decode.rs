@@ -3,7 +3,7 @@
 //! Owns: what the specifications of 3.1, 3.1.1 and 5.0 allow inside one packet. Never: what they allow between packets
 //! (`inbox`), or policy.
 
-use super::fault::Fault;
+use super::fault::{Decoded, Fault};
 use super::frame::Frame;
 use super::kind::{AcknowledgementKind, Kind};
 use super::packet::{
@@ -11,12 +11,10 @@ use super::packet::{
     Will,
 };
 use super::property::{Place, Properties};
-use super::publish::Layout;
+use super::publish::{Familiar, Layout};
 use super::reader::{Reader, NOT_MINIMAL};
 use super::{reason_code, Role, Version};
 use crate::limits::FILTERS_PER_PACKET_MAXIMUM;
-
-type Decoded<T> = Result<T, Fault>;
 
 /// Decodes one whole packet: `body` is what follows the fixed header. CONNECT brings its own version.
 pub fn decode(frame: &Frame, body: &[u8], version: Version, role: Role) -> Decoded<Packet> {
@@ -191,7 +189,7 @@ fn connack(reader: &mut Reader<'_>, version: Version, role: Role) -> Decoded<Con
 }
 
 fn publish(frame: &Frame, body: &[u8], version: Version, role: Role) -> Decoded<Publish> {
-    let layout = Layout::read(frame.flags(), body, version, role)?;
+    let layout = Layout::read(frame.flags(), body, version, role, &mut Familiar::default())?;
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned);
     let topic_name = text(body.get(layout.topic.clone()).unwrap_or_default())
         .map_err(|_| Fault::malformed("a topic name that is not UTF-8 [MQTT-1.5.4-1]"))?;

@@ -13,6 +13,9 @@ pub struct Fault {
     pub version: Option<Version>,
 }
 
+/// What was decoded, or what the peer did wrong.
+pub type Decoded<T> = Result<T, Fault>;
+
 impl Fault {
     /// A fault with a reason code of its own.
     pub fn new(reason_code: u8, reason: &'static str) -> Fault {

@@ -14,7 +14,7 @@
 mod carrying;
 
 use super::alias::{Alias, Aliases};
-use super::counters::{drop_message, drop_messages, Counters};
+use super::counters::{drop_messages, Counters, Dropped};
 use super::encode::put_acknowledgement;
 use super::identity::Identity;
 use super::passing::{Passing, Variants};
@@ -33,7 +33,6 @@ use crate::ids::{Connection, Offset, Party, Queue, Timestamp};
 use crate::limits::OUTBOX_BYTES_MAXIMUM;
 use crate::selection::{Key, Selection};
 use crate::wire::buffers::{Buffer, Buffers};
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
@@ -57,6 +56,9 @@ struct Writer {
 
 type Outbox = Buffer<Writer>;
 
+/// Whether a message was written, or why not.
+type Written = std::result::Result<(), NoticeKind>;
+
 /// The sending side of all connections.
 #[derive(Debug, Default)]
 pub struct Outboxes {
@@ -65,7 +67,7 @@ pub struct Outboxes {
     scratch: Vec<u8>,
     refused: Vec<(Connection, u16, NoticeKind)>,
     sharing: Sharing,
-    dropped: BTreeMap<(Party, NoticeKind), u64>,
+    dropped: Dropped,
     counters: Counters,
     /// Connections whose shelf may hold something.
     shelved: Vec<Connection>,
@@ -166,14 +168,7 @@ impl Outboxes {
     }
 
     /// Each message of an entry to those who get it at QoS 0; the entry is opened only if somebody does.
-    fn pass_entry(
-        &mut self,
-        arrivals: &Arrivals,
-        publish: &Publish,
-        targets: &[Target],
-        messages: u32,
-        now: Timestamp,
-    ) {
+    fn pass_entry(&mut self, arrivals: &Arrivals, publish: &Publish, targets: &[Target], size: u32, now: Timestamp) {
         let gets = |target: &&Target| passing_terms(target, publish).is_some();
         if !targets.iter().any(|target| gets(&target)) {
             return;
@@ -187,8 +182,7 @@ impl Outboxes {
             for target in targets.iter().filter(gets) {
                 let connected = self.outboxes.get(target.connection).map(|outbox| outbox.writer.party);
                 if let Some(party) = connected.or_else(|| self.sharing.party(target.queue)) {
-                    let (dropped, counters) = (&mut self.dropped, &mut self.counters);
-                    drop_messages(dropped, counters, party, NoticeKind::Closed, u64::from(messages));
+                    drop_messages(&mut self.dropped, &mut self.counters, party, NoticeKind::Closed, u64::from(size));
                 }
             }
         }
@@ -207,7 +201,7 @@ impl Outboxes {
                 let slot = |key: &Key| key.slot(source.topic, source.properties, publish.key_slot);
                 let Some(member) = sharing.next(target.queue, slot, |member| load(outboxes, member)) else {
                     if let Some(party) = sharing.party(target.queue) {
-                        drop_message(dropped, counters, party, NoticeKind::SlowReader);
+                        drop_messages(dropped, counters, party, NoticeKind::SlowReader, 1);
                     }
                     continue;
                 };
@@ -238,7 +232,7 @@ impl Outboxes {
                     counters.payload_bytes_sent += count(source.payload.len());
                     counters.bytes_encoded += count(outbox.bytes.len() - before);
                 }
-                Err(kind) => drop_message(dropped, counters, outbox.writer.party, kind),
+                Err(kind) => drop_messages(dropped, counters, outbox.writer.party, kind, 1),
             }
         }
     }
@@ -299,7 +293,7 @@ impl Outboxes {
             }
             Some(kind) => {
                 if sending.qos == 0 {
-                    drop_message(dropped, counters, outbox.writer.party, kind);
+                    drop_messages(dropped, counters, outbox.writer.party, kind, 1);
                 } else {
                     counters.count_dropped(kind, 1);
                     refused.push((sending.connection, sending.packet_identifier, kind));
@@ -345,7 +339,7 @@ impl Outbox {
         again: &[u8],
         scratch: &mut Vec<u8>,
         now: Timestamp,
-    ) -> std::result::Result<(), NoticeKind> {
+    ) -> Written {
         let expired = message.expires_at.is_some_and(|at| at <= now);
         if expired && sending.qos == 0 {
             return Err(NoticeKind::Expired);
@@ -379,13 +373,7 @@ impl Outbox {
 
     /// Writes a message with what we tell of it: which it is, that it came back.
     #[inline(never)]
-    fn publish_told(
-        &mut self,
-        writing: &Writing<'_>,
-        offset: Offset,
-        again: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> std::result::Result<(), NoticeKind> {
+    fn publish_told(&mut self, writing: &Writing<'_>, offset: Offset, again: &[u8], scratch: &mut Vec<u8>) -> Written {
         let encoded = writing.properties.unwrap_or_default().encoded;
         scratch.clear();
         match &self.writer.identity {
@@ -401,7 +389,7 @@ impl Outbox {
     }
 
     /// Writes a message of which we tell nothing: it has no identity, not even with one that its publisher claims.
-    fn disown(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+    fn disown(&mut self, writing: &Writing<'_>) -> Written {
         let Some(identity) = &self.writer.identity else { return self.publish(writing) };
         let mut kept = Vec::new();
         identity.tell(writing.properties.unwrap_or_default().encoded, None, &mut kept);
@@ -410,14 +398,14 @@ impl Outbox {
 
     /// Writes a PUBLISH, with a topic alias in place of its topic where the client takes one.
     #[inline]
-    fn publish(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+    fn publish(&mut self, writing: &Writing<'_>) -> Written {
         if self.writer.topic_alias_maximum == 0 {
             return self.append(writing);
         }
         self.publish_by_alias(writing)
     }
 
-    fn publish_by_alias(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+    fn publish_by_alias(&mut self, writing: &Writing<'_>) -> Written {
         let topic = writing.topic;
         match self.writer.aliases.get_or_insert_default().choose(topic, self.writer.topic_alias_maximum) {
             Alias::None => self.append(writing),
@@ -435,7 +423,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn append(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+    fn append(&mut self, writing: &Writing<'_>) -> Written {
         self.refuse(writing.size_bytes(), writing.qos)?;
         writing.write(&mut self.bytes).map_err(|_| NoticeKind::TooLarge)?;
         self.end_message();
@@ -444,7 +432,7 @@ impl Outbox {
 
     /// Takes a packet of QoS 0 that is written already; an empty one could not be.
     #[inline]
-    fn copy(&mut self, encoded: &[u8]) -> std::result::Result<(), NoticeKind> {
+    fn copy(&mut self, encoded: &[u8]) -> Written {
         if encoded.is_empty() {
             return Err(NoticeKind::TooLarge);
         }
@@ -455,7 +443,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn refuse(&self, size_bytes: usize, qos: u8) -> std::result::Result<(), NoticeKind> {
+    fn refuse(&self, size_bytes: usize, qos: u8) -> Written {
         if size_bytes > self.writer.maximum_packet_size_bytes {
             Err(NoticeKind::TooLarge)
         } else if qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::frame::Frame;
 use super::kind::Kind;
 use super::packet::Packet;
-use super::publish::{gathered, Layout};
+use super::publish::{gathered, Familiar, Layout};
 use super::publishing::Publishing;
 use super::reader::NOT_MINIMAL;
 use super::rewriting::{Outcome, Rewriting, Rewritten};
@@ -78,6 +78,7 @@ pub struct Peer {
     /// One and a half times Keep Alive [MQTT-3.1.2-22]; 0 if it is off.
     silence_us: u64,
     packet_bytes_maximum: usize,
+    familiar: Familiar,
     /// Messages and aliases.
     pub publishing: Publishing,
 }
@@ -128,7 +129,7 @@ impl Peer {
             return Err(self.fault(Breach::TooFast));
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
-        let layout = Layout::read(frame.flags(), bytes, self.version, self.role)?;
+        let layout = Layout::read(frame.flags(), bytes, self.version, self.role, &mut self.familiar)?;
         let within = |range: &Range<usize>| span(body.start + range.start, range.len());
         let mut topic = within(&layout.topic);
         let mut properties =
@@ -195,6 +196,7 @@ impl Decoder for Peer {
             key_slot: KeySlot(0),
             silence_us: 0,
             packet_bytes_maximum: CONNECT_BYTES_MAXIMUM,
+            familiar: Familiar::default(),
             publishing: Publishing::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Properties (MQTT 5 section 2.2.2): which there are, what they hold, where they may stand.
 
-use super::fault::Fault;
+use super::fault::{Decoded, Fault};
 use super::kind::Kind;
 use super::reader::Reader;
 use super::{reason_code, Role};
@@ -121,7 +121,7 @@ impl Property {
         self.places & MESSAGE == MESSAGE && self.identifier != MESSAGE_EXPIRY_INTERVAL
     }
 
-    fn read<'a>(&self, reader: &mut Reader<'a>) -> std::result::Result<Value<'a>, Fault> {
+    fn read<'a>(&self, reader: &mut Reader<'a>) -> Decoded<Value<'a>> {
         let value = match self.form {
             Form::Flag => Value::Number(u32::from(reader.byte()?)),
             Form::TwoBytes => Value::Number(u32::from(reader.two_bytes()?)),
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next property; `None` at the end.
-    pub fn step(&mut self) -> std::result::Result<Option<Item<'a>>, Fault> {
+    pub fn step(&mut self) -> Decoded<Option<Item<'a>>> {
         if self.reader.is_empty() {
             return self.ended();
         }
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         Ok(Some(Item { property, value, bytes: before.get(..size).unwrap_or_default() }))
     }
 
-    fn refuse_repeated(&mut self, property: &Property) -> std::result::Result<(), Fault> {
+    fn refuse_repeated(&mut self, property: &Property) -> Decoded<()> {
         let in_publish = self.place == Place::Packet(Kind::Publish);
         if property.form == Form::Pair {
             self.user_properties += 1;
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn ended(&self) -> std::result::Result<Option<Item<'a>>, Fault> {
+    fn ended(&self) -> Decoded<Option<Item<'a>>> {
         let has = |identifier: u8| self.seen & (1_u64 << identifier) != 0;
         if has(AUTHENTICATION_DATA) && !has(AUTHENTICATION_METHOD) {
             return Err(Fault::protocol(
@@ -269,7 +269,7 @@ pub struct Properties {
 
 impl Properties {
     /// Takes over properties that a [`Walk`] has gone through.
-    pub fn checked(bytes: &[u8], place: Place, role: Role) -> std::result::Result<Properties, Fault> {
+    pub fn checked(bytes: &[u8], place: Place, role: Role) -> Decoded<Properties> {
         let mut walk = Walk::new(bytes, place, role);
         while walk.step()?.is_some() {}
         Ok(Properties { bytes: bytes.to_vec() })

@@ -2,12 +2,13 @@
 //!
 //! This is the hot path of both directions; the other packets are in `decode` and `encode`.
 
-use super::fault::Fault;
+use super::fault::{Decoded, Fault};
 use super::kind::Kind;
 use super::property::{self, put_variable, variable_bytes, Place, Value, Walk};
 use super::reader::Reader;
 use super::{reason_code, Role, Version};
 use crate::error::{Error, Result};
+use crate::limits::FAMILIAR_BYTES_MAXIMUM;
 use std::ops::Range;
 
 /// Where the fields of a PUBLISH are, counted from the byte after the fixed header.
@@ -44,10 +45,29 @@ pub struct Meaning {
     pub scattered: bool,
 }
 
+/// The last properties of a connection that have been read, with what they mean: the next ones often are the same.
+#[derive(Debug, Default)]
+pub struct Familiar {
+    bytes: Vec<u8>,
+    meaning: Meaning,
+}
+
+impl Familiar {
+    /// What properties mean, of which there are some.
+    fn read(&mut self, bytes: &[u8], role: Role) -> Decoded<Meaning> {
+        if self.bytes != bytes {
+            self.meaning = Meaning::read(bytes, role)?;
+            let kept = if bytes.len() > FAMILIAR_BYTES_MAXIMUM { &[] } else { bytes };
+            kept.clone_into(&mut self.bytes);
+        }
+        Ok(self.meaning.clone())
+    }
+}
+
 impl Layout {
     /// Reads the header of the PUBLISH whose fixed header had these `flags`.
     #[inline]
-    pub fn read(flags: u8, body: &[u8], version: Version, role: Role) -> std::result::Result<Layout, Fault> {
+    pub fn read(flags: u8, body: &[u8], version: Version, role: Role, familiar: &mut Familiar) -> Decoded<Layout> {
         let dup = flags & 0b1000 != 0;
         let qos = (flags >> 1) & 0b11;
         if qos == 3 {
@@ -69,7 +89,7 @@ impl Layout {
             let size = usize::try_from(reader.variable()?).unwrap_or(usize::MAX);
             let start = body.len() - reader.rest().len();
             let bytes = reader.take(size)?;
-            let meaning = if size == 0 { Meaning::default() } else { Meaning::read(bytes, role)? };
+            let meaning = if size == 0 { Meaning::default() } else { familiar.read(bytes, role)? };
             (start..start + size, meaning)
         } else {
             (0..0, Meaning::default())
@@ -84,7 +104,7 @@ impl Layout {
 }
 
 impl Meaning {
-    fn read(bytes: &[u8], role: Role) -> std::result::Result<Meaning, Fault> {
+    fn read(bytes: &[u8], role: Role) -> Decoded<Meaning> {
         let mut meaning = Meaning::default();
         let mut at = 0;
         let mut walk = Walk::new(bytes, Place::Packet(Kind::Publish), role);
@@ -127,7 +147,7 @@ fn is_plain_name(name: &[u8]) -> bool {
 }
 
 #[cold]
-fn refuse_name(name: &[u8]) -> std::result::Result<(), Fault> {
+fn refuse_name(name: &[u8]) -> Decoded<()> {
     if name.contains(&0) {
         return Err(Fault::malformed("a topic name with U+0000 [MQTT-1.5.4-2]"));
     }

@@ -59,17 +59,19 @@ struct Compiled {
     filters: Vec<Box<[u8]>>,
     topic: Option<Vec<Part>>,
     keeps_retain: bool,
-    /// The topic stays what it is.
-    is_same: bool,
     /// What is added, in its encoding.
     properties: Vec<u8>,
     /// The same behind a first hop.
     properties_and_hop: Vec<u8>,
 }
 
-/// What a message has become; kept from message to message for its allocations.
+/// What a message has become, and of what: one message often is like the one before, and nothing is done for it then.
+/// Stays with one [`Rewriting`].
 #[derive(Debug, Default)]
 pub struct Rewritten {
+    of_topic: Vec<u8>,
+    of_properties: Vec<u8>,
+    outcome: Outcome,
     /// Its topic.
     pub topic: Vec<u8>,
     /// Its properties, those that travel.
@@ -79,11 +81,12 @@ pub struct Rewritten {
 }
 
 /// What becomes of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// It is what [`Rewritten`] says.
     Carried,
-    /// A rule leaves it out.
+    /// A rule leaves it out, or it has no topic.
+    #[default]
     LeftOut,
     /// It is lost, for this reason.
     Lost(NoticeKind),
@@ -93,21 +96,16 @@ impl Rewriting {
     /// Compiles rules; refuses filters and topics that can never be valid.
     pub fn new(rules: Vec<Rule>, hops: Option<Hops>) -> Result<Rewriting> {
         let mut first_hop = Vec::new();
-        if let Some(hops) = &hops {
-            put_pair(&mut first_hop, &hops.name, "1")?;
-        }
+        hops.iter().try_for_each(|hops| put_pair(&mut first_hop, &hops.name, "1"))?;
         let compile = |rule: Rule| {
             if let Some(filter) = rule.filters.iter().find(|filter| !topic::is_valid_filter(filter)) {
                 return Err(Error::Invalid(format!("{:?} is no topic filter", String::from_utf8_lossy(filter))));
             }
             let mut properties = Vec::new();
-            for (name, value) in &rule.properties {
-                put_pair(&mut properties, name, value)?;
-            }
-            let is_same = rule.topic.as_deref() == Some(&[Part::Topic]);
+            rule.properties.iter().try_for_each(|(name, value)| put_pair(&mut properties, name, value))?;
             let properties_and_hop = [&*properties, &*first_hop].concat();
             let Rule { filters, topic, keeps_retain, .. } = rule;
-            Ok(Compiled { filters, topic, keeps_retain, is_same, properties, properties_and_hop })
+            Ok(Compiled { filters, topic, keeps_retain, properties, properties_and_hop })
         };
         Ok(Rewriting { rules: rules.into_iter().map(compile).collect::<Result<_>>()?, hops })
     }
@@ -119,6 +117,15 @@ impl Rewriting {
 
     /// Makes of a message what it is carried on as.
     pub fn apply(&self, topic: &[u8], properties: &[u8], into: &mut Rewritten) -> Outcome {
+        if into.of_topic != topic || into.of_properties != properties {
+            into.outcome = self.rewrite(topic, properties, into);
+            topic.clone_into(&mut into.of_topic);
+            properties.clone_into(&mut into.of_properties);
+        }
+        into.outcome
+    }
+
+    fn rewrite(&self, topic: &[u8], properties: &[u8], into: &mut Rewritten) -> Outcome {
         into.topic.clear();
         into.properties.clear();
         let rule = self.rules.iter().find(|rule| rule.filters.iter().any(|filter| topic::matches(filter, topic)));
@@ -129,15 +136,11 @@ impl Rewriting {
         if !self.count(properties, rule, into) {
             return Outcome::Lost(NoticeKind::Looped);
         }
-        match rule {
-            Some(Compiled { topic: Some(parts), is_same: false, .. }) => {
-                if write_topic(parts, topic, &mut into.topic).is_none() {
-                    return Outcome::Lost(NoticeKind::Unmappable);
-                }
-            }
-            _ => into.topic.extend_from_slice(topic),
+        let parts = rule.and_then(|rule| rule.topic.as_deref()).unwrap_or(&[Part::Topic]);
+        match write_topic(parts, topic, &mut into.topic) {
+            Some(()) => Outcome::Carried,
+            None => Outcome::Lost(NoticeKind::Unmappable),
         }
-        Outcome::Carried
     }
 
     /// The properties with one hop more, and those that the rule adds; false if that is one hop too many.

@@ -2,7 +2,7 @@
 //!
 //! Owns: which of both, and what is counted of it. Never: decides what they become, or who gets them.
 
-use super::{count, drop_messages, Outbox, Outboxes};
+use super::{count, drop_messages, Outbox, Outboxes, Written};
 use crate::flow::NoticeKind;
 use crate::ids::{Connection, Timestamp};
 use crate::limits::OUTBOX_BYTES_MAXIMUM;
@@ -77,7 +77,7 @@ impl Outboxes {
             let Carrying { rewriting, rewritten, shelf, carried, recurrence, is_held } = &mut *carrying;
             while !*is_held && outbox.has_room() && !shelf.is_empty() {
                 let written = shelf.hand_out(now, |writing| {
-                    let written = outbox.publish_rewritten(rewriting, rewritten, writing);
+                    let written = outbox.put_rewritten(rewriting, rewritten, writing);
                     if written.is_ok() {
                         carried.count(writing, recurrence);
                     }
@@ -104,10 +104,10 @@ impl Outboxes {
 
 impl Outbox {
     /// Writes a message as what it is carried on as.
-    pub(super) fn carry(&mut self, writing: &Writing<'_>) -> std::result::Result<(), NoticeKind> {
+    pub(super) fn carry(&mut self, writing: &Writing<'_>) -> Written {
         let Some(mut carrying) = self.writer.carrying.take() else { return self.publish(writing) };
         let Carrying { rewriting, rewritten, carried, recurrence, .. } = &mut *carrying;
-        let written = self.publish_rewritten(rewriting, rewritten, writing);
+        let written = self.put_rewritten(rewriting, rewritten, writing);
         if written.is_ok() {
             carried.count(writing, recurrence);
         }
@@ -141,12 +141,7 @@ impl Outbox {
 
     /// Writes a PUBLISH as what it is carried on as. Its properties are there whatever the version, since they say how
     /// often it has been carried.
-    fn publish_rewritten(
-        &mut self,
-        rewriting: &Rewriting,
-        rewritten: &mut Rewritten,
-        writing: &Writing<'_>,
-    ) -> std::result::Result<(), NoticeKind> {
+    fn put_rewritten(&mut self, rewriting: &Rewriting, rewritten: &mut Rewritten, writing: &Writing<'_>) -> Written {
         let properties = writing.properties.unwrap_or_default();
         match rewriting.apply(writing.topic, properties.encoded, rewritten) {
             Outcome::Lost(kind) => Err(kind),
