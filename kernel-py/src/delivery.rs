@@ -333,6 +333,11 @@ impl Deliveries {
         self.inner.in_flight(Queue(queue)).map_err(to_python)
     }
 
+    fn sent(&mut self, queue: u32) -> PyResult<Vec<(u64, u64)>> {
+        let sent = self.inner.sent(Queue(queue)).map_err(to_python)?;
+        Ok(sent.into_iter().map(|(offset, at)| (offset.0, at.0)).collect())
+    }
+
     fn queues(&self) -> Vec<(u32, u32, u32)> {
         self.inner.queues().into_iter().map(|(party, queue, connection)| (party.0, queue.0, connection.0)).collect()
     }

@@ -1084,6 +1084,8 @@ class Deliveries:
     def in_flight(self, queue: int) -> int:
         """Messages in flight to the queue's session; of a group's queue those at QoS 1, by key those of QoS 2 too; of a
         `whole` queue those that its consumers have."""
+    def sent(self, queue: int) -> list[tuple[int, int]]:
+        """Offsets in flight to the queue's session, each with when it was sent last on this connection; 0: it was not."""
     def party_state(self, connection: int, unreleased: bytes) -> bytes:
         """The whole delivery state while the session stays attached, for a checkpoint."""
     def queues(self) -> list[tuple[int, int, int]]:

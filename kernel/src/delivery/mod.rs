@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::flow::moment::InFlight;
 use crate::flow::state::{Changes, Flight, Owed, Phase, Source, State};
 use crate::flow::{Acknowledgement, Departure, Notice, NoticeKind, Refusal, Scan, Step, Subscription};
-use crate::ids::{self, Connection, LogPosition, Offset, Party};
+use crate::ids::{self, Connection, LogPosition, Offset, Party, Timestamp};
 use crate::limits;
 use held::Held;
 use notices::Notices;
@@ -359,6 +359,13 @@ impl Deliveries {
         }
         let receiver = queue.receiver.and_then(|receiver| self.receivers.get(receiver));
         Ok(receiver.map_or(0, |receiver| receiver.window.len()))
+    }
+
+    /// When each message in flight to the queue's receiver was sent last on this connection; 0: it was not.
+    pub fn sent(&mut self, handle: ids::Queue) -> Result<Vec<(Offset, Timestamp)>> {
+        let receiver = self.queues.find(handle)?.receiver.and_then(|receiver| self.receivers.get(receiver));
+        let sent = receiver.into_iter().flat_map(|receiver| receiver.window.sent());
+        Ok(sent.map(|(_, flight, _, since)| (flight.offset, since)).collect())
     }
 
     /// Every receiver's own queue: party, queue, connection.

@@ -162,10 +162,19 @@ def messages(options: argparse.Namespace) -> int:
         query["from"] = options.from_offset
     page = broker_of(options).get(_path(options.name, "/messages"), query)
     found: Iterator[dict[str, Any]] = iter(page["messages"])
-    print_rows(found, ("offset", "state", "reason"), options)
+    print_rows(
+        found if options.json else map(_timed, found),
+        ("offset", "state", "since_us", "reason"),
+        options,
+    )
     if page["next_offset"] is not None:
         print(f"more from offset {page['next_offset']} on: --from", file=sys.stderr)
     return 0
+
+
+def _timed(row: dict[str, Any]) -> dict[str, Any]:
+    since_us = row["since_us"]
+    return row | {"since_us": None if since_us is None else moment(since_us)}
 
 
 def _all(broker: HttpClient) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ range, so that it is the same whenever it is asked for, as long as the log has t
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -98,6 +99,23 @@ def told_of(batch: "pa.RecordBatch") -> Progress:
         about["next_number"],
         about["log_begin"],
     )
+
+
+def done_at_us(log: LogDirectory, party: int, offsets: Sequence[int]) -> dict[int, int]:
+    """When a party was done with messages, given in ascending order: the time of the first record
+    that covers each. Without those that lie before the log begins, whose records may be gone, and
+    those that no record covers which lies before a stored message."""
+    found: dict[int, int] = {}
+    left = list(offsets[bisect_left(offsets, log.extent().begin) :])
+    begin, number = (left[0], 0) if left else (0, None)
+    while number is not None and left:
+        rows, number = log.progress([party], begin, IN_FORCE, number, ROWS_MAXIMUM)
+        columns = (memoryview(rows[name]).cast("Q") for name in ("at", "begin", "end"))
+        for at_us, first, end in zip(*columns, strict=True):
+            covered = slice(bisect_left(left, first), bisect_left(left, end))
+            found |= dict.fromkeys(left[covered], at_us)
+            del left[covered]
+    return found
 
 
 def parts(asked: ProgressOfQueues, queue: str, begin: int, end: int) -> Iterator[Progress]:

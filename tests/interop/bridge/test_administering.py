@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
+from holdfast.system import now_us
 from tests.interop.bridge.administered import HOLDFAST, AdministeredBroker
 from tests.interop.bridge.bridged import bridge, carries, write_configuration
 from tests.interop.bridge.conftest import Connect, MakeBroker
@@ -167,6 +168,41 @@ def test_the_state_of_each_message_can_be_asked_for(
     broker.wait_number("b", "buffered", 0)
 
 
+@pytest.mark.accepts("S1.66")
+def test_since_when_a_message_is_where_it_is_is_told_where_it_is_known(
+    remote: BrokerProcess, administered: MakeBroker, client: Connect
+) -> None:
+    broker = administered(bridge("b", remote.port, local_subscriptions=[OUT]))
+    broker.wait_state("b", "connected")
+    publisher = client(broker, "publisher")
+
+    def since_us() -> list[int | None]:
+        found = broker.get("/v1/bridges/b/messages", **{"from": 0})["messages"]
+        return [row["since_us"] for row in found]
+
+    began_us = now_us()
+    publisher.publish("plant/x", b"0", 1)
+    broker.wait_number("b", "acknowledged", 1)
+    remote.kill()
+    broker.wait_state("b", "waiting", "connecting")
+    publisher.publish("plant/x", b"1", 1)
+    eventually(lambda: since_us()[0] is not None, "the acknowledgement is on record")
+    (delivered_us, buffered_us), stored_us = since_us(), now_us()
+    assert began_us <= delivered_us <= stored_us
+    assert buffered_us is None
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    ((_, queued_us), stopped_us) = since_us(), now_us()
+    assert delivered_us <= queued_us <= stopped_us
+    remote.start()
+    broker.ask("POST", "/v1/bridges/b/start", {})
+    broker.wait_number("b", "waiting", 0)
+    assert since_us()[1] is None, "nothing lies behind its record"
+    publisher.publish("elsewhere", b"2", 1)
+    eventually(lambda: since_us()[1] is not None, "the acknowledgement is on record")
+    assert since_us()[0] == delivered_us, "what was told once is told so for ever"
+    assert stopped_us <= since_us()[1] <= now_us()
+
+
 def test_a_remote_that_says_no_is_told_with_its_reason(
     tmp_path: Path, administered: MakeBroker
 ) -> None:
@@ -257,6 +293,7 @@ def test_bridges_are_had_by_the_command_line(
     assert broker.command("bridge", "messages", "b", "--from", "0").stdout.split() == [
         "offset",
         "state",
+        "since",
         "reason",
     ]
     assert broker.command("bridge", "stop", "b").returncode == 0

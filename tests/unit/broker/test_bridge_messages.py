@@ -1,4 +1,4 @@
-"""Where a message of a bridge is, told from what its queue says."""
+"""Where a message of a bridge is, and since when, told from what its queue says."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,31 +10,48 @@ from holdfast.core.loss_reason import LossReason
 
 DURABLE = 10
 POLLED_TO = 6
-DONE = (0, 1)
-FLIGHTS = {2: "published", 3: "received"}
-LOST = SimpleNamespace(spans=[(1, 2)], reason=LossReason.EXPIRED)
+DONE = (0, 1, 5)
+FLIGHTS = frozenset({2, 3})
+SENT_AT_US = {2: 202}
+ENDED_AT_US = 300
+DONE_AT_US = {0: 400}
+LOST = SimpleNamespace(spans=[(1, 2)], reason=LossReason.EXPIRED, at_us=501)
+
+
+def stored_at_us(offset: int) -> int:
+    return 100 + offset
 
 
 @pytest.mark.accepts("S1.66")
 @pytest.mark.parametrize(
     ("offset", "connected", "away"),
     [
-        (0, "delivered", "delivered"),
-        (1, "lost", "lost"),
-        (2, "waiting_for_acknowledgement", "retry_pending"),
-        (3, "waiting_for_acknowledgement", "retry_pending"),
-        (4, "polled", "buffered"),
-        (6, "queued", "queued"),
-        (10, "received", "received"),
+        (0, ("delivered", 400), ("delivered", 400)),
+        (1, ("lost", 501), ("lost", 501)),
+        (2, ("waiting_for_acknowledgement", 202), ("retry_pending", 300)),
+        # Sent on an earlier connection, and on this one not yet.
+        (3, ("waiting_for_acknowledgement", None), ("retry_pending", 300)),
+        (4, ("polled", None), ("buffered", None)),
+        # Its record is gone, or not there yet.
+        (5, ("delivered", None), ("delivered", None)),
+        (6, ("queued", 106), ("queued", 106)),
+        (10, ("received", 110), ("received", 110)),
     ],
 )
-def test_a_message_is_where_its_queue_says(offset: int, connected: str, away: str) -> None:
-    broker = SimpleNamespace(log=SimpleNamespace(durable_offset=lambda: DURABLE))
-    seen = BridgesSeen(cast(Any, broker), cast(Any, None))
-    for is_connected, state in ((True, connected), (False, away)):
+def test_a_message_is_where_its_queue_says(
+    offset: int, connected: tuple[str, int | None], away: tuple[str, int | None]
+) -> None:
+    log = SimpleNamespace(durable_offset=lambda: DURABLE, stored_at_us=stored_at_us)
+    seen = BridgesSeen(cast(Any, SimpleNamespace(log=log)), cast(Any, None))
+    for is_connected, (state, since_us) in ((True, connected), (False, away)):
         contents = SimpleNamespace(
-            is_connected=is_connected, polled_to=POLLED_TO, is_done=lambda offset: offset in DONE
+            is_connected=is_connected,
+            polled_to=POLLED_TO,
+            is_done=lambda offset: offset in DONE,
+            flights=FLIGHTS,
+            sent_at_us=SENT_AT_US,
+            ended_at_us=ENDED_AT_US,
         )
-        found = seen._state(cast(Any, contents), offset, FLIGHTS, [cast(Any, LOST)])
-        assert (found.offset, found.state) == (offset, state)
+        found = seen._state(cast(Any, contents), offset, [cast(Any, LOST)], DONE_AT_US)
+        assert (found.offset, found.state, found.since_us) == (offset, state, since_us)
         assert found.reason == ("expired" if state == "lost" else None)

@@ -143,6 +143,8 @@ class Link:
         """What kind of error `last_error` tells of, if it ends the connection."""
         self.next_attempt_at_us: int | None = None
         self.connected_at_us: int | None = None
+        self.ended_at_us: int | None = None
+        """When the last connection ended that the remote had accepted."""
         self.granted: Granted | None = None
         self.circulation = None if bridge.counts_hops else Circulation()
         """Whether what it sends comes back, where no count of hops says so."""
@@ -370,6 +372,7 @@ class Link:
             self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
+            self.ended_at_us = now_us
         if self.state in (State.STOPPED, State.LOOPING):
             self.connected_at_us = None
         else:

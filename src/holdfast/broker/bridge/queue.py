@@ -209,6 +209,12 @@ class BridgeQueue:
         """Messages that the remote has not acknowledged."""
         return self._kernel.deliveries.in_flight(self._queue)
 
+    def sent_at_us(self) -> dict[int, int]:
+        """When messages in flight were sent last, by offset: those that were on this connection."""
+        return {
+            offset: at_us for offset, at_us in self._kernel.deliveries.sent(self._queue) if at_us
+        }
+
     def mark(self) -> int:
         """Below which offset it has acknowledged all."""
         return self._kernel.deliveries.mark(self._queue)

@@ -5,6 +5,7 @@ of one message. Never: reads a message, or notes anything for one.
 """
 
 from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -53,6 +54,12 @@ class MessageSeen:
     state: MessageState
     reason: str | None
     """Why it was lost."""
+    since_us: int | None
+    """When it came there, if that is known."""
+
+
+DoneAt = Callable[[int, Sequence[int]], Awaitable[Mapping[int, int]]]
+"""When a party was done with messages, by offset: those of which it is on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +120,7 @@ class BridgesSeen:
         return rows[0] if rows else None
 
     async def messages(
-        self, name: str, from_offset: int | None, limit: int
+        self, name: str, from_offset: int | None, limit: int, done_at: DoneAt
     ) -> tuple[list[MessageSeen], int | None]:
         """Messages of a bridge from an offset on, or from the first that is not acknowledged, with
         the state of each; and where the next page begins."""
@@ -123,8 +130,9 @@ class BridgesSeen:
         begin = contents.mark if from_offset is None else from_offset
         offsets = await self._broker.chores.outcome(self._offsets(contents, begin, limit + 1))
         page = offsets[:limit]
-        flights, losses = contents.flights(), await self._losses(name, contents.party)
-        seen = [self._state(contents, offset, flights, losses) for offset in page]
+        losses = await self._losses(name, contents.party)
+        done_at_us = await done_at(contents.party, list(filter(contents.is_done, page)))
+        seen = [self._state(contents, offset, losses, done_at_us) for offset in page]
         return seen, offsets[limit] if len(offsets) > limit else None
 
     def _offsets(self, contents: Contents, begin: int, limit: int) -> Pieces[list[int]]:
@@ -157,22 +165,30 @@ class BridgesSeen:
         return found
 
     def _state(
-        self, contents: Contents, offset: int, flights: dict[int, str], losses: list[Loss]
+        self,
+        contents: Contents,
+        offset: int,
+        losses: list[Loss],
+        done_at_us: Mapping[int, int],
     ) -> MessageSeen:
-        reason = None
+        reason, since_us = None, None
         if offset >= self._broker.log.durable_offset():
-            state = MessageState.RECEIVED
-        elif offset in flights:
-            state = MessageState.WAITING if contents.is_connected else MessageState.RETRY
+            state, since_us = MessageState.RECEIVED, self._broker.log.stored_at_us(offset)
+        elif offset in contents.flights and contents.is_connected:
+            state, since_us = MessageState.WAITING, contents.sent_at_us.get(offset)
+        elif offset in contents.flights:
+            state, since_us = MessageState.RETRY, contents.ended_at_us
         elif contents.is_done(offset):
             lost = next((loss for loss in losses if _holds(loss, offset)), None)
-            reason = None if lost is None else lost.reason.value
-            state = MessageState.DELIVERED if lost is None else MessageState.LOST
+            if lost is None:
+                state, since_us = MessageState.DELIVERED, done_at_us.get(offset)
+            else:
+                state, reason, since_us = MessageState.LOST, lost.reason.value, lost.at_us
         elif offset < contents.polled_to:
             state = MessageState.POLLED if contents.is_connected else MessageState.BUFFERED
         else:
-            state = MessageState.QUEUED
-        return MessageSeen(offset=offset, state=state, reason=reason)
+            state, since_us = MessageState.QUEUED, self._broker.log.stored_at_us(offset)
+        return MessageSeen(offset=offset, state=state, reason=reason, since_us=since_us)
 
     def _rows(self, names: list[str], effort_maximum: int) -> Pieces[list[BridgeStanding]]:
         """Those that are still there."""
@@ -189,7 +205,7 @@ class BridgesSeen:
         contents = self._broker.bridges.contents(name)
         ahead, polled, in_flight, drained_in_s = NOTHING_AHEAD, 0, seen.in_flight, None
         if contents is not None:
-            in_flight = max(in_flight, len(contents.flights()))
+            in_flight = max(in_flight, len(contents.flights))
             ahead = yield from self._ahead(contents, inquiry)
             polled = yield from contents.count(contents.mark, contents.polled_to, inquiry)
             drained_in_s = yield from self._drained_in_s(name, seen, contents, ahead, inquiry)

@@ -58,9 +58,16 @@ class Contents:
     polled_to: int
     """Below it everything has been read."""
     is_connected: bool
+    ended_at_us: int | None
+    """When the last connection ended on which it could send, if one has since the broker began."""
     quota: Quota
     excludes: tuple[str, ...]
-    state: bytes
+    flights: frozenset[int]
+    """Offsets of messages in flight, and ..."""
+    sent_at_us: Mapping[int, int]
+    """... when those were sent last that were sent on this connection."""
+    acknowledged: tuple[tuple[int, int], ...]
+    """Ranges of offsets above the mark."""
 
     def wanted(self) -> list[dict[str, Any]]:
         """Its subscriptions as the kernel takes them; those at QoS 0 keep nothing."""
@@ -87,19 +94,9 @@ class Contents:
             begin = found + 1
         return end
 
-    def flights(self) -> dict[int, str]:
-        """Phases of messages in flight, by offset."""
-        if not self.state:
-            return {}
-        in_flight = describe_state(self.state)["in_flight"]
-        return {flight["offset"]: flight["phase"] for flight in in_flight}
-
     def is_done(self, offset: int) -> bool:
         """True of what is acknowledged, or given up."""
-        if offset < self.mark:
-            return True
-        spans = describe_state(self.state)["acknowledged"] if self.state else []
-        return any(first <= offset < end for first, end in spans)
+        return offset < self.mark or any(first <= offset < end for first, end in self.acknowledged)
 
     def _excluded(self, topic_filter: str) -> Subscription:
         return Subscription(
@@ -155,8 +152,8 @@ class BridgesState:
         )
 
     def contents(self, name: str, *, whole: bool = False) -> Contents | None:
-        """What the queue of a bridge is made of; none before its first start. `whole`: with what is
-        in flight and acknowledged, one by one."""
+        """What the queue of a bridge is made of; none before its first start. `whole`: of one that
+        runs, too, with what is in flight and acknowledged, one by one."""
         found, record = self._bridges.find(name), self._bridges.record(name)
         if found is None or record is None:
             return None
@@ -168,15 +165,19 @@ class BridgesState:
         else:
             mark, polled_to = link.queue.mark(), link.queue.polled_to()
             state = link.queue.state() if whole else b""
+        told = describe_state(state) if state else {"in_flight": (), "acknowledged": ()}
         return Contents(
             party=record.party,
             record=record if link is None else link.queue.record,
             mark=mark,
             polled_to=polled_to,
             is_connected=link is not None and link.state is State.CONNECTED,
+            ended_at_us=None if link is None else link.ended_at_us,
             quota=self._queues.quota(record),
             excludes=tuple(text for item in bridge.local_subscriptions for text in item.excludes),
-            state=state,
+            flights=frozenset(flight["offset"] for flight in told["in_flight"]),
+            sent_at_us=link.queue.sent_at_us() if link is not None and whole else {},
+            acknowledged=tuple((first, end) for first, end in told["acknowledged"]),
         )
 
 

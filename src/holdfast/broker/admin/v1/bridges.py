@@ -5,7 +5,8 @@ Owns: how a bridge is told. Never: tells a password, or knows how a bridge works
 All of it is for administrators: a bridge hands on what any client may publish, with a password.
 """
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -23,10 +24,12 @@ from holdfast.broker.admin.http.operation import (
     number,
 )
 from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
+from holdfast.broker.admin.v1.reading import LogReaders
 from holdfast.broker.bridge_commands import BridgeCommands, Checked
 from holdfast.broker.commands import CommandRefusedError, Refusal
 from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding, MessageSeen, MessageState
 from holdfast.core.bridge import HIDDEN, Bridge
+from holdfast.reading.progress import done_at_us
 
 FIRST_UNACKNOWLEDGED: Final = -1
 """In place of an offset to begin at."""
@@ -133,6 +136,16 @@ class BridgeMessage(Struct, kw_only=True):
     offset: int
     state: MessageState
     reason: Annotated[str | None, Meta(description="Why it was lost.")]
+    since_us: Annotated[
+        int | None,
+        Meta(
+            description="In microseconds since 1970. Received, queued: when it was stored. Waiting"
+            " for its acknowledgement: when it was sent last. Retry pending: when the connection"
+            " ended. Delivered: when the acknowledgement was put on record, which is known when"
+            " another message is stored behind that. Lost: when the ledger had it. null: not"
+            " known, as when it was read from the log."
+        ),
+    ]
 
 
 class BridgeMessages(Struct, kw_only=True):
@@ -166,9 +179,10 @@ class BridgeChecked(Struct, kw_only=True):
 class BridgesView:
     """What can be asked about bridges, and done to them."""
 
-    def __init__(self, commands: BridgeCommands, bridges: BridgesSeen) -> None:
+    def __init__(self, commands: BridgeCommands, bridges: BridgesSeen, readers: LogReaders) -> None:
         self._commands = commands
         self._bridges = bridges
+        self._readers = readers
 
     def operations(self) -> list[Operation]:
         """What can be asked for."""
@@ -325,8 +339,14 @@ class BridgesView:
         name, first = asked.path["name"], asked.query["from"]
         self._check(name)
         from_offset = None if first == FIRST_UNACKNOWLEDGED else first
-        found, following = await self._bridges.messages(name, from_offset, asked.query["limit"])
+        found, following = await self._bridges.messages(
+            name, from_offset, asked.query["limit"], self._done_at
+        )
         return BridgeMessages(messages=list(map(_message, found)), next_offset=following)
+
+    async def _done_at(self, party: int, offsets: Sequence[int]) -> Mapping[int, int]:
+        async with self._readers.lend() as reader:
+            return await asyncio.to_thread(done_at_us, reader, party, offsets)
 
     async def _run(self, name: str, *, is_running: bool) -> BridgeShown:
         try:
@@ -383,7 +403,9 @@ def _allowed(found: Checked) -> BridgeAllowed | None:
 
 
 def _message(seen: MessageSeen) -> BridgeMessage:
-    return BridgeMessage(offset=seen.offset, state=seen.state, reason=seen.reason)
+    return BridgeMessage(
+        offset=seen.offset, state=seen.state, reason=seen.reason, since_us=seen.since_us
+    )
 
 
 def _row(found: BridgeStanding) -> BridgeRow:

@@ -70,7 +70,7 @@ def operations(
         *SubscriptionsView(SessionsSeen(broker, watch)).operations(),
         *GroupsView(broker, group_commands, watch, forecast).operations(),
         *CursorsView(broker, cursor_commands, cursors).operations(),
-        *BridgesView(*bridges).operations(),
+        *BridgesView(*bridges, readers).operations(),
         *EnvironmentsView(environments).operations(),
         *Topics(broker, readers, publishing).operations(),
         *Queues(broker, readers).operations(),
