@@ -213,8 +213,8 @@ proptest! {
         let (pair, long) = (Value::Pair("k", "v"), "v".repeat(300));
         let variants: [&[(&str, Value<'_>)]; 5] = [
             &[],
-            &[("user_property", pair)],
-            &[("user_property", Value::Pair("k", "w"))],
+            &[("message_expiry_interval", Value::Number(8)), ("user_property", pair)],
+            &[("message_expiry_interval", Value::Number(9)), ("user_property", pair)],
             &[("user_property", Value::Pair("k", &long)), ("message_expiry_interval", Value::Number(7))],
             &[("content_type", Value::Text("t")), ("topic_alias", Value::Number(1)), ("user_property", pair)],
         ];
