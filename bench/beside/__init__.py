@@ -14,7 +14,9 @@ Invariants:
 1. The prober asks at fixed times, whatever comes back: a broker that stands still for a second is
    seen two hundred times and not once.
 2. The prober is a process of its own and does nothing else.
-3. What the disk alone shows is measured before each line and after it, with nobody else there.
+3. What the disk alone shows is measured before each line and after it, with nobody else there; what
+   the machine itself stood still, with all that ran on it, is noted meanwhile. That changes no
+   step: it says what no broker could have done.
 
 Flow: lines -> (prepared log -> stage: broker, prober, pairs -> moments) -> result -> page.
 """

@@ -55,12 +55,14 @@ class Moment:
     """The longest append and sync of somebody else on the same disk in this time."""
     own_ms: dict[str, float]
     """How long those waited that this part is about, by what they asked."""
+    standstill: Spread | None = None
+    """How long the machine itself stood still in this time; `None` where that is not known."""
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> "Moment":
         """A moment that `fields` has written."""
-        spreads = {name: Spread(**fields[name]) for name in ("puback", "ping")}
-        return cls(**{**fields, **spreads})
+        known = [name for name in ("puback", "ping", "standstill") if fields.get(name)]
+        return cls(**{**fields, **{name: Spread(**fields[name]) for name in known}})
 
     def fields(self) -> dict[str, Any]:
         """As it is written."""

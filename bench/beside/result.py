@@ -20,7 +20,8 @@ PARTIAL = RESULTS / "beside-partial.tmp"
 
 HEADINGS = (
     "line", "what", "p50", "p99", "p999", "maximum", "PINGRESP, p999", "its maximum",
-    "disk meanwhile", "step", "what others waited, ms, and other figures",
+    "disk meanwhile", "machine stood still, p999", "longest", "step",
+    "what others waited, ms, and other figures",
 )  # fmt: skip
 
 
@@ -73,6 +74,8 @@ class Played:
             f" {'yes' if moment.is_met(self.disk_alone_ms) else 'no'}"
         )
         shown = [shown_ms(time_ms) for time_ms in (*times, *asked, moment.disk_meanwhile_ms)]
+        stood = moment.standstill
+        shown += ["", ""] if stood is None else [shown_ms(stood.p999), shown_ms(stood.maximum)]
         return ["", f"- {moment.title} ({moment.seconds:.1f} s)", *shown, step, own]
 
     def _own(self, name: str, value: float) -> str:

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from bench.beside.figures import Moment, Sample, Spread
 from bench.beside.wire import ANSWER_WITHIN_S, HOST
+from bench.macro import standstill
 from bench.macro.brokers import processor_ticks
 from bench.macro.machine import ROOT
 from bench.macro.measurement import GENERATOR
@@ -170,7 +171,7 @@ def play(
     stage = Stage(broker, say)
     work = broker.directory
     ended: list[str] = []
-    with _pairs(broker.port, flow, work, ended):
+    with _pairs(broker.port, flow, work, ended), standstill.noted(work) as stood:
         prober = Probe("prober", str(broker.port), work)
         disk = Probe("disk", str(work), work)
         try:
@@ -183,7 +184,8 @@ def play(
             seen, synced = prober.end(), disk.end()
     if seen["broken"]:
         ended.append(f"{seen['broken']} connections of the prober broke")
-    return [_moment(window, seen, synced) for window in _with_the_whole(stage.windows)], ended
+    noted = {**seen, "synced": synced["synced"], "stood": stood}
+    return [_moment(window, noted) for window in _with_the_whole(stage.windows)], ended
 
 
 def _with_the_whole(windows: list[_Window]) -> list[_Window]:
@@ -199,22 +201,23 @@ def play_alone(
     """Plays a line without pairs and prober; its moments have no samples."""
     stage = Stage(broker, say)
     act(stage)
-    nothing: dict[str, list[Sample]] = {"puback": [], "ping": [], "late": []}
-    return [_moment(window, nothing, {"synced": []}) for window in stage.windows]
+    nothing = dict.fromkeys(("puback", "ping", "late", "synced", "stood"), ())
+    return [_moment(window, nothing) for window in stage.windows]
 
 
-def _moment(window: _Window, seen: Mapping[str, Any], synced: Mapping[str, Any]) -> Moment:
-    def spread(samples: list[Sample]) -> Spread:
+def _moment(window: _Window, noted: Mapping[str, Any]) -> Moment:
+    def spread(samples: Sequence[Sample]) -> Spread:
         return Spread.of(samples, window.began_ns, window.ended_ns)
 
     return Moment(
         title=window.title,
         seconds=(window.ended_ns - window.began_ns) / 1e9,
-        puback=spread(seen["puback"]),
-        ping=spread(seen["ping"]),
-        late_ms=spread(seen["late"]).maximum,
-        disk_meanwhile_ms=spread(synced["synced"]).maximum,
+        puback=spread(noted["puback"]),
+        ping=spread(noted["ping"]),
+        late_ms=spread(noted["late"]).maximum,
+        disk_meanwhile_ms=spread(noted["synced"]).maximum,
         own_ms=window.own_ms,
+        standstill=spread(noted["stood"]) if noted["stood"] else None,
     )
 
 

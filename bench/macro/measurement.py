@@ -3,10 +3,11 @@
 import json
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.macro import machine, official
+from bench.macro import machine, official, standstill
 from bench.macro.brokers import Broker, BrokerError, peak_resident_kib, pulsar_port
 from bench.macro.rows import MQTT, OURS, PULSAR, Row
 
@@ -55,11 +56,14 @@ def measure(row: Row, broker: Broker, repetition: int, timing: Timing) -> Measur
         bandwidth = machine.sequential_bytes_per_second(directory) if is_large(row) else 0.0
         try:
             with broker.serve(row, directory) as (process, port):
-                figures = _load(row, process, port, timing, directory)
+                with standstill.noted(directory) if is_latency(row) else nullcontext([]) as stood:
+                    figures = _load(row, process, port, timing, directory)
                 peak_kib = peak_resident_kib(process)
         except BrokerError as error:
             return Measurement(row.name, broker.name, repetition, {}, str(error))
     figures |= {"fdatasync_us": fdatasync_us, "resident_mib_peak": peak_kib / 1024}
+    if stood:
+        figures["standstill_p99_us"] = standstill.p99_us(stood)
     if bandwidth:
         figures["disk_share"] = figures["messages_per_second"] * row.payload_bytes / bandwidth
     return Measurement(row.name, broker.name, repetition, figures)
@@ -103,6 +107,11 @@ def doors(row: Row, port: int) -> list[str]:
         doors += ["--protocol", publishers, "--to-protocol", subscribers]
         doors += ["--to-port", ports[subscribers]]
     return doors
+
+
+def is_latency(row: Row) -> bool:
+    """True if it is compared with what the machine itself stood still."""
+    return any(line.figure == "standstill_p99_us" for line in row.lines)
 
 
 def is_large(row: Row) -> bool:

@@ -193,6 +193,7 @@ def latency(rate: int, p50: Target, p99_to_p50: Target, processor: tuple[Target,
         (
             *quantiles(f"latency at {rate}/s, QoS 1", p50),
             Line("- p99 to p50", "latency_p99_to_p50", "", 1, (p99_to_p50,), True),
+            Line("- the machine stood still, p99", "standstill_p99_us", "us", 1, (), True),
             processor_line(*processor),
         ),
         peers=(*NO_SLOW_ONE, FORWARDER),

@@ -1,8 +1,8 @@
 //! Plain sockets, read and written by the turn: one call for all of them, without the interpreter's lock.
 //!
 //! Owns: the descriptors of plain TCP and Unix connections, which of them are read, and what the system has not taken
-//! yet. It tells of commits that have ended too, so that one wait is for both. Never: looks into a byte, or decides that
-//! a connection ends.
+//! yet. It tells of commits that have ended too, so that one wait is for both. Never: looks into a byte, or decides
+//! that a connection ends.
 //!
 //! Invariants:
 //! 1. A token names one socket from `add` until `news` has told that it is gone.

@@ -72,6 +72,19 @@ def test_the_disk_alone_is_added_to_the_longest_and_to_nothing_else(
     assert moment(p999, maximum).is_met(disk_alone_ms=7.0) is met
 
 
+def test_what_the_machine_stood_still_is_shown_and_changes_no_step(tmp_path: Path) -> None:
+    stood = replace(moment(21.0, 60.0), standstill=Spread(5_000, 0.1, 9.0, 12.0, 14.0))
+    file = tmp_path / "result.json"
+    found = Result("2026-01-01T00:00", "c", {}, 0.0, {}, [played(stood, moment(1.0, 2.0))])
+    found.write(file)
+    read = Result.read(file)
+    assert read == found
+    _, first, second = read.played[0].rows()
+    column = HEADINGS.index("machine stood still, p999")
+    assert (first[column : column + 2], second[column : column + 2]) == (["12.0", "14.0"], ["", ""])
+    assert first[column + 2].endswith("no")
+
+
 def test_of_a_short_moment_only_the_longest_is_judged() -> None:
     short = replace(moment(0.0, 0.0), puback=Spread(999, 1.0, 2.0, 40.0, 57.0))
     assert short.is_met(disk_alone_ms=7.0)

@@ -1,0 +1,75 @@
+"""Whether the machine itself stood still while something was measured.
+
+`python -m bench.macro.standstill FILE` naps for a millisecond, over and over, ahead of everybody
+else on the machine, until SIGTERM; then the file says how much longer each nap was.
+
+A machine that is lent a part of another one's processors is stopped when that part is used up, with
+all that runs on it: here for 10 ms in each 100 where a broker syncs four thousand times a second.
+No broker can be quicker than that, so that a latency is shown beside it.
+
+Owns: one process. Never: says anything where it may not go ahead of others, since it would count
+their turns.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.macro import machine
+
+NAP_S = 0.001
+END_WITHIN_S = 10
+Sample = tuple[int, int]
+"""When a nap began and how much longer it was, in nanoseconds."""
+
+
+@contextmanager
+def noted(directory: Path) -> Iterator[list[Sample]]:
+    """Fills the list when the block ends; it stays empty where nothing may go ahead of others."""
+    file, samples = directory / "standstill.json", list[Sample]()
+    command = [sys.executable, "-m", "bench.macro.standstill", str(file)]
+    process = subprocess.Popen(command, cwd=machine.ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        yield samples
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(END_WITHIN_S)
+        process.stdout.close()
+        samples += [(began, longer) for began, longer in json.loads(file.read_text())]
+
+
+def p99_us(samples: Sequence[Sample]) -> float:
+    """The length that a hundredth of some naps pass, in microseconds."""
+    return statistics.quantiles((longer / 1_000 for _, longer in samples), n=100)[98]
+
+
+def main() -> int:
+    """Naps until SIGTERM."""
+    ended, samples = list[bool](), list[Sample]()
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        print("may not go ahead of others", file=sys.stderr)
+        ended.append(True)
+    print("naps", flush=True)
+    while not ended:
+        began_ns = time.monotonic_ns()
+        time.sleep(NAP_S)
+        longer_ns = time.monotonic_ns() - began_ns - int(NAP_S * 1e9)
+        samples.append((began_ns, max(0, longer_ns)))
+    Path(sys.argv[1]).write_text(json.dumps(samples))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
