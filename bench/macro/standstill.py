@@ -1,7 +1,8 @@
 """Whether the machine itself stood still while something was measured.
 
-`python -m bench.macro.standstill FILE` naps for a millisecond, over and over, ahead of everybody
-else on the machine, until SIGTERM; then the file says how much longer each nap was.
+`python -m bench.macro.standstill FILE` wants to wake at each millisecond, ahead of everybody on
+the machine, until SIGTERM; then the file says how late it was for each of them, as somebody would
+have been who had come at that moment.
 
 A machine that is lent a part of another one's processors is stopped when that part is used up, with
 all that runs on it: here for 10 ms in each 100 where a broker syncs four thousand times a second.
@@ -24,10 +25,10 @@ from pathlib import Path
 
 from bench.macro import machine
 
-NAP_S = 0.001
+EVERY_NS = 1_000_000
 END_WITHIN_S = 10
 Sample = tuple[int, int]
-"""When a nap began and how much longer it was, in nanoseconds."""
+"""When it wanted to wake and how much later it did, in nanoseconds."""
 
 
 @contextmanager
@@ -44,16 +45,16 @@ def noted(directory: Path) -> Iterator[list[Sample]]:
         process.send_signal(signal.SIGTERM)
         process.wait(END_WITHIN_S)
         process.stdout.close()
-        samples += [(began, longer) for began, longer in json.loads(file.read_text())]
+        samples += [(due, late) for due, late in json.loads(file.read_text())]
 
 
 def p99_us(samples: Sequence[Sample]) -> float:
-    """The length that a hundredth of some naps pass, in microseconds."""
-    return statistics.quantiles((longer / 1_000 for _, longer in samples), n=100)[98]
+    """What it was late at a hundredth of all moments, at least, in microseconds."""
+    return statistics.quantiles((late / 1_000 for _, late in samples), n=100)[98]
 
 
 def main() -> int:
-    """Naps until SIGTERM."""
+    """Wakes until SIGTERM."""
     ended, samples = list[bool](), list[Sample]()
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     try:
@@ -61,12 +62,14 @@ def main() -> int:
     except PermissionError:
         print("may not go ahead of others", file=sys.stderr)
         ended.append(True)
-    print("naps", flush=True)
+    print("wakes", flush=True)
+    due_ns = time.monotonic_ns()
     while not ended:
-        began_ns = time.monotonic_ns()
-        time.sleep(NAP_S)
-        longer_ns = time.monotonic_ns() - began_ns - int(NAP_S * 1e9)
-        samples.append((began_ns, max(0, longer_ns)))
+        time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
+        woken_ns = time.monotonic_ns()
+        while due_ns <= woken_ns:
+            samples.append((due_ns, woken_ns - due_ns))
+            due_ns += EVERY_NS
     Path(sys.argv[1]).write_text(json.dumps(samples))
     return 0
 

@@ -73,7 +73,11 @@ BOUNDS = """\
 - **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
   commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
   processor time in the system alone; the turns' Python is a quarter of all, and as much goes by
-  while others have the core.
+  while others have the core. At 10 000 a second the slowest hundredth is the machine's, where it is
+  lent a part of another one's processors: with four thousand syncs a second it stood still for
+  10 ms in each 100, so that somebody who comes at any moment waits 10.8 ms at p99 whatever runs
+  there, and a message took 13.8 (`python -m bench.macro --only latency-` shows both; p99 is 0.4 ms
+  without syncs).
 - **New connections.** Nearly half is Python: a CONNECT is the one packet whose every field is
   policy, and a connection, a session and their books are made for it. No function of them has more
   than a twentieth. The rest is sockets: one is accepted, made known to epoll, read, written and
