@@ -4,7 +4,7 @@ Owns: the one turn that is asked for, and the end. Never: knows what a turn does
 
 Invariants:
 1. However often a turn is asked for, there is one for all that ask. Whoever has read all sockets
-   takes it at once, so that nothing waits for the loop to come round.
+   takes it at once where none is on its way, so that nothing waits for the loop to come round.
 2. `ended` resolves once: with an error if the broker cannot go on, else when it is asked to stop.
 """
 
@@ -37,12 +37,10 @@ class Schedule:
             self._loop.call_soon(self._run)
 
     def at_once(self) -> None:
-        """Takes a turn, in place of one that was asked for. For a callback of the loop: no turn is
-        on its way."""
-        self._asked = False
-        # After an error nothing may be acknowledged or written.
-        if not self.ended.done() or self.ended.exception() is None:
-            self.turn()
+        """Takes a turn, unless one is on its way. For a callback of the loop: chores that ask for
+        turn after turn would have two of them for each reading."""
+        if not self._asked:
+            self._take()
 
     def later(self, seconds: float) -> None:
         """There will be something to do. One timer is enough: the turn it brings asks again."""
@@ -79,5 +77,10 @@ class Schedule:
         self.soon()
 
     def _run(self) -> None:
-        if self._asked:
-            self.at_once()
+        self._asked = False
+        self._take()
+
+    def _take(self) -> None:
+        # After an error nothing may be acknowledged or written.
+        if not self.ended.done() or self.ended.exception() is None:
+            self.turn()

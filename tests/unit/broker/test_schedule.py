@@ -28,12 +28,19 @@ def test_a_turn_that_is_asked_for_twice_is_one() -> None:
     assert turns(twice) == 1
 
 
-def test_a_turn_that_is_taken_at_once_is_the_one_that_was_asked_for() -> None:
-    async def between(schedule: Schedule) -> None:
+def test_a_turn_is_taken_at_once_where_none_is_on_its_way() -> None:
+    async def reading(schedule: Schedule) -> None:
+        taken: list[str] = []
+        schedule.turn = lambda: taken.append("a turn")
+        schedule.at_once()
+        assert len(taken) == 1
         schedule.soon()
         schedule.at_once()
+        assert len(taken) == 1, "the one that was asked for reads what has come"
+        await asyncio.sleep(0)
+        assert len(taken) == 2
 
-    assert turns(between) == 1
+    assert turns(reading) == 0
 
 
 def test_what_asks_during_a_turn_gets_another_one() -> None:
