@@ -32,6 +32,13 @@ pub struct Span {
     pub size_bytes: u32,
 }
 
+impl Span {
+    /// The arena stays below 4 GiB: a turn brings [`crate::limits::TURN_BYTES_MAXIMUM`], and little more passes it.
+    pub fn new(start: usize, size: usize) -> Span {
+        Span { start: u32::try_from(start).unwrap_or(u32::MAX), size_bytes: u32::try_from(size).unwrap_or_default() }
+    }
+}
+
 /// Everything that one turn of the loop brought, over all connections. Cleared and reused from turn to turn.
 #[derive(Debug, Default)]
 pub struct Arrivals {

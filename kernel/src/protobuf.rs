@@ -120,6 +120,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// A number of 32 bits: what is written above them does not count.
+pub fn low_half(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).unwrap_or_default()
+}
+
 /// Appends a field that is a number, a truth value or an enumeration.
 #[inline]
 pub fn put_varint(into: &mut Vec<u8>, field: u32, value: u64) {

@@ -16,7 +16,7 @@ use holdfast_kernel::flow::state::{Flight, Phase, Source, State};
 use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
 use holdfast_kernel::store::{
-    ColumnSet, Columns, Criteria, Limits, Log, LogReader, Options, RetentionCursor, SegmentKind,
+    ColumnSet, Columns, Criteria, Filter, Limits, Log, LogReader, Options, RetentionCursor, SegmentKind,
 };
 use holdfast_kernel::topic;
 use log_support::{arrivals, message, open, options, retain, scan_all, subscription, Retention, Stored, TOPICS};
@@ -183,7 +183,8 @@ impl Model {
         assert_eq!(reader.verify().unwrap(), vec![]);
         let begin = reader.begin_offset().0 as usize;
         for filters in [&["#"][..], &["b/+", "z"][..]] {
-            let criteria = Criteria::any_of(filters);
+            let always = filters.iter().map(|filter| Filter::always(filter.as_bytes())).collect();
+            let criteria = Criteria { filters: always, ..Criteria::default() };
             let matching = |message: &Stored| {
                 filters.iter().any(|filter| topic::matches(filter.as_bytes(), message.topic.as_bytes()))
             };
@@ -327,7 +328,7 @@ fn a_reader_beside_a_writer_sees_only_what_is_durable() {
     }
     assert_eq!(reader.offset_at(Timestamp(0)).unwrap(), Offset(0));
     reader.refresh(None, true).unwrap();
-    for (first, end) in reader.split(&Criteria::any_of(&["#"]), Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
+    for (first, end) in reader.split(&Criteria::default(), Offset(0), Offset(100), 4).unwrap().iter().zip(1..) {
         assert!(first.0 < first.1 && end <= 4);
     }
     assert_eq!(reader.topics(None, b"", 10).unwrap(), vec![(b"a".to_vec(), 100)]);

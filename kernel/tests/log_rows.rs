@@ -61,7 +61,7 @@ fn rows(reader: &mut LogReader, from: u64, to: u64, page: usize) -> Vec<(u64, St
     let (mut all, mut from) = (Vec::new(), Offset(from));
     while from.0 < to {
         let limits = Limits { from, to: Offset(to), rows: page, bytes: 1 << 20 };
-        let (columns, reached) = reader.read(&Criteria::any_of(&["#"]), ColumnSet::ALL, &limits).unwrap();
+        let (columns, reached) = reader.read(&Criteria::default(), ColumnSet::ALL, &limits).unwrap();
         assert!(reached > from, "a reader moves on");
         let found = numbers(&columns);
         assert!(found.len() <= page);
@@ -100,7 +100,7 @@ proptest! {
         let wanted: Vec<(u64, String)> = (from..to).map(|offset| (offset, offset.to_string())).collect();
         prop_assert_eq!(rows(&mut reader, from, to, page), wanted);
         let limits = Limits { from: Offset(from), to: Offset(to), rows: page, bytes: u64::MAX };
-        let reach = reader.reach(&Criteria::any_of(&["#"]), &limits).unwrap();
+        let reach = reader.reach(&Criteria::default(), &limits).unwrap();
         prop_assert_eq!(reach.rows, (to - from).min(page as u64));
         prop_assert_eq!(reach.end.0, to.min(from + page as u64));
     }
@@ -119,7 +119,7 @@ fn what_is_encrypted_is_one_row_without_a_value_that_says_so() {
     reader.refresh(None, false).unwrap();
     assert_eq!(rows(&mut reader, 0, 4, 10), [(0, String::new()), (3, "3".to_owned())]);
     let limits = Limits { from: Offset(0), to: Offset(4), rows: 10, bytes: 1 << 20 };
-    let (columns, _) = reader.read(&Criteria::any_of(&["#"]), ColumnSet::ALL, &limits).unwrap();
+    let (columns, _) = reader.read(&Criteria::default(), ColumnSet::ALL, &limits).unwrap();
     let said = String::from_utf8_lossy(&columns.properties.values.data).into_owned();
     assert_eq!(said, "encrypted");
 }

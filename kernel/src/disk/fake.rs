@@ -332,10 +332,6 @@ impl Disk for FakeDisk {
         let state = lock(&self.state);
         Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
     }
-
-    fn total_bytes(&self) -> Result<u64> {
-        Ok(lock(&self.state).capacity_bytes)
-    }
 }
 
 impl FakeFile {

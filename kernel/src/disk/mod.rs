@@ -25,8 +25,6 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self) -> Result<()>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64>;
-    /// The size of the whole disk in bytes.
-    fn total_bytes(&self) -> Result<u64>;
 }
 
 /// One open file. All calls may come from any thread.

@@ -47,11 +47,6 @@ impl OsDisk {
             Err(_) => false,
         }
     }
-
-    fn filesystem(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::statvfs(&self.directory)
-            .map_err(|error| failure("statvfs", &self.directory.display().to_string(), &error.into()))
-    }
 }
 
 impl Disk for OsDisk {
@@ -107,13 +102,9 @@ impl Disk for OsDisk {
     }
 
     fn free_bytes(&self) -> Result<u64> {
-        let filesystem = self.filesystem()?;
+        let filesystem = rustix::fs::statvfs(&self.directory)
+            .map_err(|error| failure("statvfs", &self.directory.display().to_string(), &error.into()))?;
         Ok(filesystem.f_bavail.saturating_mul(filesystem.f_frsize))
-    }
-
-    fn total_bytes(&self) -> Result<u64> {
-        let filesystem = self.filesystem()?;
-        Ok(filesystem.f_blocks.saturating_mul(filesystem.f_frsize))
     }
 }
 

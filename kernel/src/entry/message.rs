@@ -6,7 +6,7 @@ use crate::flow::Message;
 use crate::protobuf::{put_bytes, put_varint};
 
 /// Microseconds in a millisecond, the unit of the times in metadata.
-pub(super) const MILLISECOND_US: u64 = 1_000;
+pub const MILLISECOND_US: u64 = 1_000;
 
 /// Appends a message as a tail: its metadata says that `producer_name` sent it under this number when it was stored.
 pub fn of_message(message: &Message<'_>, producer_name: &[u8], sequence: u64, into: &mut Vec<u8>) {

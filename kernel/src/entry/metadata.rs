@@ -8,7 +8,7 @@
 use super::{base64, Compression, MAGIC};
 use crate::flow::entry::CHECKED_FROM;
 use crate::limits::ENTRY_MESSAGES_MAXIMUM;
-use crate::protobuf::{Malformed, Reader, Value};
+use crate::protobuf::{low_half, Malformed, Reader, Value};
 use crate::selection::murmur3_32;
 
 /// Where the metadata begins: behind its size.
@@ -206,9 +206,4 @@ fn property(pair: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
         }
     }
     name.zip(value).ok_or(Malformed)
-}
-
-/// A number of 32 bits: what is written above them does not count.
-fn low_half(value: u64) -> u32 {
-    u32::try_from(value & 0xffff_ffff).unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub mod opened;
 mod properties;
 
 pub use compression::Compression;
-pub use message::of_message;
+pub use message::{of_message, MILLISECOND_US};
 pub use metadata::{key_hash, metadata, Metadata};
 pub use opened::{open, InnerMessage, Opened};
 

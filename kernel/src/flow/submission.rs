@@ -82,10 +82,8 @@ impl Arrivals {
         })
     }
 
-    /// The arena stays below 4 GiB: a turn brings [`TURN_BYTES_MAXIMUM`], and one message at most passes it.
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Span {
-        let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(bytes);
-        Span { start, size_bytes: u32::try_from(bytes.len()).unwrap_or_default() }
+        Span::new(self.bytes.len() - bytes.len(), bytes.len())
     }
 }

@@ -130,19 +130,21 @@ impl Peer {
         }
         let bytes = arrivals.bytes.get(body.clone()).unwrap_or_default();
         let layout = Layout::read(frame.flags(), bytes, self.version, self.role, &mut self.familiar)?;
-        let within = |range: &Range<usize>| span(body.start + range.start, range.len());
+        let within = |range: &Range<usize>| Span::new(body.start + range.start, range.len());
         let mut topic = within(&layout.topic);
-        let mut properties =
-            span(body.start + layout.properties.start + layout.meaning.forwarded.start, layout.meaning.forwarded.len());
+        let mut properties = Span::new(
+            body.start + layout.properties.start + layout.meaning.forwarded.start,
+            layout.meaning.forwarded.len(),
+        );
         if layout.meaning.scattered {
             let kept = gathered(bytes.get(layout.properties.clone()).unwrap_or_default(), self.role);
-            properties = span(arrivals.bytes.len(), kept.len());
+            properties = Span::new(arrivals.bytes.len(), kept.len());
             arrivals.bytes.extend_from_slice(&kept);
         }
         if let Some(alias) = layout.meaning.topic_alias {
             if layout.topic.is_empty() {
                 let name = self.publishing.named(alias)?;
-                topic = span(arrivals.bytes.len(), name.len());
+                topic = Span::new(arrivals.bytes.len(), name.len());
                 arrivals.bytes.extend_from_slice(name);
             } else {
                 self.publishing.name(alias, arrivals.span(topic))?;
@@ -307,15 +309,9 @@ impl Takeover {
         *taken += u64::from(outcome == Outcome::Carried);
         *lost += u64::from(matches!(outcome, Outcome::Lost(_)));
         for (span, bytes) in [(topic, &rewritten.topic), (properties, &rewritten.properties)] {
-            *span = self::span(arrivals.bytes.len(), bytes.len());
+            *span = Span::new(arrivals.bytes.len(), bytes.len());
             arrivals.bytes.extend_from_slice(bytes);
         }
         outcome == Outcome::Carried
     }
-}
-
-/// The arena stays below 4 GiB: a turn brings [`TURN_BYTES_MAXIMUM`], and one packet at most passes it.
-#[inline]
-fn span(start: usize, size: usize) -> Span {
-    Span { start: u32::try_from(start).unwrap_or(u32::MAX), size_bytes: u32::try_from(size).unwrap_or_default() }
 }

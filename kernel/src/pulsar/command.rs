@@ -5,7 +5,7 @@
 use super::fault::Fault;
 use super::kind;
 use crate::flow::entry::Says;
-use crate::protobuf::{Reader, Value};
+use crate::protobuf::{low_half, Reader, Value};
 
 /// What stands for -1 in a number of an entry.
 const NO_ENTRY: u64 = u64::MAX;
@@ -203,8 +203,3 @@ impl MessageId {
 
 /// None can have begun, so that this cannot be a part of one.
 const TRANSACTION: Fault = Fault { reason: "a command of a transaction, of which there are none" };
-
-/// A number of 32 bits: what is written above them does not count.
-fn low_half(value: u64) -> u32 {
-    u32::try_from(value & 0xffff_ffff).unwrap_or_default()
-}

@@ -161,7 +161,7 @@ impl Peer {
             retain: false,
             topic,
             properties: Span::default(),
-            payload: span(tail.range.start, tail.range.len()),
+            payload: Span::new(tail.range.start, tail.range.len()),
             expiry_interval_s: None,
             fate,
             row: None,
@@ -311,9 +311,3 @@ impl Decoder for Peer {
 
 /// More than a connection may send.
 const TOO_FAST: Fault = Fault { reason: "more in a second than this connection may send" };
-
-/// The arena stays below 4 GiB: a turn brings [`crate::limits::TURN_BYTES_MAXIMUM`], and little more passes it.
-#[inline]
-fn span(start: usize, size: usize) -> Span {
-    Span { start: u32::try_from(start).unwrap_or(u32::MAX), size_bytes: u32::try_from(size).unwrap_or_default() }
-}

@@ -4,14 +4,11 @@
 
 use super::command::Sent;
 use super::fault::Fault;
-use crate::entry::{key_hash, metadata, MAGIC};
+use crate::entry::{key_hash, metadata, MAGIC, MILLISECOND_US};
 use crate::flow::entry::{EntryParts, CHECKED_FROM};
 use crate::ids::Timestamp;
 use crate::limits::ENTRY_MESSAGES_MAXIMUM;
 use std::ops::Range;
-
-/// Microseconds in a millisecond, the unit of the times in metadata.
-const MILLISECOND_US: u64 = 1_000;
 
 /// An entry in the arena, from the bytes that say that it has a checksum on.
 #[derive(Clone, Debug)]

@@ -87,12 +87,6 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Messages that one of some filters matches.
-    pub fn any_of<Name: AsRef<[u8]>>(filters: &[Name]) -> Criteria {
-        let filters = filters.iter().map(|filter| Filter::always(filter.as_ref())).collect();
-        Criteria { filters, ..Criteria::default() }
-    }
-
     /// The topics that it looks at.
     pub(super) fn topics(&self, dictionary: &Dictionary) -> Topics {
         let mut found = Vec::new();
@@ -170,7 +164,12 @@ mod tests {
         let names = HashSet::from([b"a/1".to_vec(), b"b/1".to_vec(), b"nobody".to_vec()]);
         let by_name = Criteria { names: Some(names), ..by_prefix };
         assert_eq!(found(&by_name), ["a/1"]);
-        assert!(found(&Criteria { names: by_name.names, ..Criteria::any_of(&["a/12"]) }).is_empty());
+        assert!(found(&Criteria {
+            names: by_name.names,
+            filters: vec![Filter::always(b"a/12")],
+            ..Criteria::default()
+        })
+        .is_empty());
     }
 
     #[test]
