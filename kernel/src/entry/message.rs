@@ -22,7 +22,7 @@ pub fn of_message(message: &Message<'_>, producer_name: &[u8], sequence: u64, in
     let size = u32::try_from(into.len() - metadata_start).unwrap_or(u32::MAX);
     into.extend_from_slice(message.payload);
     write_at(into, start + CHECKED_FROM, size);
-    let checksum = crc32c::crc32c(into.get(start + CHECKED_FROM..).unwrap_or_default());
+    let checksum = crate::checksum::of(into.get(start + CHECKED_FROM..).unwrap_or_default());
     write_at(into, start + MAGIC.len(), checksum);
 }
 

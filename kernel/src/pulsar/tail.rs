@@ -29,11 +29,11 @@ impl Tail {
         let tail = bytes.get(range.clone()).unwrap_or_default();
         if let Some(behind) = tail.strip_prefix(&MAGIC) {
             let said = behind.first_chunk::<4>().map(|said| u32::from_be_bytes(*said));
-            let checksum = crc32c::crc32c(tail.get(CHECKED_FROM..).unwrap_or_default());
+            let checksum = crate::checksum::of(tail.get(CHECKED_FROM..).unwrap_or_default());
             // One that ends before its checksum has none that could be wrong, and is no entry.
             return Tail { range, checksum, is_damaged: said.is_some_and(|said| said != checksum) };
         }
-        let checksum = crc32c::crc32c(tail);
+        let checksum = crate::checksum::of(tail);
         let start = bytes.len();
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&checksum.to_be_bytes());

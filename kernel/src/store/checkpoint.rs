@@ -141,7 +141,7 @@ impl CheckpointWrite {
         };
         let (begin, mut ended) = (self.written, true);
         for chunk in self.chunks.by_ref() {
-            self.checksum = crc32c::crc32c_append(self.checksum, &chunk);
+            self.checksum = crate::checksum::append(self.checksum, &chunk);
             file.write_at(self.written, &chunk)?;
             self.written = self.written.saturating_add(wide(chunk.len()));
             if self.written.saturating_sub(begin) >= wide(CHUNK_BYTES) {
@@ -314,7 +314,7 @@ fn checked<'a>(bytes: &'a [u8], name: &str) -> Result<Option<(Decoder<'a>, bool)
     let Some((checked, stored)) = bytes.len().checked_sub(4).and_then(|size| bytes.split_at_checked(size)) else {
         return Ok(None);
     };
-    if Decoder::new(stored).u32() != Some(crc32c::crc32c(checked)) {
+    if Decoder::new(stored).u32() != Some(crate::checksum::of(checked)) {
         return Ok(None);
     }
     let mut body = Decoder::new(checked);

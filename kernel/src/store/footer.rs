@@ -8,6 +8,7 @@
 use super::encoding::{index, narrow, Decoder, Encoder};
 use super::header::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 use super::index::{Class, Mark, SegmentIndex, Summary};
+use crate::checksum;
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, Offset, Timestamp, TopicId};
@@ -116,7 +117,7 @@ pub fn encode(
         directory.put_u32(narrow(postings.plain.len()));
         directory.put_u32(narrow(postings.queued.len()));
         directory.put_u32(place(start));
-        directory.put_u32(crc32c::crc32c(out.get(start..).unwrap_or_default()));
+        directory.put_u32(checksum::of(out.get(start..).unwrap_or_default()));
         directory.put_u32(narrow(name_bytes.len()));
         directory.put_u32(narrow(name.len()));
         directory.put_u32(postings.expires_s);
@@ -129,7 +130,7 @@ pub fn encode(
     }
     let names_position = place(out.len());
     let topics = narrow(directory.len() / ENTRY_BYTES);
-    let directory_checksum = crc32c::crc32c_append(crc32c::crc32c(&name_bytes), &directory);
+    let directory_checksum = checksum::append(checksum::of(&name_bytes), &directory);
     out.put(&name_bytes);
     let directory_position = place(out.len());
     out.put(&directory);
@@ -140,7 +141,7 @@ pub fn encode(
         out.put_u64(mark.time.0);
         out.put_u32(mark.position);
     }
-    let marks_checksum = crc32c::crc32c(out.get(marks_start..).unwrap_or_default());
+    let marks_checksum = checksum::of(out.get(marks_start..).unwrap_or_default());
     let trailer = Trailer {
         version: FORMAT_VERSION,
         is_uneven: segment.is_uneven,
@@ -174,7 +175,7 @@ fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
         [PART_MARKS, trailer.marks_position, marks_bytes, trailer.marks_checksum],
     ];
     parts.iter().flatten().for_each(|word| out.put_u32(*word));
-    let parts_checksum = crc32c::crc32c(out.get(parts_start..).unwrap_or_default());
+    let parts_checksum = checksum::of(out.get(parts_start..).unwrap_or_default());
     let start = out.len();
     out.put(MAGIC);
     let words = [
@@ -201,7 +202,7 @@ fn encode_trailer(trailer: &Trailer, out: &mut Vec<u8>) {
     numbers.into_iter().for_each(|number| out.put_u64(number));
     out.put_u32(parts_checksum);
     out.put_u32(0);
-    let checksum = crc32c::crc32c(out.get(start..).unwrap_or_default());
+    let checksum = checksum::of(out.get(start..).unwrap_or_default());
     out.put_u32(checksum);
 }
 
@@ -211,7 +212,7 @@ pub fn read_trailer(file: &dyn DiskFile, name: &str) -> Result<Option<Trailer>> 
     let Some(start) = size.checked_sub(u64::from(TRAILER_BYTES)) else { return Ok(None) };
     let bytes = read(file, start, index(TRAILER_BYTES))?;
     let (Some(checked), Some(stored)) = (bytes.get(..104), bytes.get(104..)) else { return Ok(None) };
-    if Decoder::new(stored).u32() != Some(crc32c::crc32c(checked)) {
+    if Decoder::new(stored).u32() != Some(checksum::of(checked)) {
         return Ok(None);
     }
     let mut source = Decoder::new(checked);
@@ -236,7 +237,7 @@ fn trailer_fields(source: &mut Decoder<'_>, file: &dyn DiskFile) -> Result<Optio
         return Ok(None);
     }
     let bytes = read(file, u64::from(parts_position), index(parts.saturating_mul(PART_ENTRY_BYTES)))?;
-    if checksum != Some(crc32c::crc32c(&bytes)) {
+    if checksum != Some(checksum::of(&bytes)) {
         return Ok(None);
     }
     let mut table = Decoder::new(&bytes);
@@ -309,7 +310,7 @@ fn oldest_trailer_fields(source: &mut Decoder<'_>) -> Option<Trailer> {
 pub fn read_marks(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<Vec<Mark>> {
     let size = index(trailer.marks.saturating_mul(MARK_ENTRY_BYTES));
     let bytes = read(file, u64::from(trailer.marks_position), size)?;
-    if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.marks_checksum {
+    if bytes.len() != size || checksum::of(&bytes) != trailer.marks_checksum {
         return Err(damaged(name, trailer.marks_position, "the checksum of the sparse index does not fit"));
     }
     let mut source = Decoder::new(&bytes);
@@ -326,7 +327,7 @@ pub fn read_directory(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Res
     let names = index(trailer.directory_position.saturating_sub(trailer.names_position));
     let size = names.saturating_add(index(trailer.topics).saturating_mul(entry_bytes));
     let mut bytes = read(file, u64::from(trailer.names_position), size)?;
-    if bytes.len() != size || crc32c::crc32c(&bytes) != trailer.directory_checksum {
+    if bytes.len() != size || checksum::of(&bytes) != trailer.directory_checksum {
         return Err(damaged(name, trailer.names_position, "the checksum of the directory does not fit"));
     }
     let entries = bytes.split_off(names);
@@ -342,7 +343,7 @@ pub fn read_postings(file: &dyn DiskFile, entry: &TopicEntry, class: Class, name
 
 fn check_postings(bytes: &[u8], entry: &TopicEntry, name: &str) -> Result<()> {
     let size = index(entry.plain).saturating_add(index(entry.queued)).saturating_mul(4);
-    if bytes.len() != size || crc32c::crc32c(bytes) != entry.postings_checksum {
+    if bytes.len() != size || checksum::of(bytes) != entry.postings_checksum {
         return Err(damaged(name, entry.postings_position, "the checksum of a topic's postings does not fit"));
     }
     Ok(())

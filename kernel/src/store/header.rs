@@ -87,7 +87,7 @@ pub fn encode(header: &Header) -> Vec<u8> {
     out.put_u64(header.end_offset.0);
     out.put_u64(header.end_position.0);
     out.put_u64(0);
-    let checksum = crc32c::crc32c(&out);
+    let checksum = crate::checksum::of(&out);
     out.put_u32(checksum);
     out
 }
@@ -96,7 +96,7 @@ pub fn encode(header: &Header) -> Vec<u8> {
 pub fn decode(bytes: &[u8], file: &str) -> Result<Option<Header>> {
     let Some(checked) = bytes.get(..92) else { return Ok(None) };
     let checksum = Decoder::new(bytes.get(92..).unwrap_or_default()).u32();
-    if checksum != Some(crc32c::crc32c(checked)) {
+    if checksum != Some(crate::checksum::of(checked)) {
         return Ok(None);
     }
     let mut source = Decoder::new(checked);
@@ -159,7 +159,7 @@ mod tests {
     fn a_newer_version_is_named() {
         let mut bytes = encode(&example());
         bytes[8] = 3;
-        let checksum = crc32c::crc32c(&bytes[..92]).to_le_bytes();
+        let checksum = crate::checksum::of(&bytes[..92]).to_le_bytes();
         bytes[92..96].copy_from_slice(&checksum);
         assert_eq!(decode(&bytes, "x"), Err(Error::NewerFormat { file: "x".into(), version: 3 }));
     }

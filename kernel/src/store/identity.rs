@@ -30,12 +30,12 @@ impl Identity {
 
     /// What the checksums of records are salted with.
     pub fn salt(&self) -> u32 {
-        crc32c::crc32c(&self.epoch.to_le_bytes())
+        crate::checksum::of(&self.epoch.to_le_bytes())
     }
 
     fn text(&self) -> String {
         let text = format!("holdfast-log {FORMAT_VERSION}\nepoch {}\n", self.epoch_text());
-        format!("{text}checksum {:08x}\n", crc32c::crc32c(text.as_bytes()))
+        format!("{text}checksum {:08x}\n", crate::checksum::of(text.as_bytes()))
     }
 }
 
@@ -94,7 +94,7 @@ pub fn read_all(disk: &dyn Disk, name: &str, limit: u64) -> Result<Vec<u8>> {
 fn parse(text: &str) -> Option<Identity> {
     let (body, checksum) = text.split_at_checked(text.rfind("checksum ")?)?;
     let stored = u32::from_str_radix(checksum.strip_prefix("checksum ")?.trim_end(), 16).ok()?;
-    if stored != crc32c::crc32c(body.as_bytes()) {
+    if stored != crate::checksum::of(body.as_bytes()) {
         return None;
     }
     let epoch = body.lines().find_map(|line| line.strip_prefix("epoch "))?.replace('-', "");

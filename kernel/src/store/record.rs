@@ -33,7 +33,7 @@ const EXTENSION_EVENT_TIME: u8 = 0b0000_0001;
 const ENVELOPE_BYTES: usize = 17;
 pub(super) const ENVELOPE_BYTES_MAXIMUM: usize = 29;
 /// To look at so many bytes again takes less than to combine checksums.
-const COMBINED_FROM: usize = 4_096;
+const COMBINED_FROM: usize = 2_048;
 const ENVELOPE_KEY_HASH: u8 = 0b0000_0001;
 const ENVELOPE_NOT_BEFORE: u8 = 0b0000_0010;
 
@@ -243,7 +243,7 @@ pub fn put(record: &Record<'_>, checked: Option<u32>, salt: u32, out: &mut Vec<u
     put_before(record, out);
     let size = narrow(out.len().saturating_sub(start).saturating_add(record.payload.len()));
     fill(out, start, &size.to_le_bytes());
-    let behind = |out: &Vec<u8>| crc32c::crc32c_append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
+    let behind = |out: &Vec<u8>| checksum::append(salt, out.get(start.saturating_add(8)..).unwrap_or_default());
     let checksum = match checked {
         Some(checked) if record.payload.len() > COMBINED_FROM => {
             let (before, rest) = record.payload.split_at_checked(CHECKED_FROM).unwrap_or((record.payload, &[]));
@@ -311,7 +311,7 @@ pub fn stated_size(bytes: &[u8]) -> Option<usize> {
 pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
     let mut source = Decoder::new(bytes.get(4..stated_size(bytes)?)?);
     let checksum = source.u32()?;
-    (crc32c::crc32c_append(salt, source.rest()) == checksum).then(|| read(bytes)).flatten()
+    (checksum::append(salt, source.rest()) == checksum).then(|| read(bytes)).flatten()
 }
 
 /// The same where the bytes were nowhere but in memory since they were put there: their checksum is not compared.
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_format_shows_this_entry() {
-        let salt = crc32c::crc32c(&[0; 16]);
+        let salt = checksum::of(&[0; 16]);
         let sent = b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x02hi";
         let envelope = Envelope {
             sequence_first: 10,
@@ -440,7 +440,7 @@ mod tests {
             ..Record::plain(Kind::Entry, sent)
         };
         let mut encoded = Vec::new();
-        put(&expected, Some(crc32c::crc32c(&sent[CHECKED_FROM..])), salt, &mut encoded);
+        put(&expected, Some(checksum::of(&sent[CHECKED_FROM..])), salt, &mut encoded);
         assert_eq!(decode(&shown(1), salt), Some(expected), "{encoded:02x?}");
     }
 
@@ -450,7 +450,7 @@ mod tests {
         let mut envelope = [0; ENVELOPE_BYTES_MAXIMUM];
         let envelope = Envelope::default().write(&mut envelope);
         let record = Record { qos: 1, count: 3, envelope, ..Record::plain(Kind::Entry, &sent) };
-        let checked = crc32c::crc32c(&sent[CHECKED_FROM..]);
+        let checked = checksum::of(&sent[CHECKED_FROM..]);
         let (mut combined, mut whole, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         put(&record, Some(checked), 5, &mut combined);
         put(&record, None, 5, &mut whole);
@@ -474,7 +474,7 @@ mod tests {
             expires_at: Some(Timestamp(1_700_003_600_000_000)),
             ..Record::plain(Kind::Message, b"21.5")
         };
-        let salt = crc32c::crc32c(&[0; 16]);
+        let salt = checksum::of(&[0; 16]);
         let mut encoded = Vec::new();
         encode(&expected, salt, &mut encoded);
         assert_eq!(decode(&bytes, salt), Some(expected), "{encoded:02x?}");
@@ -494,7 +494,7 @@ mod tests {
             prop_assert_eq!(decode(&out[before..out.len() - 1], salt), None);
             if record.kind == Kind::Entry {
                 let mut combined = Vec::new();
-                put(&record, Some(crc32c::crc32c(&payload[CHECKED_FROM..])), salt, &mut combined);
+                put(&record, Some(checksum::of(&payload[CHECKED_FROM..])), salt, &mut combined);
                 prop_assert_eq!(&combined, &out[before..]);
             }
         }
@@ -506,7 +506,7 @@ mod tests {
             if bytes.len() >= 8 {
                 bytes[..4].copy_from_slice(&size.to_le_bytes());
                 let size = usize::try_from(size).unwrap().clamp(8, bytes.len());
-                let checksum = crc32c::crc32c_append(0, &bytes[8..size]);
+                let checksum = checksum::append(0, &bytes[8..size]);
                 bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
                 let _ = decode(&bytes, 0);
             }
