@@ -61,6 +61,7 @@ impl<'a> Metadata<'a> {
         Properties { reader: Reader::new(self.bytes), field: 4 }
     }
 
+    #[inline]
     fn read(bytes: &'a [u8]) -> Result<Option<Metadata<'a>>, Malformed> {
         let mut read = Metadata { bytes, ..Metadata::default() };
         let (mut compression, mut messages) = (0, None);
