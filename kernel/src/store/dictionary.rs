@@ -34,6 +34,8 @@ pub struct Topic {
 #[derive(Debug)]
 pub struct Dictionary {
     ids: Shards<Arc<[u8]>, TopicId>,
+    /// The topic that was asked for last by [`Dictionary::find_for_next`], or declared since.
+    latest: TopicId,
     names: BTreeMap<Arc<[u8]>, TopicId>,
     topics: Vec<Topic>,
     /// Topics in the order in which their names became known: what is new for a filter is the end of it.
@@ -49,6 +51,7 @@ impl Dictionary {
     pub fn new(seed: u64) -> Dictionary {
         Dictionary {
             ids: Shards::new(seed, 1),
+            latest: TopicId(0),
             names: BTreeMap::new(),
             topics: Vec::new(),
             named: Vec::new(),
@@ -61,6 +64,14 @@ impl Dictionary {
     /// The number of a topic.
     pub fn find(&self, name: &[u8]) -> Option<TopicId> {
         self.ids.get(name).map(|(_, id)| *id)
+    }
+
+    /// The same for a message that is to be stored: mostly it is of the topic of the one before it.
+    pub fn find_for_next(&mut self, name: &[u8]) -> Option<TopicId> {
+        if self.get(self.latest).and_then(|topic| topic.name.as_deref()) != Some(name) {
+            self.latest = self.find(name)?;
+        }
+        Some(self.latest)
     }
 
     /// The number that the next new topic gets; an error if there may be no more.
@@ -84,6 +95,7 @@ impl Dictionary {
         if let Some(known) = self.ids.get_or_insert(Arc::clone(&name), || id) {
             *known = id;
         }
+        self.latest = id;
         self.names.insert(Arc::clone(&name), id);
         if let Some(topic) = self.topic_mut(id) {
             let is_new = topic.name.replace(name).is_none();

@@ -159,7 +159,7 @@ impl Records {
         if !self.has_room(now) {
             return Ok(false);
         }
-        let topic = match self.derived.dictionary.find(name) {
+        let topic = match self.derived.dictionary.find_for_next(name) {
             Some(topic) => topic,
             None => self.declare(name, now)?,
         };
