@@ -9,7 +9,6 @@
 //! 2. What is said of a number that is not outstanding changes nothing, and costs one look-up.
 
 use super::consumer::Consumer;
-use super::cursor::Delivery;
 use super::queue::Queue;
 use super::receivers::Receivers;
 use super::Deliveries;
@@ -114,7 +113,7 @@ impl Deliveries {
         let Some(handle) = receivers.consumer(member).and_then(|consumer| consumer.queue) else { return };
         let Some(queue) = queues.get_mut(handle) else { return };
         let Some(gone) = queue.cursor.delivery(offset).filter(|known| known.holder == member).cloned() else { return };
-        finish(queue, receivers, &gone);
+        finish(queue, receivers, offset);
         if let Some(consumer) = receivers.consumer_mut(member) {
             consumer.permit(gone.entry.count);
         }
@@ -160,13 +159,14 @@ impl Deliveries {
         let mut messages = 0_u64;
         if says == Says::DoneUpTo {
             let last = numbers.iter().copied().max();
-            while let Some(first) = queue.cursor.first().filter(|first| Some(first.entry.number) <= last).cloned() {
-                messages = messages.saturating_add(finish(queue, receivers, &first));
+            while let Some(first) = queue.cursor.first().filter(|first| Some(first.entry.number) <= last) {
+                let offset = first.entry.offset;
+                messages = messages.saturating_add(finish(queue, receivers, offset));
             }
         } else {
             for number in numbers {
-                let Some(known) = queue.cursor.numbered(*number).cloned() else { continue };
-                messages = messages.saturating_add(finish(queue, receivers, &known));
+                let Some(offset) = queue.cursor.numbered(*number).map(|known| known.entry.offset) else { continue };
+                messages = messages.saturating_add(finish(queue, receivers, offset));
             }
         }
         if messages > 0 {
@@ -224,12 +224,11 @@ fn take_back(queue: &mut Queue, consumer: &mut Consumer, offsets: &[Offset], cou
 }
 
 /// An entry need not be given out again, whoever has it and also while it waits; returns its messages.
-fn finish(queue: &mut Queue, receivers: &mut Receivers, known: &Delivery) -> u64 {
+fn finish(queue: &mut Queue, receivers: &mut Receivers, offset: Offset) -> u64 {
     let Queue { group: Some(group), cursor, .. } = queue else { return 0 };
-    let offset = known.entry.offset;
-    let was_held = cursor.is_in_flight(offset);
-    cursor.acknowledge(offset);
-    if !was_held {
+    let held_before = cursor.in_flight_count();
+    let Some(known) = cursor.acknowledge(offset) else { return 0 };
+    if cursor.in_flight_count() == held_before {
         // It may be at hand to be given out again.
         group.look_again();
         return known.remaining();
