@@ -87,7 +87,7 @@ BOUNDS = """\
   socket copies it twice, the log and the page cache once each, and it is summed up once; so the
   processor ends it at a quarter of the disk.
 - **Entries.** A batch is one record, one look-up and one receipt, so that it costs what its bytes
-  take to be moved and summed up. An entry of one message costs a third more than a message at
+  take to be moved and summed up. An entry of one message costs a fifth more than a message at
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
   Pulsar's official clients on both sides these are the limit: of a message in a batch the broker
   has 0.4 to 0.5 us of processor time and the Java client's pair 1.8, of one that is sent singly 2.0
