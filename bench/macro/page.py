@@ -87,16 +87,6 @@ wanted them too.
 """
 
 
-def _beside() -> str:
-    found = beside.newest()
-    if found is None:
-        return ""
-    date = found.date.replace("T", " ")
-    return BESIDE.format(
-        **{**vars(found), "date": date, "again": _again(found.again), "table": found.text()}
-    )
-
-
 def _recovery() -> str:
     found = recovery.newest()
     if found is None:
@@ -118,16 +108,6 @@ repetitions of {seconds:g} s. The machine's load average was {load_average:.1f} 
 """
 
 
-def _bridge() -> str:
-    found = bridge.newest()
-    if found is None:
-        return ""
-    date = found.date.replace("T", " ")
-    return BRIDGE.format(
-        **{**vars(found), "date": date, "again": _again(found.again), "table": found.text()}
-    )
-
-
 PIPELINE = """
 ## Spark
 
@@ -139,14 +119,13 @@ column that it reads. The machine's load average was {load_average:.1f} in the b
 """
 
 
-def _pipeline() -> str:
-    found = pipeline.newest()
+def _told(template: str, found: beside.Result | bridge.Result | pipeline.Result | None) -> str:
+    """The section of a bench that measures some lines again; nothing where it has not run."""
     if found is None:
         return ""
     date = found.date.replace("T", " ")
-    return PIPELINE.format(
-        **{**vars(found), "date": date, "again": _again(found.again), "table": found.text()}
-    )
+    told = {"date": date, "again": _again(found.again), "table": found.text()}
+    return template.format(**{**vars(found), **told})
 
 
 def _again(rows: Mapping[str, str]) -> str:
@@ -171,9 +150,9 @@ def render(result: Result) -> None:
         brokers=brokers,
         table=table.as_markdown(result),
         recovery=_recovery(),
-        beside=_beside(),
-        bridge=_bridge(),
-        pipeline=_pipeline(),
+        beside=_told(BESIDE, beside.newest()),
+        bridge=_told(BRIDGE, bridge.newest()),
+        pipeline=_told(PIPELINE, pipeline.newest()),
         official_warm_up=official.WARM_UP_SECONDS,
         **result.machine,
         **{**result.options, "again": _again(result.options.get("again", {}))},

@@ -9,7 +9,7 @@ use holdfast_kernel::store::{Commit, Ended};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rustix::event::{eventfd, EventfdFlags};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -46,10 +46,6 @@ impl Committer {
         })?;
         let thread = Some(thread);
         Ok(Committer { log, groups: Some(groups), ended: Mutex::new(ended), woken, thread, in_flight: false })
-    }
-
-    fn fileno(&self) -> i32 {
-        self.woken.as_raw_fd()
     }
 
     fn collect(&mut self, py: Python<'_>) -> PyResult<()> {

@@ -785,10 +785,8 @@ class Committer:
     """The thread that commits: while one group is on its way to the disk the next one gathers."""
 
     def __new__(cls, log: Log) -> Committer: ...
-    def fileno(self) -> int:
-        """Becomes readable when a commit has ended."""
     def collect(self) -> None:
-        """Drains `fileno` and takes over ended commits: `durable_position` moves. Raises `PoisonedError` after a failed sync."""
+        """Takes over ended commits: `durable_position` moves. Raises `PoisonedError` after a failed sync."""
     def wake(self) -> None:
         """There may be something to commit; returns at once."""
     def stop(self) -> None:

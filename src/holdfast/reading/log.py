@@ -95,7 +95,7 @@ class Reach:
     """When the first message behind the range was stored, of whatever topic; `None` at the durable
     end."""
     now_us: int
-    """What the clock says that such times are of."""
+    """The time then, by the clock of the machine that the log is on."""
     behind: int
     """Messages of its topics from the end of the range to the durable end; at least so many where
     not all of these were counted."""

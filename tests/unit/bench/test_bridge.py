@@ -52,9 +52,9 @@ def test_lines_that_are_measured_again_take_the_place_of_their_own_and_say_so() 
 
 
 def test_the_page_has_each_figure_beside_its_step() -> None:
-    assert page._bridge() == ""
+    assert page._told(page.BRIDGE, result.newest()) == ""
     run({"qos-1": [CARRIED], "processor": [SPENT]}).write()
-    told = page._bridge()
+    told = page._told(page.BRIDGE, result.newest())
     assert "2026-01-02 03:04 UTC at commit abc" in told
     carried = "| carried | 0.50 M messages/s | 1.00 M (one broker) | 0.50 | at least 0.6 | no |"
     spent = "| spent | 1,260 ns | 1,000 (a delivery) | 1.26 | at most 1.3 | yes |"

@@ -159,7 +159,9 @@ class RangeEnd(Struct, kw_only=True):
     next_at_us: Annotated[
         int | None, Meta(description="When the first message behind the range was stored, if any.")
     ]
-    now_us: Annotated[int, Meta(description="What the clock says that such times are of.")]
+    now_us: Annotated[
+        int, Meta(description="The time then, by the clock of the machine that the log is on.")
+    ]
     behind: Annotated[
         int, Meta(description="Messages of its topics from there to the end of the log.")
     ]
