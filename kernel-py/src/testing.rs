@@ -22,6 +22,10 @@ fn entry(offset: u64, count: u32, key_slot: u16, not_before: u64) -> Entry {
     Entry { offset: Offset(offset), count, number: offset, key_slot, not_before }
 }
 
+fn ended(delivery: &cursor::Delivery) -> (u32, u16, u64) {
+    (delivery.holder.0, delivery.attempts, delivery.remaining())
+}
+
 #[pymethods]
 impl Cursor {
     #[new]
@@ -61,8 +65,11 @@ impl Cursor {
     }
 
     fn acknowledge(&mut self, offset: u64) -> Option<(u32, u16, u64)> {
-        let delivery = self.inner.acknowledge(Offset(offset))?;
-        Some((delivery.holder.0, delivery.attempts, delivery.remaining()))
+        self.inner.acknowledge(Offset(offset)).as_ref().map(ended)
+    }
+
+    fn acknowledge_numbered(&mut self, number: u64) -> Option<(u32, u16, u64)> {
+        self.inner.acknowledge_numbered(number).as_ref().map(ended)
     }
 
     #[pyo3(signature = (offset, *, count = 1))]

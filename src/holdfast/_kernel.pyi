@@ -1169,6 +1169,8 @@ class Cursor:
         """A new record waits until `not_before` (0: at once). False, and nothing happens, if it is not wanted."""
     def acknowledge(self, offset: int) -> tuple[int, int, int] | None:
         """A whole entry, held or waiting: (holder, attempts, messages not acknowledged before)."""
+    def acknowledge_numbered(self, number: int) -> tuple[int, int, int] | None:
+        """The same for the entry with this number, where all are those of one topic; here it is the offset."""
     def acknowledge_ahead(self, offset: int, *, count: int = ...) -> None:
         """An entry that is still to be read: it was in flight before the cursor was restored."""
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:

@@ -96,6 +96,12 @@ class CursorMachine(RuleBasedStateMachine):
         if self.both("acknowledge", offset):
             self.finished.add(offset)
 
+    @rule(choice=CHOICES, number=ANY_OFFSET)
+    def acknowledge_numbered(self, choice: int, number: int) -> None:
+        for asked in (self.outstanding(choice), number):
+            if self.both("acknowledge_numbered", asked):
+                self.finished.add(asked)
+
     @rule(choice=CHOICES)
     def acknowledge_ahead(self, choice: int) -> None:
         ahead = [entry for entry in self.log if entry[0] >= self.twin.read()]

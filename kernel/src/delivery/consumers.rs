@@ -113,7 +113,7 @@ impl Deliveries {
         let Some(handle) = receivers.consumer(member).and_then(|consumer| consumer.queue) else { return };
         let Some(queue) = queues.get_mut(handle) else { return };
         let Some(gone) = queue.cursor.delivery(offset).filter(|known| known.holder == member).cloned() else { return };
-        finish(queue, receivers, offset);
+        finish(queue, receivers, gone.entry.number);
         if let Some(consumer) = receivers.consumer_mut(member) {
             consumer.permit(gone.entry.count);
         }
@@ -160,13 +160,12 @@ impl Deliveries {
         if says == Says::DoneUpTo {
             let last = numbers.iter().copied().max();
             while let Some(first) = queue.cursor.first().filter(|first| Some(first.entry.number) <= last) {
-                let offset = first.entry.offset;
-                messages = messages.saturating_add(finish(queue, receivers, offset));
+                let number = first.entry.number;
+                messages = messages.saturating_add(finish(queue, receivers, number));
             }
         } else {
             for number in numbers {
-                let Some(offset) = queue.cursor.numbered(*number).map(|known| known.entry.offset) else { continue };
-                messages = messages.saturating_add(finish(queue, receivers, offset));
+                messages = messages.saturating_add(finish(queue, receivers, *number));
             }
         }
         if messages > 0 {
@@ -224,17 +223,18 @@ fn take_back(queue: &mut Queue, consumer: &mut Consumer, offsets: &[Offset], cou
 }
 
 /// An entry need not be given out again, whoever has it and also while it waits; returns its messages.
-fn finish(queue: &mut Queue, receivers: &mut Receivers, offset: Offset) -> u64 {
+#[inline]
+fn finish(queue: &mut Queue, receivers: &mut Receivers, number: u64) -> u64 {
     let Queue { group: Some(group), cursor, .. } = queue else { return 0 };
     let held_before = cursor.in_flight_count();
-    let Some(known) = cursor.acknowledge(offset) else { return 0 };
+    let Some(known) = cursor.acknowledge_numbered(number) else { return 0 };
     if cursor.in_flight_count() == held_before {
         // It may be at hand to be given out again.
         group.look_again();
         return known.remaining();
     }
     if let Some(keys) = &mut group.keys {
-        keys.ended(offset, true);
+        keys.ended(known.entry.offset, true);
     }
     if let Some(consumer) = receivers.consumer_mut(known.holder) {
         consumer.let_go(known.entry.count);

@@ -237,10 +237,14 @@ impl Cursor {
     #[inline]
     pub fn acknowledge(&mut self, offset: Offset) -> Option<Delivery> {
         let index = self.find(offset.0)?;
-        let (delivery, covers_from) = self.retire(index)?;
-        self.cover(covers_from, delivery.entry.end().0);
-        self.trim();
-        Some(delivery)
+        self.acknowledge_at(index)
+    }
+
+    /// The same for what has this number, where all entries are those of one topic.
+    #[inline]
+    pub fn acknowledge_numbered(&mut self, number: u64) -> Option<Delivery> {
+        let index = self.find_numbered(number)?;
+        self.acknowledge_at(index)
     }
 
     /// Acknowledges an entry that has not been offered yet: it was in flight before the cursor was restored.
@@ -376,11 +380,8 @@ impl Cursor {
 
     /// What is outstanding with this number, held or waiting; where all entries are those of one topic.
     pub fn numbered(&self, number: u64) -> Option<&Delivery> {
-        let index = match self.slots.front() {
-            Some(first) if first.delivery.entry.number == number => 0,
-            _ => self.slots.binary_search_by_key(&number, |slot| slot.delivery.entry.number).ok()?,
-        };
-        self.slots.get(index).filter(|slot| slot.state != State::Done).map(|slot| &slot.delivery)
+        let slot = self.find_numbered(number).and_then(|index| self.slots.get(index))?;
+        (slot.state != State::Done).then_some(&slot.delivery)
     }
 
     /// What is outstanding first, held or waiting.
@@ -452,6 +453,15 @@ impl Cursor {
         (self.state(index) != Some(State::Done)).then_some(index)
     }
 
+    /// The index of what was offered with this number, done or not.
+    #[inline]
+    fn find_numbered(&self, number: u64) -> Option<usize> {
+        match self.slots.front() {
+            Some(first) if first.delivery.entry.number == number => Some(0),
+            _ => self.slots.binary_search_by_key(&number, |slot| slot.delivery.entry.number).ok(),
+        }
+    }
+
     #[inline]
     fn state(&self, index: usize) -> Option<State> {
         self.slots.get(index).map(|slot| slot.state)
@@ -475,6 +485,15 @@ impl Cursor {
             self.future.insert((not_before.0, offset));
             State::Future
         }
+    }
+
+    /// Acknowledges what is outstanding at this index; `None` if it is done.
+    #[inline]
+    fn acknowledge_at(&mut self, index: usize) -> Option<Delivery> {
+        let (delivery, covers_from) = self.retire(index)?;
+        self.cover(covers_from, delivery.entry.end().0);
+        self.trim();
+        Some(delivery)
     }
 
     /// Makes an outstanding entry done; returns it and from where its acknowledgement covers.

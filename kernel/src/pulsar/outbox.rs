@@ -166,33 +166,30 @@ impl Outboxes {
     #[inline]
     fn deliver(&mut self, sending: &Sending, messages: &mut dyn Messages) -> Result<()> {
         let &Sending { connection, receiver, redeliveries, offset, location, .. } = sending;
-        let writer = self.outboxes.get(connection).map(|outbox| &outbox.writer);
-        let Some(consumer) = writer.and_then(|writer| writer.consumers.get(&receiver).copied()) else { return Ok(()) };
+        let Some(outbox) = self.outboxes.get_mut(connection) else { return Ok(()) };
+        let Some(consumer) = outbox.writer.consumers.get(&receiver).copied() else { return Ok(()) };
         let Some(entry) = messages.entry(location, offset)? else {
             self.counters.dropped_retention += 1;
             self.gone.push((receiver, offset, NoticeKind::Retention));
             return Ok(());
         };
         let heading = Heading { consumer, topic: entry.topic, entry: entry.number, redeliveries };
-        let put = self.put(connection, |writer, into| {
-            let start = into.len();
-            put_entry(into, &heading, |into| match &entry.body {
-                Body::AsSent(tail) => into.extend_from_slice(tail),
-                Body::Message(message) => of_message(message, PRODUCER_NAME, entry.number, into),
-            });
-            if into.len() - start > writer.frame_bytes_maximum {
-                into.truncate(start);
-                return None;
-            }
-            Some(())
+        let into = &mut outbox.bytes;
+        let start = into.len();
+        put_entry(into, &heading, |into| match &entry.body {
+            Body::AsSent(tail) => into.extend_from_slice(tail),
+            Body::Message(message) => of_message(message, PRODUCER_NAME, entry.number, into),
         });
-        if put.is_some() {
-            self.counters.entries_sent += 1;
-            self.counters.messages_sent += u64::from(entry.count);
-        } else {
+        let bytes = into.len() - start;
+        if bytes > outbox.writer.frame_bytes_maximum {
+            into.truncate(start);
             self.counters.dropped_too_large += 1;
             self.gone.push((receiver, offset, NoticeKind::TooLarge));
+            return Ok(());
         }
+        self.counters.entries_sent += 1;
+        self.counters.messages_sent += u64::from(entry.count);
+        self.counters.bytes_encoded += u64::try_from(bytes).unwrap_or_default();
         Ok(())
     }
 

@@ -114,6 +114,10 @@ class Cursor:
         self.align()
         return entry.last_holder, entry.attempts, len(entry.messages)
 
+    def acknowledge_numbered(self, number: int) -> tuple[int, int, int] | None:
+        """The same for the entry with this number: here that is its offset."""
+        return self.acknowledge(number)
+
     def acknowledge_ahead(self, offset: int, *, count: int = 1) -> None:
         """An entry that is still to be read is done."""
         if self.wants(offset):
