@@ -16,7 +16,6 @@ use crate::pulsar::{PulsarInbox, PulsarOutboxes};
 use holdfast_kernel::delivery as kernel;
 use holdfast_kernel::ids::{Connection, Timestamp};
 use holdfast_kernel::limits::TURN_BYTES_MAXIMUM;
-use holdfast_kernel::mqtt::frame::are_last_answers;
 use holdfast_kernel::slots::Slots;
 use holdfast_kernel::{mqtt, pulsar};
 use pyo3::exceptions::PyValueError;
@@ -213,13 +212,22 @@ impl Inboxes<'_> {
     /// Bytes that wait undecoded behind that, if there are more than those that may.
     fn feed(&mut self, socket: &Socket, bytes: &[u8]) -> Option<usize> {
         let connection = socket.connection?;
-        let may_wait = !socket.is_pulsar && are_last_answers(bytes) && self.deliveries.is_at_rest(connection);
-        self.is_urgent |= !may_wait;
         let waiting = match socket.is_pulsar {
             true => self.pulsar.feed(connection, bytes, self.now),
             false => self.mqtt.feed(connection, bytes, self.now),
         };
-        waiting.ok().filter(|waiting| self.tells_all || *waiting > socket.read_ahead_bytes)
+        let waiting = waiting.ok()?;
+        self.is_urgent |= !self.may_wait(socket.is_pulsar, connection, bytes, waiting);
+        (self.tells_all || waiting > socket.read_ahead_bytes).then_some(waiting)
+    }
+
+    /// True if nothing of what waits can be decoded before more has come, or nobody waits for what it says.
+    fn may_wait(&mut self, is_pulsar: bool, connection: Connection, bytes: &[u8], waiting: usize) -> bool {
+        let (lacks, are_last_answers): (_, fn(&[u8]) -> bool) = match is_pulsar {
+            true => (self.pulsar.lacks(connection, bytes), pulsar::command::are_last_answers),
+            false => (self.mqtt.lacks(connection, bytes), mqtt::frame::are_last_answers),
+        };
+        lacks > 0 || waiting == bytes.len() && are_last_answers(bytes) && self.deliveries.is_at_rest(connection)
     }
 }
 

@@ -81,10 +81,6 @@ impl Cursor {
         self.inner.acknowledge_message(Offset(offset), batch_index)
     }
 
-    fn acknowledge_cumulative(&mut self, to: u64) -> u64 {
-        self.inner.acknowledge_cumulative(Offset(to))
-    }
-
     fn give_back(&mut self, offset: u64, not_before: u64) -> bool {
         self.inner.give_back(Offset(offset), Timestamp(not_before))
     }
@@ -104,10 +100,6 @@ impl Cursor {
 
     fn next_due(&self) -> Option<u64> {
         self.inner.next_due().map(|time| time.0)
-    }
-
-    fn is_in_flight(&self, offset: u64) -> bool {
-        self.inner.is_in_flight(Offset(offset))
     }
 
     fn in_flight_count(&self) -> usize {

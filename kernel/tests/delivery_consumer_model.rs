@@ -396,3 +396,22 @@ proptest! {
         model.finish_all();
     }
 }
+
+#[test]
+fn a_connection_is_at_rest_until_something_waits_for_room_that_it_frees() {
+    let mut world = World::new();
+    let one = world.consumer(1, 3);
+    let is_at_rest = |world: &World| world.deliveries.is_at_rest(Connection(1));
+    assert!(is_at_rest(&world));
+    world.publish(&[3, 4]);
+    assert!(is_at_rest(&world), "what is not durable waits for the disk");
+    world.commit();
+    assert_eq!(world.turns().len(), 1);
+    assert!(!is_at_rest(&world), "the second entry waits for permits");
+    assert!(world.deliveries.is_at_rest(Connection(2)), "of another connection nobody wants an answer");
+    world.permit(one, 1);
+    assert_eq!(world.turns().len(), 1);
+    assert!(is_at_rest(&world));
+    world.say(1, one, Says::AllAgain, &[], None);
+    assert!(!is_at_rest(&world), "what has come back waits");
+}

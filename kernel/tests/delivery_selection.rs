@@ -164,6 +164,17 @@ fn who_has_least_in_flight_gets_the_next() {
 }
 
 #[test]
+fn a_member_is_at_rest_until_messages_of_the_group_wait_for_room() {
+    let mut world = World::new(Selection::LeastLoaded, 2);
+    assert_eq!(world.publish(&[0; 4]), [vec![0, 2], vec![1, 3]]);
+    assert!(world.deliveries.is_at_rest(A) && world.deliveries.is_at_rest(B));
+    assert_eq!(world.publish(&[0]), [vec![], vec![]]);
+    assert!(!world.deliveries.is_at_rest(A) && !world.deliveries.is_at_rest(B));
+    assert_eq!(world.acknowledge(A, 1), [vec![4], vec![]]);
+    assert!(world.deliveries.is_at_rest(B));
+}
+
+#[test]
 fn the_same_member_gets_all_as_long_as_it_has_room_and_is_there() {
     let mut world = World::new(Selection::Stay, 4);
     assert_eq!(world.publish(&[0; 3]), [vec![0, 1, 2], vec![]]);

@@ -18,6 +18,7 @@ use holdfast_kernel::flow::entry::{EntryParts, Permits, Says};
 use holdfast_kernel::flow::{Arrivals, Fate, Refusal};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
 use holdfast_kernel::limits::{COMMAND_BYTES_MAXIMUM, PRODUCERS_REMEMBERED_MAXIMUM, TURN_BYTES_MAXIMUM};
+use holdfast_kernel::pulsar::command::are_last_answers;
 use holdfast_kernel::pulsar::fault::Fault;
 use holdfast_kernel::pulsar::inbox::Inbox;
 use holdfast_kernel::pulsar::kind;
@@ -332,6 +333,23 @@ fn acknowledgements_name_entries_of_their_consumer() {
 }
 
 // accepts: S4.26
+#[test]
+fn only_what_asks_for_no_answer_may_wait_for_company() {
+    let last = [ack(0, &[1, 2], None), ack(1, &[3], None), flow(500)];
+    for frames in [&last[..1], &last[1..2], &last[2..], &last] {
+        assert!(are_last_answers(&frames.concat()), "{frames:?}");
+    }
+    // An answer is asked for, entries are wanted again, an entry, another command, a cut, and nothing.
+    let others = [ack(0, &[1], Some(7)), redeliver(&[1]), message(1, b"payload"), connect()];
+    for frame in &others {
+        assert!(!are_last_answers(frame), "{frame:?}");
+        assert!(!are_last_answers(&[flow(500), frame.clone()].concat()), "{frame:?}");
+    }
+    let cut = flow(500);
+    assert!(!are_last_answers(&[&cut[..], &cut[..cut.len() - 1]].concat()));
+    assert!(!are_last_answers(&[]));
+}
+
 #[test]
 fn a_cumulative_acknowledgement_of_a_shared_subscription_is_refused() {
     let mut desk = Desk::new();

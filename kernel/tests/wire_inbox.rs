@@ -228,6 +228,41 @@ fn what_a_second_inbox_brings_stands_behind_what_the_first_has_decoded() {
     assert_eq!(other.payloads, [b"held"]);
 }
 
+#[test]
+fn what_the_first_frame_lacks_is_told_over_feeds_and_turns() {
+    let mut desk = Desk::new();
+    let sent = [frame(SEND, &[0; 88]), frame(SEND, &[0; 38])].concat();
+    let mut fed = 0;
+    let mut lacks = |desk: &mut Desk, count: usize| {
+        let bytes = &sent[fed..fed + count];
+        desk.inbox.feed(HERE, bytes, NOW).unwrap();
+        fed += count;
+        desk.inbox.lacks(HERE, bytes)
+    };
+    // Not even its header, which would tell; then some of it, twice in one turn, and once in the next.
+    assert_eq!(lacks(&mut desk, 3), 0);
+    assert_eq!(desk.turn(b""), None);
+    assert_eq!(lacks(&mut desk, 20), 0, "what waits from before is still no header");
+    assert_eq!(desk.turn(b""), None);
+    assert_eq!(lacks(&mut desk, 30), 47);
+    assert_eq!(lacks(&mut desk, 40), 7);
+    assert_eq!(desk.turn(b""), None);
+    assert!(desk.payloads.is_empty());
+    // The rest, and the second frame's first bytes: something can be decoded.
+    assert_eq!(lacks(&mut desk, 17), 0);
+    assert_eq!(desk.turn(b""), None);
+    assert_eq!(desk.payloads.len(), 1);
+    assert_eq!(lacks(&mut desk, 39), 1);
+    assert_eq!(lacks(&mut desk, 1), 0);
+    assert_eq!(desk.turn(b""), None);
+    assert_eq!(desk.payloads.len(), 2);
+    // What is no frame is to be told of at once, and nobody lacks anything who is not there.
+    let too_large = frame(SEND, &[0; FRAME_BYTES_MAXIMUM]);
+    desk.inbox.feed(HERE, &too_large[..50], NOW).unwrap();
+    assert_eq!(desk.inbox.lacks(HERE, &too_large[..50]), 0);
+    assert_eq!(desk.inbox.lacks(Connection(9), &sent[..50]), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

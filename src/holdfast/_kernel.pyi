@@ -1175,8 +1175,6 @@ class Cursor:
         """An entry that is still to be read: it was in flight before the cursor was restored."""
     def acknowledge_message(self, offset: int, batch_index: int) -> bool:
         """True if this makes the entry complete."""
-    def acknowledge_cumulative(self, to: int) -> int:
-        """Every message offered up to and including `to`; returns how many were not acknowledged before."""
     def give_back(self, offset: int, not_before: int) -> bool:
         """The entry waits until `not_before` and keeps its attempts. False if nobody holds it."""
     def release(self, holder: int) -> int:
@@ -1187,7 +1185,6 @@ class Cursor:
         """The attempts with this one; None if the entry does not wait or is not due."""
     def next_due(self) -> int | None:
         """When the first entry that is not due becomes due."""
-    def is_in_flight(self, offset: int) -> bool: ...
     def in_flight_count(self) -> int: ...
     def redelivery_count(self) -> int:
         """Entries that wait, due or not."""

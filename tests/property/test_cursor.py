@@ -116,16 +116,10 @@ class CursorMachine(RuleBasedStateMachine):
         if self.both("acknowledge_message", offset, batch_index):
             self.finished.add(offset)
 
-    @rule(near=NEAR_THE_MARK)
-    def acknowledge_cumulative(self, near: int) -> None:
-        to = max(0, self.twin.mark() + near)
-        before = set(self.twin.outstanding)
-        self.both("acknowledge_cumulative", to)
-        self.finished |= before - set(self.twin.outstanding)
-
     @rule()
     def acknowledge_all(self) -> None:
-        self.both("acknowledge_cumulative", 2**64 - 1)
+        for offset in list(self.twin.outstanding):
+            self.both("acknowledge", offset)
         self.finished |= {offset for offset, _, _ in self.log if offset < self.twin.read()}
 
     @rule(choice=CHOICES, not_before=TIMES)
@@ -195,7 +189,6 @@ class CursorMachine(RuleBasedStateMachine):
         ):
             self.both(question)
         for offset in range(max(0, self.twin.mark() - 2), self.twin.read() + 2):
-            self.both("is_in_flight", offset)
             self.both("wants", offset)
 
     @invariant()
@@ -238,16 +231,6 @@ def test_what_lies_between_matching_records_leaves_no_gap() -> None:
     assert cursor.acknowledged() == [(6, 16)]
     cursor.acknowledge(5)
     assert (cursor.mark(), cursor.acknowledged()) == (16, [])
-
-
-def test_an_acknowledgement_up_to_the_middle_of_a_batch_leaves_the_gap_to_the_batch() -> None:
-    cursor = kernel.Cursor(0)
-    cursor.deliver(0, 1)
-    cursor.deliver(5, 1, count=3)
-    assert cursor.acknowledge_cumulative(6) == 3
-    assert (cursor.mark(), cursor.deliveries()) == (1, [(5, 1, 1, 1)])
-    assert cursor.acknowledge_cumulative(7) == 1
-    assert cursor.mark() == 8
 
 
 def test_progress_that_is_never_taken_does_not_pile_up() -> None:

@@ -68,20 +68,14 @@ impl Delivery {
         self.size() - self.acknowledged.as_ref().map_or(0, |indexes| indexes.positions())
     }
 
-    /// True if the message at this index of the batch was acknowledged on its own.
-    pub fn is_acknowledged(&self, batch_index: u32) -> bool {
-        self.acknowledged.as_ref().is_some_and(|indexes| indexes.contains(u64::from(batch_index)))
-    }
-
     fn size(&self) -> u64 {
         self.entry.end().0 - self.entry.offset.0
     }
 
-    /// Acknowledges the messages from index `first` up to `end`; returns how many were not acknowledged before.
-    fn acknowledge(&mut self, first: u64, end: u64) -> u64 {
-        let (before, size) = (self.remaining(), self.size());
-        self.acknowledged.get_or_insert_default().insert(first, end.min(size));
-        before - self.remaining()
+    /// Acknowledges the message with this index, if it has so many.
+    fn acknowledge(&mut self, index: u64) {
+        let end = self.size().min(index + 1);
+        self.acknowledged.get_or_insert_default().insert(index, end);
     }
 
     /// Adds the offsets of the messages not acknowledged to `ranges`.
@@ -260,38 +254,8 @@ impl Cursor {
         let Some(slot) = self.find(offset.0).and_then(|index| self.slots.get_mut(index)) else {
             return false;
         };
-        let first = u64::from(batch_index);
-        slot.delivery.acknowledge(first, first + 1);
+        slot.delivery.acknowledge(u64::from(batch_index));
         slot.delivery.remaining() == 0 && self.acknowledge(offset).is_some()
-    }
-
-    /// Acknowledges every message offered up to and including `to`, within a batch too; returns how many were not
-    /// acknowledged before.
-    pub fn acknowledge_cumulative(&mut self, to: Offset) -> u64 {
-        let bound = to.0.saturating_add(1).min(self.read);
-        let mut messages = 0;
-        let mut covered = bound;
-        let mut index = 0;
-        while let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.offset() < bound) {
-            let outstanding = slot.state != State::Done;
-            if outstanding && slot.delivery.entry.end().0 > bound {
-                messages += slot.delivery.acknowledge(0, bound - slot.offset());
-                if slot.delivery.remaining() > 0 {
-                    covered = slot.covers_from;
-                    break;
-                }
-                covered = slot.delivery.entry.end().0;
-            } else if outstanding {
-                messages += slot.delivery.remaining();
-            }
-            self.retire(index);
-            index += 1;
-        }
-        if covered > self.mark {
-            self.cover(self.mark, covered);
-        }
-        self.trim();
-        messages
     }
 
     /// A holder gives an entry back: it waits for redelivery until `not_before`, and keeps its attempts. False if
@@ -393,11 +357,6 @@ impl Cursor {
     pub fn waiting_messages(&self) -> u64 {
         let waiting = self.slots.iter().filter(|slot| matches!(slot.state, State::Ready | State::Future));
         waiting.map(|slot| slot.delivery.remaining()).sum()
-    }
-
-    /// True if a holder has the entry at this offset.
-    pub fn is_in_flight(&self, offset: Offset) -> bool {
-        self.find(offset.0).and_then(|index| self.state(index)) == Some(State::Held)
     }
 
     /// The number of entries that holders have.

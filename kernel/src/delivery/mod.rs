@@ -258,9 +258,14 @@ impl Deliveries {
 
     /// True if an answer from the connection frees no room that anything waits for.
     pub fn is_at_rest(&self, connection: Connection) -> bool {
-        let receiver = self.receivers.on(connection).and_then(|receiver| self.receivers.get(receiver));
-        let Some(receiver) = receiver.filter(|receiver| receiver.memberships.is_empty()) else { return false };
-        self.queues.get(receiver.queue).is_some_and(|queue| !queue.has_entries() && !queue.reads_on())
+        let gives =
+            |queue: ids::Queue| self.queues.get(queue).is_some_and(|queue| queue.has_entries() || queue.reads_on());
+        let window = self.receivers.on(connection).and_then(|receiver| self.receivers.get(receiver));
+        let mut consumers = self.receivers.consumers_on(connection).iter();
+        !window
+            .is_some_and(|receiver| gives(receiver.queue) || receiver.memberships.iter().any(|part| gives(part.group)))
+            && !consumers
+                .any(|handle| self.receivers.consumer(*handle).and_then(|known| known.queue).is_some_and(gives))
     }
 
     /// True if there are notices.

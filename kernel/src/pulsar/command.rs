@@ -3,6 +3,7 @@
 //! Owns: which fields they must have. Never: knows the producers and consumers of a connection.
 
 use super::fault::Fault;
+use super::frame::Frame;
 use super::kind;
 use crate::flow::entry::Says;
 use crate::protobuf::{low_half, Reader, Value};
@@ -100,6 +101,24 @@ pub fn permits(body: &[u8]) -> Result<(u64, u32), Fault> {
         }
     }
     consumer.zip(messages).ok_or(Fault::new("permits without their consumer or their number"))
+}
+
+/// True if these are whole frames by which consumers take more messages, or are done with some and ask for no answer.
+#[inline]
+pub fn are_last_answers(mut bytes: &[u8]) -> bool {
+    while let Ok(Some(frame)) = Frame::read(bytes) {
+        let Some((_, rest)) = bytes.split_at_checked(frame.size_bytes) else { return false };
+        let is_last = match Command::read(bytes.get(frame.command(0)).unwrap_or_default()) {
+            Ok(Command { kind: kind::FLOW, .. }) => true,
+            Ok(Command { kind: kind::ACK, body }) => Said::acknowledged(body).is_ok_and(|said| said.request.is_none()),
+            _ => false,
+        };
+        if !is_last || rest.is_empty() {
+            return is_last;
+        }
+        bytes = rest;
+    }
+    false
 }
 
 /// What a consumer says of entries, but for their numbers.

@@ -29,9 +29,7 @@ impl Inbox {
 
     /// They are passed over from now on; nothing happens if the connection is closed.
     pub fn remove_producer(&mut self, connection: Connection, number: u64) {
-        if let Ok(peer) = self.decoder(connection) {
-            peer.remove_producer(number);
-        }
+        self.decoder(connection).map(|peer| peer.remove_producer(number)).ok();
     }
 
     /// Called after append: where an entry found no room, those that its producer sent behind it are refused as well.
@@ -53,8 +51,6 @@ impl Inbox {
 
     /// It is passed over from now on; nothing happens if the connection is closed.
     pub fn remove_consumer(&mut self, connection: Connection, number: u64) {
-        if let Ok(peer) = self.decoder(connection) {
-            peer.remove_consumer(number);
-        }
+        self.decoder(connection).map(|peer| peer.remove_consumer(number)).ok();
     }
 }

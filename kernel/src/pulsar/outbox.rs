@@ -83,10 +83,7 @@ impl Outboxes {
 
     /// Appends encoded bytes; nothing happens if the connection is closed.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) {
-        self.put(connection, |_, into| {
-            into.extend_from_slice(bytes);
-            Some(())
-        });
+        self.put(connection, |into| into.extend_from_slice(bytes));
     }
 
     /// While a connection is not writable its bytes stay here.
@@ -102,11 +99,7 @@ impl Outboxes {
     /// Answers those of this turn that ask whether anybody is there.
     pub fn pass_through(&mut self, arrivals: &Arrivals) {
         for connection in &arrivals.pings {
-            let put = self.put(*connection, |_, into| {
-                put_pong(into);
-                Some(())
-            });
-            self.counters.pings_answered += u64::from(put.is_some());
+            self.counters.pings_answered += self.put(*connection, put_pong);
         }
     }
 
@@ -117,12 +110,10 @@ impl Outboxes {
                 Departure::Sending(sending) => self.deliver(&sending, messages)?,
                 Departure::Receipt(receipt) => self.tell(&receipt),
                 Departure::Reply(reply) => {
-                    let put = self.put(reply.connection, |writer, into| {
-                        let consumer = *writer.consumers.get(&reply.receiver)?;
-                        put_reply(into, consumer, &reply);
-                        Some(())
-                    });
-                    self.counters.replies_sent += u64::from(put.is_some());
+                    if let Some(consumer) = self.consumer(reply.connection, reply.receiver) {
+                        self.counters.replies_sent +=
+                            self.put(reply.connection, |into| put_reply(into, consumer, &reply));
+                    }
                 }
                 Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
                 Departure::Acknowledgement(_) => {}
@@ -152,15 +143,12 @@ impl Outboxes {
     }
 
     fn tell(&mut self, receipt: &Receipt) {
-        let put = self.put(receipt.connection, |_, into| {
-            put_receipt(into, receipt);
-            Some(())
-        });
+        let told = self.put(receipt.connection, |into| put_receipt(into, receipt));
         let count = match receipt.refusal {
             None => &mut self.counters.receipts_sent,
             Some(_) => &mut self.counters.refusals_sent,
         };
-        *count += u64::from(put.is_some());
+        *count += told;
     }
 
     #[inline]
@@ -193,14 +181,19 @@ impl Outboxes {
         Ok(())
     }
 
-    /// Lets `write` append to what waits for a connection; `None` if it is closed, or nothing was appended.
+    /// By what number a receiver knows itself.
+    fn consumer(&self, connection: Connection, receiver: Receiver) -> Option<u64> {
+        self.outboxes.get(connection)?.writer.consumers.get(&receiver).copied()
+    }
+
+    /// Lets `write` append to what waits for a connection; returns 1, or 0 if it is closed.
     #[inline]
-    fn put(&mut self, connection: Connection, write: impl FnOnce(&Writer, &mut Vec<u8>) -> Option<()>) -> Option<()> {
-        let outbox = self.outboxes.get_mut(connection)?;
+    fn put(&mut self, connection: Connection, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let Some(outbox) = self.outboxes.get_mut(connection) else { return 0 };
         let before = outbox.bytes.len();
-        write(&outbox.writer, &mut outbox.bytes)?;
+        write(&mut outbox.bytes);
         let count = outbox.bytes.len().saturating_sub(before);
         self.counters.bytes_encoded += u64::try_from(count).unwrap_or_default();
-        Some(())
+        1
     }
 }

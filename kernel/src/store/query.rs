@@ -138,11 +138,7 @@ impl Query {
             if record.offset >= end {
                 break;
             }
-            let stopped = match reading.is_full() {
-                true => Some(record.offset.max(from)),
-                false => self.push(&record, dictionary.name(record.topic), (from, end), reading),
-            };
-            if let Some(offset) = stopped {
+            if let Some(offset) = self.push(&record, dictionary.name(record.topic), (from, end), reading) {
                 self.resume = Some((offset, number, position));
                 return Ok(Some(offset));
             }
@@ -172,9 +168,9 @@ impl Query {
                     self.resume = Some((record.offset, number, position));
                     break;
                 }
-                let stopped = match reading.is_full() {
-                    true => Some(record.offset.max(from)),
-                    false if !self.topics.contains(&record.topic.0) => None,
+                let is_passed = !reading.is_full() && !self.topics.contains(&record.topic.0);
+                let stopped = match is_passed {
+                    true => None,
                     false => self.push(&record, dictionary.name(record.topic), (from, end), reading),
                 };
                 if let Some(offset) = stopped {
@@ -197,6 +193,9 @@ impl Query {
         (from, end): (Offset, Offset),
         reading: &mut Reading,
     ) -> Option<Offset> {
+        if reading.is_full() {
+            return Some(record.offset.max(from));
+        }
         let Query { criteria, filters, unpacked, .. } = self;
         if record.kind != Kind::Entry {
             if criteria.takes(record, filters.as_ref()) {

@@ -106,6 +106,13 @@ impl<D: Decoder> Inbox<D> {
         Ok(reception.waiting_bytes())
     }
 
+    /// How many bytes are still to come of the first frame that waits, after `bytes` were fed; 0 if it is whole, or if
+    /// nobody can tell.
+    #[inline]
+    pub fn lacks(&mut self, connection: Connection, bytes: &[u8]) -> usize {
+        self.receptions.get_mut(connection).map_or(0, |reception| reception.lacks(bytes))
+    }
+
     /// Decodes what has come into `arrivals`; returns what is to be decided on and faults, whose connections are held.
     pub fn decode(&mut self, arrivals: &mut Arrivals, now: Timestamp) -> Vec<(Connection, Event<D>)> {
         arrivals.clear();

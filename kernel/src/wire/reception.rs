@@ -29,6 +29,8 @@ pub struct Reception<D> {
     backlog: Backlog,
     /// Bytes of this turn that wait in the arena.
     pub(super) fed_bytes: usize,
+    /// What its first frame lacked when something last came.
+    lacking_bytes: usize,
     /// A frame of this connection is being decided on.
     pub(super) is_held: bool,
     /// The backlog may hold whole frames, which the next decode takes.
@@ -50,6 +52,7 @@ impl<D: Decoder> Reception<D> {
             heard_at: Timestamp(0),
             backlog: Backlog::default(),
             fed_bytes: 0,
+            lacking_bytes: 0,
             is_held: false,
             is_queued: false,
             is_ended: false,
@@ -93,6 +96,20 @@ impl<D: Decoder> Reception<D> {
     /// Bytes that wait undecoded.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.backlog.waiting().len() + self.fed_bytes
+    }
+
+    /// How many bytes the first frame that waits lacks after `bytes` came, as far as its header tells.
+    #[inline]
+    pub(super) fn lacks(&mut self, bytes: &[u8]) -> usize {
+        self.lacking_bytes = if self.fed_bytes == bytes.len() {
+            let begun = self.backlog.waiting();
+            let header = self.header(if begun.is_empty() { bytes } else { begun });
+            let size = header.ok().flatten().map_or(0, |(_, size)| size);
+            size.saturating_sub(self.waiting_bytes())
+        } else {
+            self.lacking_bytes.saturating_sub(bytes.len())
+        };
+        self.lacking_bytes
     }
 
     /// The next decode reports this breach.

@@ -132,24 +132,6 @@ class Cursor:
         entry.messages.discard(offset + batch_index)
         return not entry.messages and self.acknowledge(offset) is not None
 
-    def acknowledge_cumulative(self, to: int) -> int:
-        """Every message offered up to `to` is done."""
-        bound = covered = min(to + 1, self.at_read)
-        messages = 0
-        for entry in list(self.outstanding.values()):
-            done = {message for message in entry.messages if message < bound}
-            messages += len(done)
-            entry.messages -= done
-            if not entry.messages:
-                covered = max(covered, entry.end)
-                del self.outstanding[entry.offset]
-            elif entry.offset < bound:
-                covered = entry.covers_from
-        if covered > self.at_mark:
-            self.cover(self.at_mark, covered)
-        self.align()
-        return messages
-
     def give_back(self, offset: int, not_before: int) -> bool:
         """A holder does not want it now."""
         entry = self.outstanding.get(offset)
@@ -188,10 +170,6 @@ class Cursor:
         return min(
             (entry.not_before for entry in self.outstanding.values() if not entry.due), default=None
         )
-
-    def is_in_flight(self, offset: int) -> bool:
-        """True if somebody holds it."""
-        return offset in self.outstanding and self.outstanding[offset].holder is not None
 
     def in_flight_count(self) -> int:
         """How many are held."""

@@ -158,6 +158,18 @@ def test_a_commit_that_has_ended_is_told_until_it_is_collected(table: Table) -> 
     committer.stop()
 
 
+def test_a_frame_that_comes_in_parts_is_urgent_with_its_last(table: Table) -> None:
+    token, peer = table.add()
+    table.sockets.read_ahead(token, 1_000)
+    peer.sendall(CONNECT[:5])
+    assert not table.receive()
+    peer.sendall(CONNECT[5:-1])
+    assert not table.receive()
+    peer.sendall(CONNECT[-1:])
+    assert table.receive()
+    assert table.decoded() == ["connect"]
+
+
 def test_who_may_read_ahead_is_told_of_only_beyond_that_or_when_all_are(table: Table) -> None:
     token, peer = table.add()
     table.sockets.read_ahead(token, 1_000)
