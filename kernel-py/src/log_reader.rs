@@ -10,8 +10,10 @@ use holdfast_kernel::store::{
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
+use pyo3_bytes::PyBytes;
 use std::collections::HashSet;
+use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -178,7 +180,7 @@ impl LogReader {
         let wanted = ColumnSet::of(&columns).ok_or_else(|| PyValueError::new_err("there is no such column"))?;
         let criteria = &criteria.inner;
         let (columns, reached) = py.detach(|| self.inner.read(criteria, wanted, &limits)).map_err(to_python)?;
-        Ok((columns_dict(py, &columns)?, reached.0))
+        Ok((columns_dict(py, columns)?, reached.0))
     }
 
     #[pyo3(signature = (criteria, *, from_offset, to_offset, rows_maximum, bytes_maximum))]
@@ -217,34 +219,35 @@ impl LogReader {
     }
 }
 
-fn columns_dict<'py>(py: Python<'py>, columns: &Columns) -> PyResult<Bound<'py, PyDict>> {
-    let bytes = |data: &[u8]| Some(PyBytes::new(py, data));
-    let bits = |bits: &Bits| bytes(&bits.bytes);
-    let texts = |validity: Option<Bound<'py, PyBytes>>, texts: &Bytes| {
-        vec![validity, bytes(&texts.offsets), bytes(&texts.data)]
-    };
-    let lists = |lists: &Properties| {
-        let (keys, values) = (&lists.keys, &lists.values);
-        let buffers = [&lists.offsets, &keys.offsets, &keys.data, &values.offsets, &values.data];
-        buffers.into_iter().map(|data| bytes(data)).collect()
+/// The columns that were wanted, each with its buffers, which lie where the kernel has filled them: to copy some
+/// megabytes takes milliseconds in which nobody else has the interpreter.
+fn columns_dict(py: Python<'_>, mut columns: Columns) -> PyResult<Bound<'_, PyDict>> {
+    let bytes = |data: Vec<u8>| Some(PyBytes::from(data));
+    let bits = |bits: Bits| bytes(bits.bytes);
+    let texts = |validity, texts: Bytes| vec![validity, bytes(texts.offsets), bytes(texts.data)];
+    let lists = |lists: Properties| {
+        let (keys, values) = (lists.keys, lists.values);
+        let buffers = [lists.offsets, keys.offsets, keys.data, values.offsets, values.data];
+        buffers.into_iter().map(bytes).collect()
     };
     let dict = PyDict::new(py);
     for name in columns.wanted().names() {
+        let all = &mut columns;
         let buffers = match name {
-            "topic" => texts(None, &columns.topic),
-            "key" => texts(bits(&columns.has_key), &columns.key),
-            "value" => texts(None, &columns.value),
-            "shard" => vec![None, bytes(&columns.shard)],
-            "offset" => vec![None, bytes(&columns.offset)],
-            "entry" => vec![None, bytes(&columns.entry)],
-            "timestamp" => vec![None, bytes(&columns.timestamp)],
-            "event_time" => vec![bits(&columns.has_event_time), bytes(&columns.event_time)],
-            "qos" => vec![None, bytes(&columns.qos)],
-            "retain" => vec![None, bits(&columns.retain)],
-            "publisher" => vec![bits(&columns.has_publisher), bytes(&columns.publisher)],
-            "expires_at" => vec![bits(&columns.has_expires_at), bytes(&columns.expires_at)],
-            "properties" => lists(&columns.properties),
-            _ => lists(&columns.headers),
+            "topic" => texts(None, take(&mut all.topic)),
+            "key" => texts(bits(take(&mut all.has_key)), take(&mut all.key)),
+            "value" => texts(None, take(&mut all.value)),
+            "shard" => vec![None, bytes(take(&mut all.shard))],
+            "offset" => vec![None, bytes(take(&mut all.offset))],
+            "entry" => vec![None, bytes(take(&mut all.entry))],
+            "timestamp" => vec![None, bytes(take(&mut all.timestamp))],
+            "event_time" => vec![bits(take(&mut all.has_event_time)), bytes(take(&mut all.event_time))],
+            "qos" => vec![None, bytes(take(&mut all.qos))],
+            "retain" => vec![None, bits(take(&mut all.retain))],
+            "publisher" => vec![bits(take(&mut all.has_publisher)), bytes(take(&mut all.publisher))],
+            "expires_at" => vec![bits(take(&mut all.has_expires_at)), bytes(take(&mut all.expires_at))],
+            "properties" => lists(take(&mut all.properties)),
+            _ => lists(take(&mut all.headers)),
         };
         dict.set_item(name, buffers)?;
     }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import system
-from holdfast.broker.admin.v1.reading import WHOLE_BYTES, encode_stream
+from holdfast.broker.admin.http.arrow_stream import WHOLE_BYTES, encode_stream
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import COLUMNS_UNASKED

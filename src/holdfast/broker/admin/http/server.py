@@ -17,6 +17,7 @@ from ssl import SSLContext
 from aiohttp import web
 
 from holdfast.broker.admin.http import openapi
+from holdfast.broker.admin.http.arrow_stream import senders_of
 from holdfast.broker.admin.http.operation import (
     BODY_BYTES_MAXIMUM,
     Operation,
@@ -51,6 +52,7 @@ def application(
         middlewares=[_refusals_as_json, protect],
         client_max_size=BODY_BYTES_MAXIMUM,
     )
+    app.cleanup_ctx.append(senders_of)
     for operation in known:
         # A client identifier may have braces, which stand for nothing in a request's path.
         pattern = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", operation.path)

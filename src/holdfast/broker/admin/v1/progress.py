@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from holdfast.broker.admin.http import query
+from holdfast.broker.admin.http.arrow_stream import ARROW_STREAM, encode_stream, send
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
@@ -20,7 +21,7 @@ from holdfast.broker.admin.http.operation import (
     number,
     text,
 )
-from holdfast.broker.admin.v1.reading import ARROW_STREAM, LogReaders, encode_stream, send
+from holdfast.broker.admin.v1.reading import LogReaders
 from holdfast.broker.state.recorded import Recorded
 from holdfast.reading.progress import DirectoryProgress, NoSuchQueueError, Progress
 

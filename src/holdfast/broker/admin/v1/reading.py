@@ -15,12 +15,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from aiohttp import web
 from msgspec import Meta, Struct, UnsetType
 
 from holdfast.broker.admin.http import query
+from holdfast.broker.admin.http.arrow_stream import ARROW_STREAM, encode_stream, send
 from holdfast.broker.admin.http.operation import (
     JSON,
     Answered,
@@ -45,21 +46,10 @@ from holdfast.reading.log import (
 )
 from holdfast.reading.log import COLUMNS as NAMES
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 READERS_MAXIMUM = 4
 """More would only take turns: two cores, and one disk."""
 ANSWERS_MAXIMUM = 16
 """Answers on their way; the next request waits for one of them to end."""
-SEND_TIMEOUT_S = 60
-"""A peer that has not taken its answer by then does not read."""
-CHUNK_BYTES = 256 << 10
-"""What is written to a socket at a time; the next follows when the peer has taken it."""
-WHOLE_BYTES = 64 << 10
-"""From this size on a buffer of an answer is sent from where it lies; smaller ones are gathered,
-since a write of its own costs more than to copy it."""
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 OFFSET = {"type": "integer", "minimum": 0, "maximum": query.OFFSET_MAXIMUM}
 FILTER = Parameter(
@@ -454,62 +444,3 @@ def _answer(
         "next_offset": str(chunk.next_offset),
     }
     return _RecordsAnswer(begin, end, encode_stream(chunk.batch.replace_schema_metadata(told)))
-
-
-class _Pieces:
-    """A file that is written and keeps what is written where it lies, but for what is small."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._gathered = bytearray()
-        self._pieces: list[memoryview] = []
-
-    def write(self, data: "bytes | pa.Buffer") -> int:
-        """Takes the next bytes; nobody changes them any more."""
-        if len(data) < WHOLE_BYTES:
-            self._gathered += data
-        else:
-            self._close_gathered()
-            self._pieces.append(memoryview(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """There is nothing that waits."""
-
-    def take(self) -> Sequence[memoryview]:
-        """All that was written."""
-        self._close_gathered()
-        return self._pieces
-
-    def _close_gathered(self) -> None:
-        if self._gathered:
-            self._pieces.append(memoryview(self._gathered))
-            self._gathered = bytearray()
-
-
-def encode_stream(batch: "pa.RecordBatch") -> Sequence[memoryview]:
-    """One batch as an Arrow stream, in pieces of which the large ones are the batch's own."""
-    import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
-
-    sink = _Pieces()
-    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), batch.schema) as stream:
-        stream.write_batch(batch)
-    return sink.take()
-
-
-async def send(request: web.Request, pieces: Sequence[memoryview]) -> web.StreamResponse:
-    """Sends an Arrow stream, as fast as the peer takes it."""
-    response = web.StreamResponse(headers={"Content-Type": ARROW_STREAM})
-    response.content_length = sum(piece.nbytes for piece in pieces)
-    await response.prepare(request)
-    try:
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            for piece in pieces:
-                for at in range(0, len(piece), CHUNK_BYTES):
-                    await response.write(piece[at : at + CHUNK_BYTES])
-            await response.write_eof()
-    except (TimeoutError, ConnectionError):
-        if request.transport is not None:
-            request.transport.abort()
-    return response

@@ -10,6 +10,7 @@ from typing import Annotated, Final, get_args
 from aiohttp import web
 from msgspec import Meta, Struct
 
+from holdfast.broker.admin.http.arrow_stream import ARROW_STREAM, send
 from holdfast.broker.admin.http.operation import (
     Answered,
     Asked,
@@ -18,7 +19,6 @@ from holdfast.broker.admin.http.operation import (
     ProblemError,
     text,
 )
-from holdfast.broker.admin.v1.reading import ARROW_STREAM, send
 from holdfast.broker.observe.tables import Tables
 from holdfast.core.table_names import FOR_READERS, TABLES, MomentTable
 
