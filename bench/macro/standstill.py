@@ -2,14 +2,15 @@
 
 `python -m bench.macro.standstill FILE` wants to wake at each millisecond, ahead of everybody on
 the machine, until SIGTERM; then the file says how late it was for each of them, as somebody would
-have been who had come at that moment.
+have been who had come at that moment. With `in-turn` behind FILE it goes ahead of nobody: then it
+says how long whoever wakes waits for a processor.
 
 A machine that is lent a part of another one's processors is stopped when that part is used up, with
 all that runs on it: here for 10 ms in each 100 where a broker syncs four thousand times a second.
 No broker can be quicker than that, so that a latency is shown beside it.
 
-Owns: one process. Never: says anything where it may not go ahead of others, since it would count
-their turns.
+Owns: one process. Never: says anything where it should go ahead of others and may not, since it
+would count their turns.
 """
 
 import json
@@ -27,15 +28,17 @@ from bench.macro import machine
 
 EVERY_NS = 1_000_000
 END_WITHIN_S = 10
+IN_TURN = "in-turn"
 Sample = tuple[int, int]
 """When it wanted to wake and how much later it did, in nanoseconds."""
 
 
 @contextmanager
-def noted(directory: Path) -> Iterator[list[Sample]]:
+def noted(directory: Path, *, in_turn: bool = False) -> Iterator[list[Sample]]:
     """Fills the list when the block ends; it stays empty where nothing may go ahead of others."""
     file, samples = directory / "standstill.json", list[Sample]()
     command = [sys.executable, "-m", "bench.macro.standstill", str(file)]
+    command += [IN_TURN] if in_turn else []
     process = subprocess.Popen(command, cwd=machine.ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -58,7 +61,8 @@ def main() -> int:
     ended, samples = list[bool](), list[Sample]()
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        if IN_TURN not in sys.argv[2:]:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
         print("may not go ahead of others", file=sys.stderr)
         ended.append(True)

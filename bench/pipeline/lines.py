@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from bench.macro import standstill
 from bench.macro.measurement import GENERATOR
 from bench.pipeline import filling
 from bench.pipeline.result import Measured
@@ -43,6 +45,7 @@ TRIGGERS = ((1_000_000, 0.6), (200_000, 0.45))
 """Rows a trigger, and the least ratio of the stream to that of Parquet files."""
 WRITTEN = 500_000
 """Rows that a batch writes."""
+WOKEN_SECONDS = 3
 Rows = Callable[[], DataFrame]
 
 
@@ -215,9 +218,11 @@ def writer(ground: Ground) -> Iterator[Measured]:
 
 
 def publisher(ground: Ground) -> Iterator[Measured]:
-    """A publisher at QoS 1 beside one reader over HTTP at full speed, and without it."""
+    """A publisher at QoS 1 beside one reader over HTTP at full speed, and without it; and somebody
+    who only wakes, since a message has to wake one thread after the other."""
     rates: dict[bool, list[float]] = {False: [], True: []}
     p99s: dict[bool, list[float]] = {False: [], True: []}
+    woken: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(REPETITIONS):
         for is_read in (False, True):
             with reading(ground) if is_read else nullcontext():
@@ -225,11 +230,17 @@ def publisher(ground: Ground) -> Iterator[Measured]:
                 rates[is_read].append(raw["received"] / raw["seconds"])
                 raw = generated(ground, "latency", "--rate", "1000")
                 p99s[is_read].append(raw["latency_p99_us"] / 1000)
+                with standstill.noted(ground.directory, in_turn=True) as samples:
+                    time.sleep(WOKEN_SECONDS)
+                woken[is_read].append(standstill.p99_us(samples) / 1000)
     read, alone = max(rates[True]), max(rates[False])
     yield Measured("publisher beside a reader", "messages/s", read, "alone", alone, 0.8)
     slow, usual = statistics.median(p99s[True]), statistics.median(p99s[False])
     title = "its p99 at 1 000 messages a second"
     yield Measured(title, "ms", slow, "alone", usual, at_most_times=2)
+    late, usually = statistics.median(woken[True]), statistics.median(woken[False])
+    title = "who only wakes is late there, p99"
+    yield Measured(title, "ms", late, "without a reader", usually)
 
 
 @contextmanager
