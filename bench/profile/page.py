@@ -91,7 +91,16 @@ BOUNDS = """\
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
   Pulsar's official clients on both sides these are the limit: of a message in a batch the broker
   has 0.4 to 0.5 us of processor time and the Java client's pair 1.8, of one that is sent singly 2.0
-  and 4.6 ([benchmarks](benchmarks.md)).
+  and 4.6 ([benchmarks](benchmarks.md)). The Java client gives permits for a thousand messages, so
+  that its batches of a thousand are given out one by one: each has two to three turns, and of
+  0.41 us a message Python has 0.11, the disk 0.09, and sending 0.04.
+- **Beside a reader at full speed.** The columns of an answer lie where the kernel has filled them,
+  and a thread sends them, so that the loop has little of it. What is left is the machine's: on two
+  processors somebody who only wakes is 2 to 3 ms late at p99 while one reader reads, and 0.1 to
+  0.6 ms without it; a message wakes four threads one after the other (`python -m bench.pipeline
+  --only publisher`). Tried and left out: for the threads that read, nice 19 made no difference, and
+  SCHED_IDLE took p99 from 5 to 3 ms, but a thread that is kept from the processor for long may have
+  the interpreter.
 - **A second core.** See [decision 0032](adr/0032-one-loop-for-now.md).
 """
 

@@ -217,17 +217,18 @@ impl Inboxes<'_> {
             false => self.mqtt.feed(connection, bytes, self.now),
         };
         let waiting = waiting.ok()?;
-        self.is_urgent |= !self.may_wait(socket.is_pulsar, connection, bytes, waiting);
+        self.is_urgent |= !self.may_wait(socket.is_pulsar, connection, bytes);
         (self.tells_all || waiting > socket.read_ahead_bytes).then_some(waiting)
     }
 
-    /// True if nothing of what waits can be decoded before more has come, or nobody waits for what it says.
-    fn may_wait(&mut self, is_pulsar: bool, connection: Connection, bytes: &[u8], waiting: usize) -> bool {
+    /// True if nothing of what waits can be decoded before more has come, or nobody waits for what these bytes say. It
+    /// costs somebody the time that answers wait for company if the end of a large frame looks like them.
+    fn may_wait(&mut self, is_pulsar: bool, connection: Connection, bytes: &[u8]) -> bool {
         let (lacks, are_last_answers): (_, fn(&[u8]) -> bool) = match is_pulsar {
             true => (self.pulsar.lacks(connection, bytes), pulsar::command::are_last_answers),
             false => (self.mqtt.lacks(connection, bytes), mqtt::frame::are_last_answers),
         };
-        lacks > 0 || waiting == bytes.len() && are_last_answers(bytes) && self.deliveries.is_at_rest(connection)
+        lacks > 0 || are_last_answers(bytes) && self.deliveries.is_at_rest(connection)
     }
 }
 

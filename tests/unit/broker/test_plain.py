@@ -32,6 +32,7 @@ from holdfast.kernel import (
     Sockets,
     encode_packet,
 )
+from tests.builders.entries import acknowledge, flow, send
 from tests.process import HOST
 
 CONNECTION = 7
@@ -168,6 +169,38 @@ def test_a_frame_that_comes_in_parts_is_urgent_with_its_last(table: Table) -> No
     peer.sendall(CONNECT[-1:])
     assert table.receive()
     assert table.decoded() == ["connect"]
+
+
+def test_acknowledgements_that_nothing_waits_for_are_not_urgent(table: Table) -> None:
+    token, peer = table.add()
+    table.sockets.read_ahead(token, 1_000)
+    for _ in range(3):
+        peer.sendall(b"\x40\x02\x00\x01")
+        assert not table.receive()
+    peer.sendall(b"\x50\x02\x00\x01")
+    assert table.receive()
+
+
+def test_what_a_pulsar_client_wants_no_answer_to_is_not_urgent(table: Table) -> None:
+    here, peer = socket.socketpair()
+    table.peers.append(peer)
+    token = table.sockets.add(here.detach(), is_pulsar=True)
+    table.pulsar_inbox.open(CONNECTION)
+    table.pulsar_inbox.accept(CONNECTION, frame_bytes_maximum=1_000, silence_us=0)
+    table.sockets.begin(token, CONNECTION)
+    table.sockets.read_ahead(token, 1_000)
+    for answers in (flow(1, 500), acknowledge(1, (2, 3)), acknowledge(1, (2, 4)) + flow(1, 1)):
+        peer.sendall(answers)
+        assert not table.receive()
+    # What has waited for company is decoded with what has not.
+    peer.sendall(acknowledge(1, (2, 5), request=7))
+    assert table.receive()
+    assert table.pulsar_inbox.decode(Arrivals()) == []
+    entry = send(1, 0, bytes(100))
+    peer.sendall(entry[:50])
+    assert not table.receive()
+    peer.sendall(entry[50:])
+    assert table.receive()
 
 
 def test_who_may_read_ahead_is_told_of_only_beyond_that_or_when_all_are(table: Table) -> None:
