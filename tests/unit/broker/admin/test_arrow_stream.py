@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from holdfast.broker.admin.http import arrow_stream
 from holdfast.broker.admin.http.arrow_stream import SENDERS, SENDERS_MAXIMUM, Senders, send
+from tests.builders.certificates import Authority
 
 HOST = "127.0.0.1"
 HEAD, BODY = b"head", bytes(range(256)) * (32 << 10)
@@ -21,22 +25,25 @@ Ask = Callable[[], Awaitable[Peer]]
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Senders, Ask, web.AppRunner]]:
-    """An application that answers with HEAD and BODY, and how to ask it without reading."""
+async def served(
+    *pieces: bytes, here: SSLContext | None = None, there: SSLContext | None = None
+) -> AsyncIterator[tuple[Senders, Ask, web.AppRunner]]:
+    """An application that answers with HEAD and BODY, in these pieces or as two, and how to ask it
+    without reading; through TLS where there are contexts of both ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return await send(request, [memoryview(HEAD), memoryview(BODY)])
+        return await send(request, [memoryview(piece) for piece in pieces or (HEAD, BODY)])
 
     app = web.Application()
     app.cleanup_ctx.append(arrow_stream.senders_of)
     app.router.add_get("/", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
-    await web.TCPSite(runner, HOST, 0).start()
+    await web.TCPSite(runner, HOST, 0, ssl_context=here).start()
     peers: list[asyncio.StreamWriter] = []
 
     async def ask() -> Peer:
-        reader, writer = await asyncio.open_connection(*runner.addresses[0])
+        reader, writer = await asyncio.open_connection(*runner.addresses[0], ssl=there)
         writer.write(REQUEST)
         peers.append(writer)
         return reader, writer
@@ -72,20 +79,46 @@ def test_a_thread_sends_while_the_loop_goes_on_and_the_connection_is_used_again(
             writer.write(REQUEST)
             assert await read_answer(reader) == HEAD + BODY
 
-    asyncio.run(run())
+    uvloop.run(run())
 
 
 def test_more_answers_than_threads_come_whole_too() -> None:
     async def run() -> None:
         async with served() as (senders, ask, _):
-            peers = [await ask() for _ in range(SENDERS_MAXIMUM + 2)]
-            await until(lambda: senders.busy == SENDERS_MAXIMUM)
+            peers = await asyncio.gather(*(ask() for _ in range(SENDERS_MAXIMUM + 3)))
+            await until(lambda: senders.busy >= SENDERS_MAXIMUM)
             # From the last one on: those have no thread.
             for reader, _ in reversed(peers):
                 assert await read_answer(reader) == HEAD + BODY
+                assert senders.busy <= SENDERS_MAXIMUM
             await until(lambda: senders.busy == 0)
 
-    asyncio.run(run())
+    uvloop.run(run())
+
+
+def test_what_is_one_large_piece_has_a_thread_too() -> None:
+    async def run() -> None:
+        async with served(HEAD + BODY) as (senders, ask, _):
+            reader, _writer = await ask()
+            await until(lambda: senders.busy == 1)
+            assert await read_answer(reader) == HEAD + BODY
+
+    uvloop.run(run())
+
+
+def test_through_tls_the_loop_sends(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    here = SSLContext(PROTOCOL_TLS_SERVER)
+    here.load_cert_chain(*authority.server())
+    there = authority.trusting()
+
+    async def run() -> None:
+        async with served(here=here, there=there) as (senders, ask, _):
+            reader, _writer = await ask()
+            assert await read_answer(reader) == HEAD + BODY
+            assert senders.busy == 0
+
+    uvloop.run(run())
 
 
 def test_a_peer_that_leaves_in_the_middle_costs_nobody_a_thread() -> None:
@@ -97,7 +130,7 @@ def test_a_peer_that_leaves_in_the_middle_costs_nobody_a_thread() -> None:
                 writer.transport.abort()
                 await until(lambda: senders.busy == 0)
 
-    asyncio.run(run())
+    uvloop.run(run())
 
 
 def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +144,7 @@ def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await read_answer(reader)
 
-    asyncio.run(run())
+    uvloop.run(run())
 
 
 def test_a_stop_does_not_wait_for_peers_that_do_not_read() -> None:
@@ -122,4 +155,4 @@ def test_a_stop_does_not_wait_for_peers_that_do_not_read() -> None:
             await runner.cleanup()
             assert senders.busy == 0
 
-    asyncio.run(run())
+    uvloop.run(run())

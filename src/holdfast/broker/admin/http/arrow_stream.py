@@ -51,9 +51,9 @@ class Senders:
         loop. Raises `OSError` if the peer has gone."""
         is_large = sum(piece.nbytes for piece in pieces) > CHUNK_BYTES
         is_plain = transport.get_extra_info("sslcontext") is None
-        if not (is_large and is_plain and self.busy < SENDERS_MAXIMUM):
-            return False
-        if not await _is_flushed(transport):
+        is_for_a_thread = is_large and is_plain and await _is_flushed(transport)
+        # Asked last: others may have begun while that was awaited.
+        if not is_for_a_thread or self.busy == SENDERS_MAXIMUM:
             return False
         # Of its own, so that it stays what it is if the loop closes the connection meanwhile.
         copy = socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
@@ -93,8 +93,9 @@ async def send(request: web.Request, pieces: Sequence[memoryview]) -> web.Stream
     try:
         async with asyncio.timeout(SEND_TIMEOUT_S):
             # With what stands before the body, so that both are one packet.
-            first, *rest = pieces
-            await _write(response, first)
+            first, *others = pieces
+            await _write(response, first[:WHOLE_BYTES])
+            rest = [first[WHOLE_BYTES:], *others]
             if transport is None or not await request.app[SENDERS].send(transport, rest):
                 for piece in rest:
                     await _write(response, piece)
