@@ -95,6 +95,8 @@ impl Follower {
             self.applied = found.reached;
             if found.is_all {
                 assert_eq!(self.values, values_of(log), "copies tell nothing new, and nothing else is passed over");
+                // That asked from the beginning: the follower says again how far it is.
+                log.controls(self.applied + 1, 0, u64::MAX).unwrap();
                 return;
             }
         }
@@ -520,6 +522,19 @@ fn whoever_has_a_control_record_is_not_told_the_copy_that_retention_makes_of_it(
     // The first half was there when somebody last asked; of the other nobody has said that they have it.
     let expected: Vec<[u8; 1]> = (50..100).chain([7]).map(|key| [key]).collect();
     assert_eq!(told, expected);
+
+    // Whoever begins anew has nothing of what was copied, on the pages behind the first one either.
+    log.controls(found.reached + 1, 0, u64::MAX).unwrap();
+    log.append(&mut arrivals(&[message("a", &[0; 40_000])]), &["#"], Timestamp(5)).unwrap();
+    log.commit().unwrap();
+    retain(&mut log, u64::MAX, 0, &[], 5).unwrap();
+    let (mut keys, mut page) = (Vec::new(), log.controls(1, 60, u64::MAX).unwrap());
+    while !page.is_all {
+        keys.extend(page.rows.iter().map(|(_, _, key, _)| key[0]));
+        page = log.controls(page.reached + 1, 60, u64::MAX).unwrap();
+    }
+    keys.extend(page.rows.iter().map(|(_, _, key, _)| key[0]));
+    assert!((0..100).filter(|key| *key != 7).all(|key| keys.contains(&key)), "{keys:?}");
 }
 
 /// As many control records in force as take 100 KB.

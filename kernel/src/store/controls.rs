@@ -1,7 +1,8 @@
 //! Control records as they are read again: those of a table that is not the kernel's own.
 //!
-//! Invariant: whoever asks from a number on, and never from a lower one, comes to know what all records say. A copy
-//! that retention has made of a record that it has is passed over: it says nothing new.
+//! Invariant: whoever asks from a number on, and then from where that ended, comes to know what all records say. A copy
+//! that retention has made of a record that it has is passed over: it says nothing new. There is one who asks: to ask
+//! from a lower number than before is to begin anew.
 
 use super::archive::Archive;
 use super::encoding::{index64, wide};
@@ -36,10 +37,12 @@ pub(super) struct Following {
 impl Following {
     /// All records below this number have been taken over. What has been passed over is forgotten.
     fn ask_from(&mut self, number: u64) {
-        if number > self.until {
-            self.until = number;
-            self.copies.remove_below(number);
+        if number < self.until {
+            // Who asks from a lower number than before begins anew, and does not have what was copied.
+            self.copies = RangeSet::new();
         }
+        self.until = number;
+        self.copies.remove_below(number);
     }
 
     /// Record `copy` says again what record `number` says.
@@ -60,9 +63,7 @@ impl Controls {
         effort: u64,
     ) -> Result<Controls> {
         following.ask_from(from_number);
-        // Who asks from a lower number than before does not have what was copied.
-        let none = RangeSet::new();
-        let copies = if from_number < following.until { &none } else { &following.copies };
+        let copies = &following.copies;
         let until = archive.effort.saturating_add(effort);
         let mut found = Controls { rows: Vec::new(), reached: from_number.saturating_sub(1), is_all: false };
         let first = archive.segments.partition_point(|segment| segment.summary().end_control <= from_number);
