@@ -43,6 +43,9 @@ alone when it dies too."""
 BURST_MESSAGES_MAXIMUM: Final = 60
 ROUND_MESSAGES: Final = 10_000
 """What may be published between two kills, at both ends together: more than there is time for."""
+NO_LIMIT: Final = 0
+"""A round publishes as many messages as a queue keeps by default; one round after another in which
+the bridge does not come back would drop the oldest, and rightly."""
 DRAINED_WITHIN_S: Final = 240.0
 """More than the longest wait between two attempts to connect."""
 AGAIN_AFTER_S: Final = 0.02
@@ -132,7 +135,7 @@ class Ends:
         self._feeding = True
         self._tasks: list[asyncio.Task[None]] = []
         (directory / "far").mkdir()
-        self._far = BrokerProcess(directory / "far")
+        self._far = BrokerProcess(directory / "far", queue_messages_maximum=NO_LIMIT)
         self._far.start()
         joined = bridge(
             "b",
@@ -140,7 +143,12 @@ class Ends:
             local_subscriptions=[carries("up/#")],
             remote_subscriptions=[carries("down/#")],
         )
-        self._near = BridgedBroker(directory / "near", [joined], bridges_storage=storage)
+        self._near = BridgedBroker(
+            directory / "near",
+            [joined],
+            bridges_storage=storage,
+            queue_messages_maximum=NO_LIMIT,
+        )
         self._near.start()
         self._near.wait_logged("bridge connected")
         self._brokers = {"near": self._near, "far": self._far}
