@@ -202,8 +202,8 @@ impl Deliveries {
         Ok((from.0, returned))
     }
 
-    fn subscribe(&mut self, queue: u32, subscriptions: &Bound<'_, PyList>) -> PyResult<()> {
-        self.inner.set_subscriptions(Queue(queue), subscriptions_of(subscriptions)?).map_err(to_python)
+    fn subscribe(&mut self, queue: u32, kept: usize, others: &Bound<'_, PyList>) -> PyResult<()> {
+        self.inner.set_subscriptions(Queue(queue), kept, &subscriptions_of(others)?).map_err(to_python)
     }
 
     #[pyo3(signature = (queue, receive))]

@@ -189,7 +189,7 @@ fn subscribing_again_begins_again_and_unsubscribing_ends_it() {
     assert_eq!(all_turns(&mut deliveries, &mut log), topics, "it is owed once");
     deliveries.owe(queue, b"#".to_vec(), owed(&log, 1)).unwrap();
     turn(&mut deliveries, &mut log);
-    deliveries.set_subscriptions(queue, Arc::from([subscription("#", 0, log.end_offset().0)])).unwrap();
+    deliveries.set_subscriptions(queue, 0, &[subscription("#", 0, log.end_offset().0)]).unwrap();
     assert_eq!(all_turns(&mut deliveries, &mut log).len(), OWED_PAGE_MAXIMUM - 500, "what was at hand");
     let state = State::decode(&log.delivery_state(OWNER).unwrap()).unwrap();
     assert!(state.owed_filters.is_empty(), "after a crash it does not come back");

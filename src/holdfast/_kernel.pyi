@@ -1003,8 +1003,8 @@ class Deliveries:
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again. Of a `whole`
         queue too, messages and not entries."""
-    def subscribe(self, queue: int, subscriptions: list[dict[str, Any]]) -> None:
-        """Replaces the queue's subscriptions, past ones included."""
+    def subscribe(self, queue: int, kept: int, others: list[dict[str, Any]]) -> None:
+        """Replaces the queue's subscriptions, past ones included, the first `kept` apart."""
     def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
         """What the queue may get of the log, retained messages included, from now on: as in `Routes.grant`. What it has
         at hand and has not sent is read again by that; what was in flight on an earlier connection and is denied now

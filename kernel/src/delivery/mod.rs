@@ -163,16 +163,16 @@ impl Deliveries {
         self.receivers.get(handle).map(|receiver| receiver.connection)
     }
 
-    /// Replaces the subscriptions by which the queue reads the log.
-    pub fn set_subscriptions(&mut self, handle: ids::Queue, subscriptions: Arc<[Subscription]>) -> Result<()> {
-        let has_own = !subscriptions.is_empty();
+    /// Replaces the subscriptions by which the queue reads the log, the first `kept` apart.
+    pub fn set_subscriptions(&mut self, handle: ids::Queue, kept: usize, others: &[Subscription]) -> Result<()> {
+        let has_own = kept > 0 || !others.is_empty();
         let queue = self.queues.find(handle)?;
-        queue.set_subscriptions(subscriptions);
-        if let Some(receiver) = queue.receiver.and_then(|receiver| self.receivers.get_mut(receiver)) {
+        let (receiver, dropped) = (queue.receiver, queue.set_subscriptions(kept, others)?);
+        if let Some(receiver) = receiver.and_then(|receiver| self.receivers.get_mut(receiver)) {
             receiver.has_own = has_own;
             receiver.divide();
         }
-        self.drop_owed_filters(handle);
+        self.forget_owed(receiver, dropped);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 use super::cursor::{Cursor, Entry};
 use super::keys::Keys;
 use super::members::Group;
+use crate::error::{Error, Result};
 use crate::flow::state::{Flight, Owed, OwedFilter, Phase, Source, State};
 use crate::flow::{Found, NoticeKind, Scan, Subscription};
 use crate::ids::{self, Connection, Offset, Party, Timestamp};
@@ -131,9 +132,12 @@ impl Queue {
         }
     }
 
-    /// Replaces the subscriptions that reading the log goes by.
-    pub fn set_subscriptions(&mut self, subscriptions: Arc<[Subscription]>) {
-        self.subscriptions = subscriptions;
+    /// Replaces the subscriptions that reading the log goes by, the first `kept` apart; what is not owed any more.
+    pub fn set_subscriptions(&mut self, kept: usize, others: &[Subscription]) -> Result<BTreeMap<Vec<u8>, OwedFilter>> {
+        let all = self.subscriptions.len();
+        let first = self.subscriptions.get(..kept).ok_or_else(|| Error::Invalid(format!("{kept} kept of {all}")))?;
+        self.subscriptions = [first, others].concat().into();
+        Ok(if kept == all { BTreeMap::new() } else { self.drop_unsubscribed() })
     }
 
     /// Replaces what the queue may get; what is at hand and not sent is read again by that.

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::flow::state::{Changes, Owed, OwedFilter};
 use crate::flow::Scan;
 use crate::ids::{self, Offset};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Deliveries {
     /// The queue gets the retained messages that the filter matches, with RETAIN set, before new ones.
@@ -52,10 +52,8 @@ impl Deliveries {
         }
     }
 
-    /// What the queue does not subscribe to any more it is not owed any more [MQTT-3.10.4-2].
-    pub(super) fn drop_owed_filters(&mut self, handle: ids::Queue) {
-        let Some(queue) = self.queues.get_mut(handle) else { return };
-        let (receiver, dropped) = (queue.receiver, queue.unsubscribed_owed_filters());
+    /// What its queue does not subscribe to any more it is not owed any more [MQTT-3.10.4-2].
+    pub(super) fn forget_owed(&mut self, receiver: Option<ids::Receiver>, dropped: BTreeMap<Vec<u8>, OwedFilter>) {
         if let Some(receiver) = receiver.filter(|_| !dropped.is_empty()) {
             self.receivers.change(receiver, |changes| {
                 for (filter, owed) in dropped {
@@ -79,18 +77,16 @@ impl Queue {
         first.map(|(filter, owed)| (filter.clone(), owed.clone()))
     }
 
-    fn unsubscribed_owed_filters(&mut self) -> Vec<(Vec<u8>, OwedFilter)> {
+    /// What is owed for filters that are not in force is dropped, and handed out.
+    pub(super) fn drop_unsubscribed(&mut self) -> BTreeMap<Vec<u8>, OwedFilter> {
         if self.owed_filters.is_empty() {
-            return Vec::new();
+            return BTreeMap::new();
         }
         let in_force = self.subscriptions.iter().filter(|subscription| subscription.until == Offset(u64::MAX));
         let filters: BTreeSet<&[u8]> = in_force.map(|subscription| subscription.filter.as_slice()).collect();
-        let mut dropped = Vec::new();
-        self.owed_filters.retain(|filter, owed| {
-            let is_kept = filters.contains(filter.as_slice());
-            dropped.extend((!is_kept).then(|| (filter.clone(), owed.clone())));
-            is_kept
-        });
+        let owed = std::mem::take(&mut self.owed_filters).into_iter();
+        let (kept, dropped) = owed.partition(|(filter, _)| filters.contains(filter.as_slice()));
+        self.owed_filters = kept;
         dropped
     }
 }

@@ -24,6 +24,7 @@ from holdfast.broker.mqtt.control_packets import ControlPackets
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.mqtt.subscribe_packets import SubscribePackets
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.mqtt.wills import Wills
 from holdfast.broker.pulsar.door import PulsarDoor
@@ -80,11 +81,11 @@ def assemble(config: Config, world: World) -> Server:
     permissions = Permissions(ground, access, connections, closing, sessions, delivery.redrives)
     admission = Admission(ground, access, permissions, connections, closing, sessions, chores)
     # fmt: off
-    control_packets = ControlPackets(
-        ground, connections, admission, permissions, closing, sessions, delivery.groups,
-        system_topics,
+    subscribing = SubscribePackets(
+        ground, connections, permissions, closing, sessions, delivery.groups, system_topics,
     )
     # fmt: on
+    control_packets = ControlPackets(ground, connections, admission, subscribing, closing, sessions)
     bridges = Bridges(ground, records, connections, delivery, chores)
     pulsar = PulsarDoor(ground, access, records, connections, delivery, chores)
     stages = Stages(
@@ -92,6 +93,7 @@ def assemble(config: Config, world: World) -> Server:
         bridges=bridges,
         connections=connections,
         control_packets=control_packets,
+        subscribe_packets=subscribing,
         admission=admission,
         closing=closing,
         endings=Endings(closing, pulsar.closing),

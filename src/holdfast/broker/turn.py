@@ -34,6 +34,7 @@ from holdfast.broker.mqtt.control_packets import ControlPackets
 from holdfast.broker.mqtt.packs import Packs
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.mqtt.subscribe_packets import SubscribePackets
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.mqtt.wills import Wills
 from holdfast.broker.pulsar.door import PulsarDoor
@@ -78,6 +79,7 @@ class Stages:
     bridges: Bridges
     connections: Connections
     control_packets: ControlPackets
+    subscribe_packets: SubscribePackets
     admission: Admission
     closing: Closing
     endings: Endings
@@ -170,7 +172,7 @@ class Turn:
         if self._arrivals or stages.entrance.publications or stages.batches.active:
             self._store(self._arrivals, now_us)
         control_ns = ticks_ns()
-        if control_packets or commands:
+        if control_packets or commands or stages.subscribe_packets.asked:
             self._control(control_packets, commands, now_us)
         scan_ns = ticks_ns()
         self._settle()
@@ -210,6 +212,8 @@ class Turn:
         self.control_packets += len(control_packets) + len(commands)
         if control_packets:
             self._stages.control_packets.take(control_packets, now_us)
+        if self._stages.subscribe_packets.asked:
+            self._stages.subscribe_packets.carry_out(now_us)
         if commands:
             self._stages.pulsar.commands.take(commands, now_us)
 
@@ -326,7 +330,8 @@ class Turn:
         if awaits_commit or self._waits_for_the_disk():
             stages.commits.wake()
             self.commit_times.asked(now_us)
-        if goes_on or stages.chores.is_busy() or self._has_handed_in():
+        asked = stages.subscribe_packets.asked
+        if goes_on or asked or stages.chores.is_busy() or self._has_handed_in():
             self._schedule.soon()
         if next_at_us is not None:
             self._schedule.later(max(next_at_us - now_us, 0) / 1_000_000)

@@ -17,6 +17,7 @@ from holdfast.broker.mqtt.session_records import parse_will_row
 from holdfast.broker.mqtt.sessions import Sessions
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
+from holdfast.core.held_subscriptions import NOTHING_HELD, HeldSubscriptions
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
@@ -175,7 +176,7 @@ def test_whoever_connects_has_the_record_of_a_queue_made_once_if_it_reads_someth
         for number, (reads, records) in enumerate([((), []), ((READS,), [(READS,)])], 1):
             client = replace(OPENING, client_identifier=f"c{number}")
             attached = bench.open(client, number, NOW_US).attached
-            bench.sessions.resubscribe(attached, reads, NOW_US)
+            bench.sessions.resubscribe(attached, HeldSubscriptions.of(reads), NOW_US)
             made.clear()
             prepared = at_once(bench.sessions.prepare(attached, NOW_US))
             bench.sessions.attach(attached, prepared, NOW_US)
@@ -190,9 +191,9 @@ def test_what_it_may_not_read_any_more_since_its_queue_was_looked_at_it_does_not
     async def run() -> None:
         bench = Bench(directory)
         attached = bench.open(OPENING, 1, NOW_US).attached
-        bench.sessions.resubscribe(attached, (READS,), NOW_US)
+        bench.sessions.resubscribe(attached, HeldSubscriptions.of((READS,)), NOW_US)
         prepared = at_once(bench.sessions.prepare(attached, NOW_US))
-        bench.sessions.resubscribe(attached, (), NOW_US)
+        bench.sessions.resubscribe(attached, NOTHING_HELD, NOW_US)
         bench.sessions.attach(attached, prepared, NOW_US)
         assert attached.subscriptions == ()
         assert bench.server._stages.kernel.routes.match(b"t") == []

@@ -14,6 +14,7 @@ import pytest
 from holdfast.broker.assemble import assemble
 from holdfast.broker.turn import Turn
 from holdfast.core.config import Config
+from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM
 from holdfast.kernel import encode_packet
 from tests.builders.still import StillWorld, Wire, settled
 
@@ -107,31 +108,48 @@ def test_a_turn_makes_as_many_calls_for_ten_thousand_messages_as_for_ten(
     assert few == many
 
 
-async def subscribe_turn(filters: int, directory: Path, turns: list[Counter[str]]) -> int:
-    """How many calls the turn makes that takes in a SUBSCRIBE with so many filters."""
+async def subscribe_turn(
+    filters: int, directory: Path, turns: list[Counter[str]], *, held: int = 0
+) -> int:
+    """How many calls the longest turn makes that carries out a SUBSCRIBE with so many filters, for
+    a client that has `held` already."""
     world = StillWorld()
     server = assemble(Config(data_dir=directory, retention_bytes=2**30), world)
     wire = Wire(server._stages.connections.make())
-    connect = {"client_identifier": "c", "clean_start": False, "keep_alive_s": 0}
+    connect = {"client_identifier": "c", "clean_start": True, "keep_alive_s": 0}
     wire.send(encode_packet("connect", connect, protocol_version=4))
     await settled(world)
-    wanted = [{"topic_filter": f"a/+/{number}/b", "qos": 1} for number in range(filters)]
-    subscribe = {"packet_identifier": 1, "subscriptions": wanted}
-    turns.clear()
-    wire.send(encode_packet("subscribe", subscribe, protocol_version=4))
-    await settled(world)
-    assert wire.packets() == {"connack": 1, "suback": 1}
+    wanted = [{"topic_filter": f"a/+/{number}/b", "qos": 1} for number in range(held + filters)]
+    for subscriptions in filter(None, (wanted[:held], wanted[held:])):
+        subscribe = {"packet_identifier": 1, "subscriptions": subscriptions}
+        turns.clear()
+        wire.send(encode_packet("subscribe", subscribe, protocol_version=4))
+        await settled(world)
+        while server._stages.subscribe_packets.asked:
+            await settled(world)
+    assert wire.packets() == {"connack": 1, "suback": 1 + (held > 0)}
     return max(calls.total() for calls in turns)
 
 
-def test_a_filter_of_a_subscribe_is_looked_at_few_times(
+def test_a_turn_carries_out_so_many_filters_of_a_subscribe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # All of a SUBSCRIBE is one step: with a thousand filters it has ten microseconds for each.
     turns: list[Counter[str]] = []
     monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
     for name in ("few", "many"):
         (tmp_path / name).mkdir()
     few = asyncio.run(subscribe_turn(10, tmp_path / "few", turns))
-    many = asyncio.run(subscribe_turn(1_010, tmp_path / "many", turns))
-    assert many - few <= 1_000 * CALLS_A_FILTER
+    many = asyncio.run(subscribe_turn(5_010, tmp_path / "many", turns))
+    assert many - few <= FILTERS_PER_TURN_MAXIMUM * CALLS_A_FILTER
+
+
+def test_one_more_filter_costs_no_more_beside_thousands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[Counter[str]] = []
+    monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
+    for name in ("few", "many"):
+        (tmp_path / name).mkdir()
+    few = asyncio.run(subscribe_turn(1, tmp_path / "few", turns, held=10))
+    many = asyncio.run(subscribe_turn(1, tmp_path / "many", turns, held=5_000))
+    assert many == few

@@ -40,7 +40,6 @@ from holdfast.broker.mqtt.writing import messages_per_write
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
 from holdfast.broker.store.durability import Waiting
 from holdfast.core.config import Config
-from holdfast.core.subscription import shared_of
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import encode_packet, key_slot
 from holdfast.protocols.mqtt.handshake import (
@@ -333,8 +332,7 @@ class Admission:
         self._inbox.release(handle)
         self._counts.add(Event.CONNECTIONS_ACCEPTED)
         self._environments.learn(opening.environment)
-        if attached.subscriptions:
-            groups = (item.topic_filter for item in shared_of(attached.subscriptions))
+        if groups := attached.held.shared:
             self._environments.use(groups, environment_of(self._environments, attached.session))
         self._warn_of(attached.session)
         if CONNECTED.is_due(now_us):

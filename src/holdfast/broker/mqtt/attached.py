@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.broker.access.access import Identity
 from holdfast.broker.mqtt.session import Session
+from holdfast.core.held_subscriptions import HeldSubscriptions
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import TRANSIENT_PARTY
 from holdfast.protocols.mqtt.handshake import Opening
@@ -17,7 +18,9 @@ class Attached:
     """A session and the connection that holds it."""
 
     session: Session
-    subscriptions: tuple[Subscription, ...]
+    held: HeldSubscriptions
+    recorded: HeldSubscriptions
+    """What it holds on record, where its session is durable."""
     connection: int
     opening: Opening
     identity: Identity
@@ -25,6 +28,14 @@ class Attached:
     """The kernel's queue, once CONNACK may leave; until then nothing is delivered."""
     will_number: int | None = None
     """By which its Will is on record, where its session is not."""
+    changed_at: int = 0
+    """Where the log has to be durable for all that SUBSCRIBE and UNSUBSCRIBE have changed; 0 before
+    they have changed anything."""
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """All that it holds, past ones first."""
+        return self.held.all()
 
 
 @dataclass(slots=True)

@@ -167,14 +167,15 @@ class Permissions:
         """Those in force that are not allowed any more hold for nothing from now on."""
         is_allowed = self.may_subscribe(attached)
         denied = [
-            item.topic_filter
-            for item in attached.subscriptions
-            if item.in_force and not is_allowed(item.topic_filter)
+            topic_filter
+            for topic_filter in (*attached.held.own, *attached.held.shared)
+            if not is_allowed(topic_filter)
         ]
         if not denied:
             return
         assert attached.queue is not None, "a queue is attached before it is granted anything"
         self._counts.add(Event.SUBSCRIPTIONS_NO_LONGER_ALLOWED, times=len(denied))
-        outcome = plan_unsubscribe(denied, attached.subscriptions, offset=self._end_offset())
+        outcome = plan_unsubscribe(denied, attached.held, offset=self._end_offset())
         self._subscriptions.remove(attached.queue, outcome.removed)
-        self._sessions.resubscribe(attached, outcome.subscriptions, now_us)
+        self._sessions.resubscribe(attached, outcome.held, now_us)
+        self._sessions.record(attached, now_us)

@@ -10,9 +10,9 @@ from typing import Final
 from holdfast.broker.stages import KernelStages
 from holdfast.core.subscription import Subscription
 
-LOOKED_UP_MAXIMUM: Final = 4
-"""Filters with wildcards of one packet that are looked up before it is answered, some 0.1 to 1 ms
-each. The others are owed unseen, and looked up in turns of their own."""
+LOOKED_UP_MAXIMUM: Final = 2
+"""Filters with wildcards that are looked up at once, of those that come in one call: some 0.1 to
+1 ms each. The others are owed unseen, and looked up in turns of their own."""
 
 
 class Retained:

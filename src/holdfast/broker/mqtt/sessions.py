@@ -15,7 +15,7 @@ Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> clo
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -38,13 +38,12 @@ from holdfast.broker.mqtt.wills import DueWill, Wills
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
-from holdfast.broker.store.tables import (
-    Table,
-)
+from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
+from holdfast.core.held_subscriptions import NOTHING_HELD, HeldSubscriptions
 from holdfast.core.loss_reason import LossReason
-from holdfast.core.subscription import Subscription, own_of, shared_of, without_past
+from holdfast.core.subscription import Subscription, own_of, shared_of
 from holdfast.kernel import unreleased
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
@@ -176,10 +175,12 @@ class Sessions:
             session = self._resumed(known, opening, identity, now_us)
             self._subscribed.renew(session, now_us)
         session = self._named(session)
-        subscriptions = () if known is None else self._subscribed.of(session)
-        if known is not None and session.queue_name != known.queue_name:
-            self._queues.put(own_queue(session, own_of(subscriptions)), now_us)
-        attached = Attached(session, subscriptions, connection, opening, identity)
+        held = NOTHING_HELD
+        if known is not None:
+            held = HeldSubscriptions.of(self._subscribed.of(session))
+            if session.queue_name != known.queue_name:
+                self._queues.put(own_queue(session, held.reads()), now_us)
+        attached = Attached(session, held, held, connection, opening, identity)
         self._by_client[client] = attached
         self._by_connection[connection] = attached
         self._by_party[session.party] = attached
@@ -195,12 +196,12 @@ class Sessions:
     def prepare(self, attached: Attached, now_us: int) -> Pieces[Prepared | None]:
         """Finds out what its queues have to lose before it gets the rest; changes nothing. `None`
         for a session whose own queue reads nothing, as that of most who connect."""
-        own, prepared = own_of(attached.subscriptions), None
+        own, prepared = attached.held.reads(), None
         if own:
             record = own_queue(attached.session, own)
             prepared = yield from self._queues.prepare(record, now_us)
-        for item in shared_of(attached.subscriptions):
-            yield from self._groups.prepare(item.topic_filter, now_us)
+        for group in attached.held.shared:
+            yield from self._groups.prepare(group, now_us)
         return prepared
 
     def attach(self, attached: Attached, prepared: Prepared | None, now_us: int) -> bytes:
@@ -208,10 +209,12 @@ class Sessions:
         and not released."""
         session = attached.session
         opening = attached.opening
-        own, shared = own_of(attached.subscriptions), shared_of(attached.subscriptions)
+        own, shared = attached.held.reads(), tuple(attached.held.shared.values())
         queue = self._own_queue(session, own, prepared, now_us)
         if queue.subscriptions != own:
-            self.resubscribe(attached, (*queue.subscriptions, *shared), now_us)
+            kept = HeldSubscriptions.of((*queue.subscriptions, *shared))
+            self.resubscribe(attached, replace(kept, shared=attached.held.shared), now_us)
+            self.record(attached, now_us)
         attached.queue = self._deliveries.attach(
             attached.connection,
             party=session.party,
@@ -252,22 +255,23 @@ class Sessions:
             record = prepared.record
         return self._queues.cut(record, session.client_identifier, prepared, now_us)
 
-    def resubscribe(
-        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
-    ) -> int | None:
-        """The session has these subscriptions now; returns the log position at which that is
-        durable, or `None` if it ends with its connection."""
-        durable = is_durable(attached.session)
-        if attached.queue is not None:
+    def resubscribe(self, attached: Attached, held: HeldSubscriptions, now_us: int) -> None:
+        """The session has these subscriptions now; the next `record` puts them on record."""
+        before = attached.held
+        if held is not before and attached.queue is not None:
             # Who ends with the connection reads nothing again, so nothing past matters to it.
+            durable = is_durable(attached.session)
             mark = self._deliveries.mark(attached.queue) if durable else self._log.end_offset()
-            subscriptions = without_past(subscriptions, mark)
-            self._subscriptions.read_by(attached.queue, own_of(subscriptions))
-            self._regroup(attached, subscriptions, now_us)
-        before, attached.subscriptions = attached.subscriptions, subscriptions
-        if not durable:
-            return None
-        return self._subscribed.put(attached.session, subscriptions, before, now_us)
+            held = held.without_past(mark)
+            self._subscriptions.read_by(attached.queue, before.reads(), held.reads())
+            if held.shared is not before.shared:
+                self._regroup(attached, held.shared, now_us)
+        attached.held = held
+
+    def record(self, attached: Attached, now_us: int) -> int | None:
+        """What the session holds is on record; returns the log position at which that is durable,
+        or `None` if it ends with its connection."""
+        return self._subscribed.put(attached, now_us) if is_durable(attached.session) else None
 
     def keep_for(self, attached: Attached, expiry_s: int | None) -> None:
         """DISCONNECT asked for another Session Expiry Interval."""
@@ -278,7 +282,7 @@ class Sessions:
         """Its client has asked to be told which message each delivery is, or not to be."""
         attached.session = replace(attached.session, identified=identified)
         if is_durable(attached.session):
-            self._put(attached.session, now_us)
+            attached.changed_at = self._put(attached.session, now_us)
 
     def drop_will(self, attached: Attached, now_us: int) -> None:
         """The Will is not published any more, however the connection ends."""
@@ -295,6 +299,8 @@ class Sessions:
         del self._by_party[session.party]
         self._recorded_attached -= is_durable(session)
         if attached.queue is not None:
+            # A SUBSCRIBE may have been carried out in part.
+            self.record(attached, now_us)
             self._subscriptions.forget(attached.queue, attached.connection)
             not_released = self._inbox.unreleased(attached.connection)
             state = self._deliveries.detach(attached.connection, not_released)
@@ -308,7 +314,7 @@ class Sessions:
             return
         will_due_at_us = plan_will(session.will, session.expiry_s, ending, now_us)
         if not is_durable(session):
-            self._leave_groups(session, attached.subscriptions, now_us)
+            self._groups.leave(None, session.party, list(attached.held.shared), now_us)
             self._redrives.end(session.party, now_us)
             self._will_records.end_connected(attached, will_due_at_us, now_us)
             return
@@ -333,7 +339,8 @@ class Sessions:
             self._queues.lose(*who, LossReason.SESSION_ENDED, left.cut, now_us)
         self._groups.end_handed(session, now_us)
         self._subscribed.end(session, now_us)
-        self._leave_groups(session, subscriptions, now_us)
+        groups = [item.topic_filter for item in shared_of(subscriptions)]
+        self._groups.leave(None, session.party, groups, now_us)
         self._redrives.end(session.party, now_us)
         self._queues.end(session.party, now_us)
         key = session.client_identifier.encode()
@@ -432,7 +439,7 @@ class Sessions:
         if attached is not None:
             takes = attached.queue is not None
             takers: dict[int, Subscription | None] = {attached.connection: None} if takes else {}
-            return Target(attached.session.party, own_of(attached.subscriptions), takers)
+            return Target(attached.session.party, attached.held.reads(), takers)
         session = self._known(client_identifier)
         if session is None:
             return None
@@ -574,24 +581,16 @@ class Sessions:
             name = self._names.of_client(session.client_identifier)
         return session if name == session.queue_name else replace(session, queue_name=name)
 
-    def _regroup(
-        self, attached: Attached, subscriptions: tuple[Subscription, ...], now_us: int
-    ) -> None:
+    def _regroup(self, attached: Attached, shared: Mapping[str, Subscription], now_us: int) -> None:
         """The attached session is a member of the groups that these name, and of no others."""
-        party = attached.session.party
-        before, now = shared_of(attached.subscriptions), shared_of(subscriptions)
-        stays = {item.topic_filter for item in now}
-        gone = [item.topic_filter for item in before if item.topic_filter not in stays]
+        party, before = attached.session.party, attached.held.shared
+        gone = [group for group in before if group not in shared]
         self._groups.leave(attached.connection, party, gone, now_us)
-        new = [item for item in now if item not in before]
+        new = [item for group, item in shared.items() if before.get(group) != item]
         self._groups.attach(attached.connection, attached.session, new, now_us)
 
-    def _leave_groups(
-        self, session: Session, subscriptions: tuple[Subscription, ...], now_us: int
-    ) -> None:
-        names = [item.topic_filter for item in shared_of(subscriptions)]
-        self._groups.leave(None, session.party, names, now_us)
-
-    def _put(self, session: Session, now_us: int) -> None:
+    def _put(self, session: Session, now_us: int) -> int:
         key = session.client_identifier.encode()
-        self._records.put(Table.SESSIONS, key, session_records.format_session(session), now_us)
+        return self._records.put(
+            Table.SESSIONS, key, session_records.format_session(session), now_us
+        )

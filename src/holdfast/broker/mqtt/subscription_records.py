@@ -14,6 +14,7 @@ from collections.abc import Callable
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.mqtt.attached import Attached
 from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.tables import Table, format_subscriptions, parse_subscriptions
@@ -40,21 +41,18 @@ class SubscriptionRecords:
         row, queue = self._row(session), self._queues.record(session.party)
         return row if queue is None else (*queue.reads, *shared_of(row))
 
-    def put(
-        self,
-        session: Session,
-        new: tuple[Subscription, ...],
-        old: tuple[Subscription, ...],
-        now_us: int,
-    ) -> int:
-        """The session subscribes to what is `new` from now on; returns the log position at which
-        that is durable."""
-        position, shared = 0, shared_of(new)
-        if shared != shared_of(old):
-            position = self._put_row(session, shared, now_us)
-        if not position or own_of(new) != own_of(old):
-            position = self._queues.put(own_queue(session, own_of(new)), now_us)
-        return position
+    def put(self, attached: Attached, now_us: int) -> int:
+        """What a durable session holds is on record; returns the log position at which that, and
+        whatever else it has asked for, is durable. What is there is not written again: a client
+        that names all its subscriptions each time it comes may have thousands."""
+        new, old, session = attached.held, attached.recorded, attached.session
+        if new.shared is not old.shared:
+            shared = tuple(new.shared.values())
+            attached.changed_at = self._put_row(session, shared, now_us)
+        if new.own is not old.own or new.past is not old.past:
+            attached.changed_at = self._queues.put(own_queue(session, new.reads()), now_us)
+        attached.recorded = new
+        return attached.changed_at
 
     def end(self, session: Session, now_us: int) -> None:
         """The session is gone; what its queue has is removed with the queue."""

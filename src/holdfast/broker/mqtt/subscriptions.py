@@ -43,9 +43,13 @@ class Subscriptions:
         for topic_filter in topic_filters:
             self._routes.unsubscribe(queue, topic_filter.encode())
 
-    def read_by(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
-        """What the queue reads from the log, it reads on these terms."""
-        self._deliveries.subscribe(queue, [item.wanted() for item in subscriptions])
+    def read_by(
+        self, queue: int, before: tuple[Subscription, ...], now: tuple[Subscription, ...]
+    ) -> None:
+        """What the queue reads from the log, it reads on these terms, as it did on those before."""
+        # Of one more beside ten thousand the kernel is told one.
+        kept = len(before) if now[: len(before)] == before else 0
+        self._deliveries.subscribe(queue, kept, [item.wanted() for item in now[kept:]])
 
     def grant(
         self, queue: int, connection: int, publish: Grant | None, receive: Grant | None

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from holdfast.core.held_subscriptions import HeldSubscriptions
 from holdfast.core.limits import (
     SHARED_PER_SESSION_MAXIMUM,
     SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM,
     SUBSCRIPTIONS_PER_SESSION_MAXIMUM,
 )
 from holdfast.core.share_name import SHARED_PREFIX, parse_shared
-from holdfast.core.subscription import Subscription, shared_of
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import LIMITS, is_valid_topic_filter
 from holdfast.protocols.mqtt.packets import SubscriptionRequest
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -34,8 +35,8 @@ class Subscribed:
     """The outcome of a SUBSCRIBE."""
 
     reason_codes: tuple[int, ...]
-    subscriptions: tuple[Subscription, ...]
-    """All of the session's, past ones included."""
+    held: HeldSubscriptions
+    """All of the session's, past ones included; what it held before, where nothing has changed."""
     granted: tuple[Subscription, ...]
     """Those of this packet, to be routed."""
     retained: tuple[Subscription, ...]
@@ -47,13 +48,73 @@ class Unsubscribed:
     """The outcome of an UNSUBSCRIBE."""
 
     reason_codes: tuple[int, ...]
-    subscriptions: tuple[Subscription, ...]
+    held: HeldSubscriptions
     removed: tuple[str, ...]
+
+
+class _Holding:
+    """What a session holds while it is changed."""
+
+    def __init__(self, held: HeldSubscriptions) -> None:
+        self._held = held
+        self._parts = dict(held.own), dict(held.shared)
+        self._past = list(held.past)
+        self._are_changed = [False, False]
+        self.filter_bytes = held.filter_bytes
+
+    def __len__(self) -> int:
+        own, shared = self._parts
+        return len(own) + len(shared) + len(self._past)
+
+    def get(self, topic_filter: str, is_shared: bool) -> Subscription | None:
+        """The one in force with this filter."""
+        return self._parts[is_shared].get(topic_filter)
+
+    def put(self, new: Subscription, is_shared: bool, filter_bytes: int) -> None:
+        """It is in force from its offset on, and one with the same filter until then."""
+        before = self._parts[is_shared].get(new.topic_filter)
+        if before is None or self._end(before, new.from_offset, is_shared):
+            self.filter_bytes += filter_bytes
+        self._parts[is_shared][new.topic_filter] = new
+        self._are_changed[is_shared] = True
+
+    def remove(self, topic_filter: str, offset: int) -> bool:
+        """Holds for nothing from `offset` on; false if there was none."""
+        is_shared = topic_filter.startswith(SHARED_PREFIX)
+        before = self._parts[is_shared].pop(topic_filter, None)
+        if before is None:
+            return False
+        self._are_changed[is_shared] = True
+        if not self._end(before, offset, is_shared):
+            self.filter_bytes -= len(topic_filter.encode())
+        return True
+
+    def held(self) -> HeldSubscriptions:
+        """What it has come to."""
+        if not any(self._are_changed):
+            return self._held
+        before, (own, shared) = self._held, self._parts
+        is_own_changed, is_shared_changed = self._are_changed
+        return HeldSubscriptions(
+            own if is_own_changed else before.own,
+            shared if is_shared_changed else before.shared,
+            # Nothing but more comes to what is past.
+            tuple(self._past) if len(self._past) > len(before.past) else before.past,
+            self.filter_bytes,
+        )
+
+    def _end(self, before: Subscription, offset: int, is_shared: bool) -> bool:
+        """What was queued before still goes out [MQTT-3.8.4-3, MQTT-3.10.4-3]: true if anything
+        can have been."""
+        has_past = before.from_offset < offset and not is_shared
+        if has_past:
+            self._past.append(replace(before, until_offset=offset))
+        return has_past
 
 
 def plan_subscribe(
     requests: Sequence[SubscriptionRequest],
-    current: tuple[Subscription, ...],
+    held: HeldSubscriptions,
     *,
     offset: int,
     protocol_version: int,
@@ -64,26 +125,23 @@ def plan_subscribe(
     """Decide about a SUBSCRIBE whose subscriptions hold from `offset` on. `is_allowed` knows which
     filters the client may use, `is_mixed` which groups nobody may; `has_room` says whether a group
     takes one more member, while so many others are joined."""
-    in_force = {item.topic_filter: item for item in current if item.in_force}
-    past = [item for item in current if not item.in_force]
+    holding = _Holding(held)
     reason_codes: list[int] = []
     granted: dict[str, Subscription] = {}
     retained: dict[str, Subscription] = {}
-    joined, new = len(shared_of(tuple(in_force.values()))), 0
-    room_bytes = SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM
-    room_bytes -= sum([len(item.topic_filter.encode()) for item in current])
+    joined, new = len(held.shared), 0
     for request in requests:
         # There may be thousands of them: nothing is looked up, or encoded, twice.
         topic_filter = request.topic_filter
         encoded = topic_filter.encode()
-        before, shared = in_force.get(topic_filter), topic_filter.startswith(SHARED_PREFIX)
-        count = len(in_force) + len(past)
+        shared = topic_filter.startswith(SHARED_PREFIX)
+        before = holding.get(topic_filter, shared)
         if not _is_valid(topic_filter, encoded, shared):
             reason_code: ReasonCode | None = ReasonCode.TOPIC_FILTER_INVALID
         # A replaced subscription may leave a past one behind, so both cases add one.
-        elif len(encoded) > room_bytes or count >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (
-            1 if before is None else 2
-        ):
+        elif len(encoded) > SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM - holding.filter_bytes or len(
+            holding
+        ) >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (1 if before is None else 2):
             reason_code = ReasonCode.QUOTA_EXCEEDED
         elif not is_allowed(topic_filter):
             reason_code = ReasonCode.NOT_AUTHORIZED
@@ -102,11 +160,9 @@ def plan_subscribe(
         subscription = _subscription(request, offset)
         if before is not None and replace(before, from_offset=offset) == subscription:
             subscription = before
-        elif before is not None and before.from_offset < offset and not shared:
-            past.append(replace(before, until_offset=offset))
+        else:
+            holding.put(subscription, shared, len(encoded))
         new += shared and before is None
-        in_force[topic_filter] = subscription
-        room_bytes -= len(encoded)
         granted[topic_filter] = subscription
         is_due = request.retain_handling == RETAIN_ALWAYS or (
             request.retain_handling == RETAIN_IF_NEW and before is None
@@ -116,32 +172,24 @@ def plan_subscribe(
             retained[topic_filter] = subscription
         reason_codes.append(request.qos)
     return Subscribed(
-        tuple(reason_codes),
-        (*past, *in_force.values()),
-        tuple(granted.values()),
-        tuple(retained.values()),
+        tuple(reason_codes), holding.held(), tuple(granted.values()), tuple(retained.values())
     )
 
 
 def plan_unsubscribe(
-    topic_filters: Sequence[str], current: tuple[Subscription, ...], *, offset: int
+    topic_filters: Sequence[str], held: HeldSubscriptions, *, offset: int
 ) -> Unsubscribed:
     """Decide about an UNSUBSCRIBE; the subscriptions it names hold for nothing from `offset` on."""
-    in_force = {item.topic_filter: item for item in current if item.in_force}
-    past = [item for item in current if not item.in_force]
+    holding = _Holding(held)
     reason_codes: list[int] = []
     removed: list[str] = []
     for topic_filter in topic_filters:
-        subscription = in_force.pop(topic_filter, None)
-        if subscription is None:
+        if holding.remove(topic_filter, offset):
+            removed.append(topic_filter)
+            reason_codes.append(ReasonCode.SUCCESS)
+        else:
             reason_codes.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-            continue
-        if subscription.from_offset < offset and not subscription.shared:
-            # What was queued before still goes out [MQTT-3.10.4-3].
-            past.append(replace(subscription, until_offset=offset))
-        removed.append(topic_filter)
-        reason_codes.append(ReasonCode.SUCCESS)
-    return Unsubscribed(tuple(reason_codes), (*past, *in_force.values()), tuple(removed))
+    return Unsubscribed(tuple(reason_codes), holding.held(), tuple(removed))
 
 
 def _is_valid(topic_filter: str, encoded: bytes, shared: bool) -> bool:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.broker.store.tables import format_subscriptions
+from holdfast.core.held_subscriptions import NOTHING_HELD, HeldSubscriptions
 from holdfast.core.limits import SHARED_PER_SESSION_MAXIMUM, SUBSCRIPTIONS_PER_SESSION_MAXIMUM
 from holdfast.core.subscription import IN_FORCE, Subscription, without_past
 from holdfast.kernel import LIMITS
@@ -17,20 +18,24 @@ MIXED = "$share/mixed/"
 
 def subscribe(
     *requests: SubscriptionRequest,
-    current: tuple[Subscription, ...] = (),
+    current: HeldSubscriptions | tuple[Subscription, ...] = (),
     offset: int = 100,
     protocol_version: int = 5,
     has_room: bool = True,
 ) -> Subscribed:
     return plan_subscribe(
         requests,
-        current,
+        current if isinstance(current, HeldSubscriptions) else HeldSubscriptions.of(current),
         offset=offset,
         protocol_version=protocol_version,
         is_allowed=lambda topic_filter: topic_filter != FORBIDDEN,
         is_mixed=lambda name: name.startswith(MIXED),
         has_room=lambda _name, others: has_room and others < 2,
     )
+
+
+def subscribe_to(held: HeldSubscriptions, *topic_filters: str) -> Subscribed:
+    return subscribe(*map(request, topic_filters), current=held)
 
 
 def test_a_group_that_nobody_may_share_is_refused_and_others_are_not() -> None:
@@ -43,14 +48,14 @@ def test_a_group_that_nobody_may_share_is_refused_and_others_are_not() -> None:
 def test_a_new_subscription_holds_from_now_on() -> None:
     outcome = subscribe(request("a/+", qos=2))
     assert outcome.reason_codes == (2,)
-    assert outcome.subscriptions == (subscription("a/+", qos=2, from_offset=100),)
-    assert outcome.granted == outcome.retained == outcome.subscriptions
+    assert outcome.held.all() == (subscription("a/+", qos=2, from_offset=100),)
+    assert outcome.granted == outcome.retained == outcome.held.all()
 
 
 def test_mqtt_3_8_4_3_the_same_filter_replaces_and_keeps_what_was_queued() -> None:
     before = subscription("a/+", qos=1, from_offset=10)
     outcome = subscribe(request("a/+", qos=2), current=(before,))
-    assert outcome.subscriptions == (
+    assert outcome.held.all() == (
         subscription("a/+", qos=1, from_offset=10, until_offset=100),
         subscription("a/+", qos=2, from_offset=100),
     )
@@ -59,7 +64,7 @@ def test_mqtt_3_8_4_3_the_same_filter_replaces_and_keeps_what_was_queued() -> No
 def test_the_same_subscription_again_changes_nothing_but_sends_retained_messages() -> None:
     before = subscription("a/+", from_offset=10)
     outcome = subscribe(request("a/+"), current=(before,))
-    assert outcome.subscriptions == (before,)
+    assert outcome.held.all() == (before,)
     assert outcome.retained == (before,)
 
 
@@ -78,7 +83,7 @@ def test_a_filter_that_is_not_allowed_is_refused_and_the_others_are_granted() ->
     wanted = (request(FORBIDDEN), request("a/+", qos=1))
     outcome = subscribe(*wanted)
     assert outcome.reason_codes == (0x87, 1)
-    assert [item.topic_filter for item in outcome.subscriptions] == ["a/+"]
+    assert [item.topic_filter for item in outcome.held.all()] == ["a/+"]
     assert subscribe(*wanted, protocol_version=4).reason_codes == (0x80, 1)
 
 
@@ -92,9 +97,9 @@ def test_a_shared_subscription_is_sent_no_retained_messages() -> None:
 def test_a_shared_subscription_has_no_past() -> None:
     before = subscription("$share/group/a", from_offset=10)
     outcome = subscribe(request("$share/group/a", qos=2), current=(before,))
-    assert outcome.subscriptions == (subscription("$share/group/a", qos=2, from_offset=100),)
-    ended = plan_unsubscribe(["$share/group/a"], outcome.subscriptions, offset=200)
-    assert (ended.reason_codes, ended.subscriptions) == ((0x00,), ())
+    assert outcome.held.all() == (subscription("$share/group/a", qos=2, from_offset=100),)
+    ended = plan_unsubscribe(["$share/group/a"], outcome.held, offset=200)
+    assert (ended.reason_codes, ended.held.all()) == ((0x00,), ())
 
 
 def test_a_group_or_a_session_that_is_full_takes_no_more() -> None:
@@ -131,21 +136,21 @@ def test_a_session_s_filters_have_only_so_many_bytes() -> None:
     long = [f"{number:05}/" + "x" * 65_000 for number in range(20)]
     outcome = subscribe(*map(request, long))
     assert outcome.reason_codes == (1,) * 16 + (0x97,) * 4
-    assert subscribe(request("a"), current=outcome.subscriptions).reason_codes == (1,)
-    again = subscribe(request(long[0], qos=2), current=outcome.subscriptions)
+    assert subscribe(request("a"), current=outcome.held.all()).reason_codes == (1,)
+    again = subscribe(request(long[0], qos=2), current=outcome.held.all())
     assert again.reason_codes == (0x97,), "what is replaced may stay behind"
     # Whatever characters they are of, they fit into one control record.
     worst = subscribe(*(request("\x01" * 65_000 + str(number)) for number in range(20)))
-    size_bytes = len(format_subscriptions(worst.subscriptions))
+    size_bytes = len(format_subscriptions(worst.held.all()))
     assert 0 < size_bytes < LIMITS["control_bytes_maximum"] / 2
 
 
 def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
     current = (subscription("a", from_offset=10), subscription("b"))
-    outcome = plan_unsubscribe(["a", "c"], current, offset=100)
+    outcome = plan_unsubscribe(["a", "c"], HeldSubscriptions.of(current), offset=100)
     assert outcome.reason_codes == (0x00, 0x11)
     assert outcome.removed == ("a",)
-    assert set(outcome.subscriptions) == {
+    assert set(outcome.held.all()) == {
         subscription("a", from_offset=10, until_offset=100),
         subscription("b"),
     }
@@ -153,7 +158,8 @@ def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
 
 def test_a_subscription_that_never_held_leaves_nothing() -> None:
     current = (subscription("a", from_offset=100),)
-    assert plan_unsubscribe(["a"], current, offset=100).subscriptions == ()
+    held = HeldSubscriptions.of(current)
+    assert plan_unsubscribe(["a"], held, offset=100).held == NOTHING_HELD
 
 
 def test_past_subscriptions_go_when_everything_before_their_end_is_done() -> None:
@@ -161,6 +167,20 @@ def test_past_subscriptions_go_when_everything_before_their_end_is_done() -> Non
     present = subscription("b")
     assert without_past((past, present), 99) == (past, present)
     assert without_past((past, present), 100) == (present,)
+    held = HeldSubscriptions.of((past, present))
+    assert held.without_past(99) is held
+    assert held.without_past(100) == HeldSubscriptions.of((present,))
+
+
+def test_what_has_not_changed_is_the_same_object() -> None:
+    both = (subscription("a"), subscription("$share/g/a"))
+    held = HeldSubscriptions.of(both)
+    assert subscribe_to(held, "a", "$share/g/a").held is held
+    assert plan_unsubscribe(["b"], held, offset=100).held is held
+    more = subscribe_to(held, "b").held
+    assert (more.shared is held.shared, more.own is held.own) == (True, False)
+    member = subscribe_to(held, "$share/h/a").held
+    assert (member.shared is held.shared, member.own is held.own) == (False, True)
 
 
 steps = st.lists(
@@ -176,7 +196,7 @@ def test_the_terms_at_an_offset_are_those_that_held_when_it_was_stored(
     steps: list[tuple[str, str, int]], gaps: list[int]
 ) -> None:
     offset = 0
-    current: tuple[Subscription, ...] = ()
+    current = NOTHING_HELD
     held: dict[str, int] = {}
     expected: dict[int, dict[str, int]] = {}
     for (kind, topic_filter, qos), gap in zip(steps, gaps, strict=False):
@@ -184,17 +204,18 @@ def test_the_terms_at_an_offset_are_those_that_held_when_it_was_stored(
             expected[offset] = dict(held)
             offset += 1
         if kind == "subscribe":
-            current = subscribe(
-                request(topic_filter, qos=qos), current=current, offset=offset
-            ).subscriptions
+            asked = request(topic_filter, qos=qos)
+            current = subscribe(asked, current=current, offset=offset).held
             held[topic_filter] = qos
         else:
-            current = plan_unsubscribe([topic_filter], current, offset=offset).subscriptions
+            current = plan_unsubscribe([topic_filter], current, offset=offset).held
             held.pop(topic_filter, None)
 
     for at, terms in expected.items():
-        found = [item for item in current if item.from_offset <= at < item.until_offset]
+        found = [item for item in current.all() if item.from_offset <= at < item.until_offset]
         assert {item.topic_filter: item.qos for item in found} == terms
         assert len(found) == len(terms)
-    in_force = {item.topic_filter: item.qos for item in current if item.until_offset == IN_FORCE}
+    in_force = {item.topic_filter: item.qos for item in current.own.values()}
     assert in_force == held
+    assert all(item.until_offset == IN_FORCE for item in current.own.values())
+    assert current == HeldSubscriptions.of(current.all()), "its bytes are counted along"
