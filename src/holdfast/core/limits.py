@@ -18,7 +18,7 @@ SUBSCRIPTIONS_PER_SESSION_MAXIMUM: Final = 10_000
 """Subscriptions of one session: a queue at rest is read again by its subscriptions, so their number
 bounds the work of one reconnect."""
 
-FILTERS_PER_TURN_MAXIMUM: Final = 128
+FILTERS_PER_TURN_MAXIMUM: Final = 64
 """Topic filters of SUBSCRIBE and UNSUBSCRIBE that one turn carries out, whoever asks: some 6 us
 each, and 60 us where one is below `$SYS`."""
 

@@ -10,9 +10,9 @@ from typing import Final
 from holdfast.broker.stages import KernelStages
 from holdfast.core.subscription import Subscription
 
-LOOKED_UP_MAXIMUM: Final = 2
-"""Filters with wildcards that are looked up at once, of those that come in one call: some 0.1 to
-1 ms each. The others are owed unseen, and looked up in turns of their own."""
+LOOKED_UP_MAXIMUM: Final = 1
+"""Filters with wildcards of one packet that are looked up at once, some 0.1 to 1 ms each. The
+others are owed unseen, and looked up in turns of their own."""
 
 
 class Retained:
@@ -22,9 +22,12 @@ class Retained:
         self._log = kernel.log
         self._deliveries = kernel.deliveries
 
-    def send(self, queue: int, subscriptions: Iterable[Subscription]) -> None:
-        """Owes the queue what each subscription matches, the RETAIN flag set."""
-        end, looked_up = self._log.end_offset(), 0
+    def send(
+        self, queue: int, subscriptions: Iterable[Subscription], *, goes_on: bool = False
+    ) -> None:
+        """Owes the queue what each subscription matches, the RETAIN flag set. Whether it goes on
+        with a packet of which there were some before."""
+        end, looked_up = self._log.end_offset(), LOOKED_UP_MAXIMUM if goes_on else 0
         for subscription in subscriptions:
             topic_filter = subscription.topic_filter.encode()
             first, reached = list[int](), 0

@@ -142,7 +142,8 @@ class SubscribePackets:
                 name, attached.session.party, others
             ),
         )
-        if not asked.reason_codes:
+        goes_on = bool(asked.reason_codes)
+        if not goes_on:
             # Before the subscriptions: SUBACK waits for those, and so for both.
             self._identities.subscribed(attached, fields["properties"], now_us)
         self._sessions.resubscribe(attached, outcome.held, now_us)
@@ -157,7 +158,7 @@ class SubscribePackets:
         if len(own) < len(outcome.granted):
             self._note_groups(attached, outcome.granted)
         self._note_refused(attached, requests, outcome.reason_codes)
-        self._retained.send(queue, outcome.retained)
+        self._retained.send(queue, outcome.retained, goes_on=goes_on)
 
     def _unsubscribe(self, asked: Asked, filters: list[str], now_us: int) -> None:
         attached = asked.attached
