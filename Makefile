@@ -161,7 +161,7 @@ crash-bridge: setup ## Kill either end of a bridge under load, ROUNDS times, and
 	$(BIN)/python -m tests.crash.bridge --rounds $(ROUNDS)
 
 .PHONY: crash-pulsar
-crash-pulsar: setup ## Kill the broker of Pulsar's own client, ROUNDS times, and check what has a receipt
+crash-pulsar: setup ## Kill the broker of Pulsar's and MQTT clients, ROUNDS times, and check what was acknowledged
 	$(BIN)/python -m tests.crash.pulsar --rounds $(ROUNDS)
 
 .PHONY: pipeline-crash

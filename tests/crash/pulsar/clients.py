@@ -1,4 +1,5 @@
 """Producers and consumers of Pulsar's own client, in a process of their own: what they were told.
+MQTT clients beside them publish on one topic that those consume, and subscribe to all.
 
 Run as a program it produces and consumes until a line comes on standard input, then has everything
 drained, and writes what it saw as one line of JSON. With `--drain` it takes what nobody has taken.
@@ -16,8 +17,15 @@ from typing import Any, Final
 
 import pulsar
 
-TOPICS: Final = ("crash/a", "crash/b")
+from tests.crash.pulsar.mqtt_clients import Publisher, Subscriber
+
+PRODUCED: Final = ("crash/a", "crash/b")
+PUBLISHED: Final = "crash/mqtt"
+"""What is sent here comes through the other door."""
+TOPICS: Final = (*PRODUCED, PUBLISHED)
 SUBSCRIPTIONS: Final = ("exclusive", "shared")
+MQTT: Final = "mqtt"
+"""What stands for a subscription where an MQTT client subscribes to the topic."""
 COUNTED: Final = "counted"
 """A subscription that nobody takes from before the end."""
 BATCH_MESSAGES: Final = 100
@@ -45,7 +53,7 @@ class Seen:
 class Clients:
     """One client with a producer on each topic and consumers on each subscription."""
 
-    def __init__(self, port: int, random: Random, drained_within_s: float) -> None:
+    def __init__(self, port: int, mqtt_port: int, random: Random, drained_within_s: float) -> None:
         quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
         # What is not answered in this time fails, and a broker that starts again takes seconds.
         self._client = pulsar.Client(
@@ -56,9 +64,13 @@ class Clients:
         self._ended = threading.Event()
         self._drained = threading.Event()
         self._room = threading.Semaphore(IN_FLIGHT_MAXIMUM)
+        self._unacknowledged = threading.Semaphore(IN_FLIGHT_MAXIMUM)
         self.seen = Seen()
         self._threads = [self._consumer(*each) for each in self._subscriptions()]
-        self._threads += [threading.Thread(target=self._produce, args=(it,)) for it in TOPICS]
+        self._threads += [threading.Thread(target=self._produce, args=(it,)) for it in PRODUCED]
+        self._threads.append(threading.Thread(target=self._publish))
+        self._subscriber = Subscriber(mqtt_port, TOPICS, self._came)
+        self._publisher = Publisher(mqtt_port, PUBLISHED, self._acknowledged)
 
     def run(self) -> None:
         """Works until a line comes, and until all that has a receipt has come."""
@@ -73,6 +85,8 @@ class Clients:
         self._drained.set()
         for thread in self._threads:
             thread.join()
+        self._publisher.close()
+        self._subscriber.close()
         self._client.close()
 
     def _subscriptions(self) -> list[tuple[str, str]]:
@@ -117,6 +131,22 @@ class Clients:
                 time.sleep(self._random.uniform(0, 0.02))
         producer.flush()
 
+    def _publish(self) -> None:
+        while not self._ended.is_set():
+            self._unacknowledged.acquire()
+            number = self.seen.sent[PUBLISHED]
+            self.seen.sent[PUBLISHED] += 1
+            self._publisher.publish(number)
+            if self._random.random() < 1 / BATCH_MESSAGES:
+                time.sleep(self._random.uniform(0, 0.02))
+
+    def _acknowledged(self, number: int) -> None:
+        self._unacknowledged.release()
+        self.seen.receipts[PUBLISHED].append(number)
+
+    def _came(self, topic: str, number: int) -> None:
+        self.seen.delivered.setdefault(f"{topic} {MQTT}", []).append(number)
+
     def _told(self, topic: str, number: int) -> Any:
         def told(result: Any, _message_id: Any) -> None:
             self._room.release()
@@ -148,11 +178,13 @@ class Clients:
     def _has_all(self) -> bool:
         def have(topic: str, subscription: str) -> bool:
             wanted = set(self.seen.receipts[topic])
-            return wanted <= set(self.seen.delivered[f"{topic} {subscription}"])
+            return wanted <= set(self.seen.delivered.get(f"{topic} {subscription}", ()))
 
         told = sum(map(len, self.seen.receipts.values())) + len(self.seen.failed)
         is_told = told == sum(self.seen.sent.values())
-        return is_told and all(have(one, other) for one in TOPICS for other in SUBSCRIPTIONS)
+        return is_told and all(
+            have(one, other) for one in TOPICS for other in (*SUBSCRIPTIONS, MQTT)
+        )
 
 
 def drain(port: int) -> dict[str, list[int]]:
@@ -178,6 +210,7 @@ def main() -> None:
     """Runs until a line comes, or takes what is left."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--mqtt-port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drained-within", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--drain", action="store_true", help="take what nobody has taken")
@@ -188,7 +221,7 @@ def main() -> None:
     if options.drain:
         answers.write(json.dumps(drain(options.port)))
         return
-    clients = Clients(options.port, Random(options.seed), options.drained_within)
+    clients = Clients(options.port, options.mqtt_port, Random(options.seed), options.drained_within)
     answers.write("ready\n")
     answers.flush()
     clients.run()

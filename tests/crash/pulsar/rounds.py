@@ -1,8 +1,9 @@
-"""Kills the broker of Pulsar's own client at random, and asks what became of what it had told.
+"""Kills the broker of Pulsar's own client, and of MQTT clients beside it, at random, and asks what
+became of what it had told.
 
-Owns: the kills, and the questions: nothing that has a receipt is lost, nothing is invented, an
-Exclusive consumer sees its topic in order, and a backlog is as long as what a full drain brings,
-which is all that has a receipt.
+Owns: the kills, and the questions: nothing that has a receipt or a PUBACK is lost on either side of
+either door, nothing is invented, an Exclusive consumer and an MQTT subscriber see each topic in
+order, and a backlog is as long as what a full drain brings, which is all that has a receipt.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from holdfast import system
-from tests.crash.pulsar.clients import COUNTED, SUBSCRIPTIONS, TOPICS
+from tests.crash.pulsar.clients import COUNTED, MQTT, SUBSCRIPTIONS, TOPICS
 from tests.interop.seen import Seen
 
 LIVES_S: Final = ((0.05, 0.5), (0.5, 2.0))
@@ -116,11 +117,11 @@ async def run(
 async def _begin(
     broker: Seen, seed: int, drained_within_s: float, log_file: Path
 ) -> asyncio.subprocess.Process:
-    port = broker.ports["pulsar"]
+    port, mqtt_port = broker.ports["pulsar"], broker.port
     with log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(
             *PROGRAM,
-            *("--port", str(port), "--seed", str(seed)),
+            *("--port", str(port), "--mqtt-port", str(mqtt_port), "--seed", str(seed)),
             *("--drained-within", str(drained_within_s)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -140,13 +141,13 @@ def _judge(seen: dict[str, Any], report: Report) -> None:
         sent, receipts = seen["sent"][topic], set(seen["receipts"][topic])
         report.sent += sent
         report.receipts += len(receipts)
-        for name in SUBSCRIPTIONS:
-            came = seen["delivered"][f"{topic} {name}"]
+        for name in (*SUBSCRIPTIONS, MQTT):
+            came = seen["delivered"].get(f"{topic} {name}", [])
             report.deliveries += len(came)
             report.repeats += len(came) - len(set(came))
             where = f"{topic} {name}"
             report.violations += _lost_or_invented(where, came, receipts, sent)
-            if name == "exclusive":
+            if name in ("exclusive", MQTT):
                 report.violations += _out_of_order(where, came)
 
 
