@@ -17,8 +17,8 @@
 //! 1. A carry segment gets its name when it is whole and synced; it says which range of the log it replaces, so that
 //!    recovery finishes a removal that a crash interrupted and no message is ever there twice.
 //! 2. No segment goes before a checkpoint stands behind it: the record that deleted a retained message is not kept,
-//!    and what it deleted may be, in an older carry segment. Where the disk is nearly full the checkpoint follows at
-//!    once instead.
+//!    and what it deleted may be, in an older carry segment. Where the disk is nearly full and has no room for it,
+//!    the checkpoint follows at once instead.
 //! 3. What is found needed holds all that is needed when the range goes, although the log goes on meanwhile, because
 //!    what is needed of a range that is durable and sealed only becomes less (docs/adr/0015-in-pieces-or-beside.md).
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,46 @@ def test_the_view_tells_a_few_topics_and_nothing_where_there_are_wildcards(
         return row.topics
 
     assert asyncio.run(told()) == topics
+
+
+class Carried:
+    """The kernel's log, and whether a checkpoint stood when it was asked for what stays."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.stood: list[bool] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def carry_job(self, now_us: int) -> Any:
+        self.stood.append(self._log.retention_has_checkpoint())
+        return self._log.carry_job(now_us)
+
+
+def test_a_nearly_full_disk_has_a_checkpoint_before_what_was_deleted_goes(tmp_path: Path) -> None:
+    async def run() -> None:
+        world = StillWorld()
+        config = Config(
+            data_dir=tmp_path, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES
+        )
+        server = assemble(config, world)
+        await _published(server, world, ["filling"] * 200)
+        kernel = server.stages.kernel
+        kernel.log.close()
+        world = StillWorld()
+        server = assemble(replace(config, reserve_bytes=2**60), world)
+        # Messages are refused there; what is put on record lies behind the checkpoint of the start.
+        for number in range(200):
+            server.records.put(Table.COUNTERS, b"filling", b"%01000d" % number, NOW_US)
+            await settled(world)
+        log = server.stages.kernel.log
+        assert log.statistics()["space_is_low"], "so that a run could do without"
+        server.records.catch_up()
+        retention = server.sweep._retention
+        retention._log = carried = Carried(log)
+        outcome = await _done(retention.run(server.sweep._queues), world)
+        assert outcome.segments > 0
+        assert carried.stood == [True]
+
+    asyncio.run(run())

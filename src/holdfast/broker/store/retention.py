@@ -248,6 +248,10 @@ class Retention:
             self._commits.wake()
             yield lambda: self._log.uncommitted_bytes() < GATHERED_BYTES_MAXIMUM
         yield from self._durable()
+        if not self._log.retention_has_checkpoint():
+            # A nearly full disk has room for it as a rule. Without it a crash right behind the
+            # removal brings back what was deleted there.
+            yield from self._checkpoints.write(self._now_us)
         while not self._log.retention_may_go_on():
             yield from self._checkpoints.write_now(self._now_us)
 
