@@ -22,6 +22,10 @@ FILTERS_PER_TURN_MAXIMUM: Final = 64
 """Topic filters of SUBSCRIBE and UNSUBSCRIBE that one turn carries out, whoever asks: some 6 us
 each, and 60 us where one is below `$SYS`."""
 
+RETAINED_LOOKED_UP_PER_TURN_MAXIMUM: Final = 2
+"""Filters with wildcards whose retained messages a turn looks up as they are subscribed to, whoever
+asks: some 0.1 to 1 ms each. A hundred dashboards may come back at once, with one filter each."""
+
 SHARED_GROUPS_MAXIMUM: Final = 10_000
 """Groups of shared subscriptions: each is a queue with a control record of its own, and all of them
 are looked at when the log lets old segments go."""

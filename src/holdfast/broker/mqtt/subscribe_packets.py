@@ -30,7 +30,7 @@ from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.system_topics import SystemTopics
 from holdfast.broker.sockets.connection import Connections, Phase
 from holdfast.broker.store.durability import Answers
-from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM
+from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM, RETAINED_LOOKED_UP_PER_TURN_MAXIMUM
 from holdfast.core.subscription import Subscription, own_of, shared_of
 from holdfast.kernel import Packet, encode_packet
 from holdfast.protocols.mqtt.packets import SubscriptionRequest, parse_subscribe
@@ -99,6 +99,8 @@ class SubscribePackets:
         self._environments = ground.environments
         self._inbox = kernel.inbox
         self._log = kernel.log
+        self._look_ups = 0
+        """Filters whose retained messages may still be looked up in this turn."""
         self.asked: deque[Asked] = deque()
         """Those that are not answered yet."""
 
@@ -109,6 +111,7 @@ class SubscribePackets:
     def carry_out(self, now_us: int) -> None:
         """As much of them as one turn does."""
         room = FILTERS_PER_TURN_MAXIMUM
+        self._look_ups = RETAINED_LOOKED_UP_PER_TURN_MAXIMUM
         while self.asked and room > 0:
             asked = self.asked.popleft()
             # A takeover or a fault may have ended its connection.
@@ -158,7 +161,9 @@ class SubscribePackets:
         if len(own) < len(outcome.granted):
             self._note_groups(attached, outcome.granted)
         self._note_refused(attached, requests, outcome.reason_codes)
-        self._retained.send(queue, outcome.retained, goes_on=goes_on)
+        # A packet that goes on has had its turns with others' look-ups.
+        look_ups = 0 if goes_on else self._look_ups
+        self._look_ups -= self._retained.send(queue, outcome.retained, look_ups)
 
     def _unsubscribe(self, asked: Asked, filters: list[str], now_us: int) -> None:
         attached = asked.attached

@@ -39,9 +39,13 @@ class Checkpoints:
 
     def due(self, now_us: int) -> bool:
         """True if it is time for one."""
-        if self._is_writing or now_us < self._not_before_us:
+        if self._is_writing or self.waits_for_room(now_us):
             return False
         return self._log.bytes_since_checkpoint() > self._config.checkpoint_bytes
+
+    def waits_for_room(self, now_us: int) -> bool:
+        """True if the disk had no room for one just now."""
+        return now_us < self._not_before_us
 
     def write(self, now_us: Callable[[], int]) -> Pieces[None]:
         """Writes one, a full disk permitting; while one is on its way, waits for that."""

@@ -248,9 +248,11 @@ class Retention:
             self._commits.wake()
             yield lambda: self._log.uncommitted_bytes() < GATHERED_BYTES_MAXIMUM
         yield from self._durable()
-        if not self._log.retention_has_checkpoint():
-            # A nearly full disk has room for it as a rule. Without it a crash right behind the
-            # removal brings back what was deleted there.
+        # A nearly full disk has room for it as a rule. Without it a crash right behind the removal
+        # brings back what was deleted there. One that was on its way may stand before the range.
+        while not (
+            self._log.retention_has_checkpoint() or self._checkpoints.waits_for_room(self._now_us())
+        ):
             yield from self._checkpoints.write(self._now_us)
         while not self._log.retention_may_go_on():
             yield from self._checkpoints.write_now(self._now_us)
