@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,12 +14,14 @@ from holdfast.broker.delivery.entrance import Publication
 from holdfast.broker.mqtt.session import Session, own_queue
 from holdfast.broker.mqtt.session_records import format_session
 from holdfast.broker.server import Server
-from holdfast.broker.store.retention import GOING_TOLD, LOOKED_AT, NOTHING, PAGE, Outcome
+from holdfast.broker.store.retention import GOING_TOLD, LOOKED_AT, NOTHING, PAGE
 from holdfast.broker.store.tables import Table
 from holdfast.broker.store.view import View
 from holdfast.core.config import Config
 from holdfast.core.subscription import Subscription
 from tests.builders.still import NOW_US, StillWorld, settled
+
+T = TypeVar("T")
 
 DEVICES = 3_000
 SEGMENT_BYTES = 65_536
@@ -134,16 +136,22 @@ def _written_to(view: View) -> set[int]:
     return tables
 
 
-async def _done(pieces: Pieces[Outcome], world: StillWorld) -> Outcome:
+async def _done(pieces: Pieces[T], world: StillWorld) -> T:
     """What a chore comes to."""
     while True:
         try:
             ready: Callable[[], bool] | None = next(pieces)
         except StopIteration as ended:
-            outcome: Outcome = ended.value
+            outcome: T = ended.value
             return outcome
         while ready is not None and not ready():
             await settled(world)
+
+
+def _resumed(pieces: Pieces[T], ready: Callable[[], bool] | None) -> Pieces[T]:
+    """A chore that has come as far as to wait for this."""
+    yield ready
+    return (yield from pieces)
 
 
 async def run_of(
@@ -248,18 +256,24 @@ class Carried:
         return self._log.carry_job(now_us)
 
 
-def test_a_nearly_full_disk_has_a_checkpoint_before_what_was_deleted_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_one_on_its_way", [False, True])
+def test_a_nearly_full_disk_has_a_checkpoint_before_what_was_deleted_goes(
+    tmp_path: Path, *, is_one_on_its_way: bool
+) -> None:
+    config = Config(data_dir=tmp_path, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES)
+
     async def run() -> None:
         world = StillWorld()
-        config = Config(
-            data_dir=tmp_path, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES
-        )
         server = assemble(config, world)
         await _published(server, world, ["filling"] * 200)
-        kernel = server.stages.kernel
-        kernel.log.close()
+        server.stages.kernel.log.close()
         world = StillWorld()
         server = assemble(replace(config, reserve_bytes=2**60), world)
+        others = []
+        if is_one_on_its_way:
+            # It stands before all that comes now.
+            other = server.sweep._checkpoints.write_now(lambda: NOW_US)
+            others = [_done(_resumed(other, next(other)), world)]
         # Messages are refused there; what is put on record lies behind the checkpoint of the start.
         for number in range(200):
             server.records.put(Table.COUNTERS, b"filling", b"%01000d" % number, NOW_US)
@@ -269,7 +283,9 @@ def test_a_nearly_full_disk_has_a_checkpoint_before_what_was_deleted_goes(tmp_pa
         server.records.catch_up()
         retention = server.sweep._retention
         retention._log = carried = Carried(log)
-        outcome = await _done(retention.run(server.sweep._queues), world)
+        outcome, *_ = await asyncio.gather(
+            _done(retention.run(server.sweep._queues), world), *others
+        )
         assert outcome.segments > 0
         assert carried.stood == [True]
 

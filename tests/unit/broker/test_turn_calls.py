@@ -14,7 +14,7 @@ import pytest
 from holdfast.broker.assemble import assemble
 from holdfast.broker.turn import Turn
 from holdfast.core.config import Config
-from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM
+from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM, RETAINED_LOOKED_UP_PER_TURN_MAXIMUM
 from holdfast.kernel import encode_packet
 from tests.builders.still import StillWorld, Wire, settled
 
@@ -49,6 +49,23 @@ def counted(turns: list[Counter[str]], run: Callable[..., None]) -> Callable[...
             gc.enable()
 
     return profiled
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[Counter[str]]:
+    """The calls of each turn, as they are made."""
+    noted: list[Counter[str]] = []
+    monkeypatch.setattr(Turn, "stages_in_order", counted(noted, Turn.stages_in_order))
+    return noted
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> tuple[Path, Path]:
+    """For the broker that has few and the one that has many."""
+    both = tmp_path / "few", tmp_path / "many"
+    for directory in both:
+        directory.mkdir()
+    return both
 
 
 async def turns_of(
@@ -96,14 +113,14 @@ async def turns_of(
 )
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_turn_makes_as_many_calls_for_ten_thousand_messages_as_for_ten(
-    qos: int, topic_filter: str, messages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qos: int,
+    topic_filter: str,
+    messages: int,
+    directories: tuple[Path, Path],
+    turns: list[Counter[str]],
 ) -> None:
-    turns: list[Counter[str]] = []
-    monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
-    for name in ("few", "many"):
-        (tmp_path / name).mkdir()
-    few = asyncio.run(turns_of(FEW, qos, topic_filter, tmp_path / "few", turns))
-    many = asyncio.run(turns_of(messages, qos, topic_filter, tmp_path / "many", turns))
+    few = asyncio.run(turns_of(FEW, qos, topic_filter, directories[0], turns))
+    many = asyncio.run(turns_of(messages, qos, topic_filter, directories[1], turns))
     assert [sum(calls.values()) for calls in few] == [sum(calls.values()) for calls in many]
     assert few == many
 
@@ -132,24 +149,39 @@ async def subscribe_turn(
 
 
 def test_a_turn_carries_out_so_many_filters_of_a_subscribe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directories: tuple[Path, Path], turns: list[Counter[str]]
 ) -> None:
-    turns: list[Counter[str]] = []
-    monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
-    for name in ("few", "many"):
-        (tmp_path / name).mkdir()
-    few = asyncio.run(subscribe_turn(10, tmp_path / "few", turns))
-    many = asyncio.run(subscribe_turn(5_010, tmp_path / "many", turns))
+    few = asyncio.run(subscribe_turn(10, directories[0], turns))
+    many = asyncio.run(subscribe_turn(5_010, directories[1], turns))
     assert many - few <= FILTERS_PER_TURN_MAXIMUM * CALLS_A_FILTER
 
 
 def test_one_more_filter_costs_no_more_beside_thousands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directories: tuple[Path, Path], turns: list[Counter[str]]
 ) -> None:
-    turns: list[Counter[str]] = []
-    monkeypatch.setattr(Turn, "stages_in_order", counted(turns, Turn.stages_in_order))
-    for name in ("few", "many"):
-        (tmp_path / name).mkdir()
-    few = asyncio.run(subscribe_turn(1, tmp_path / "few", turns, held=10))
-    many = asyncio.run(subscribe_turn(1, tmp_path / "many", turns, held=5_000))
+    few = asyncio.run(subscribe_turn(1, directories[0], turns, held=10))
+    many = asyncio.run(subscribe_turn(1, directories[1], turns, held=5_000))
     assert many == few
+
+
+def test_a_turn_looks_up_so_many_retained_messages_whoever_subscribes(
+    tmp_path: Path, turns: list[Counter[str]]
+) -> None:
+    async def run() -> None:
+        world = StillWorld()
+        server = assemble(Config(data_dir=tmp_path, retention_bytes=2**30), world)
+        wires = [Wire(server._stages.connections.make()) for _ in range(20)]
+        for number, wire in enumerate(wires):
+            connect = {"client_identifier": f"c{number}", "clean_start": True, "keep_alive_s": 0}
+            wire.send(encode_packet("connect", connect, protocol_version=4))
+        await settled(world)
+        wanted = {"packet_identifier": 1, "subscriptions": [{"topic_filter": "a/+", "qos": 1}]}
+        turns.clear()
+        for wire in wires:
+            wire.send(encode_packet("subscribe", wanted, protocol_version=4))
+        await settled(world)
+        assert all(wire.packets()["suback"] == 1 for wire in wires)
+
+    asyncio.run(run())
+    look_ups = [calls["Log.retained"] for calls in turns]
+    assert max(look_ups) == RETAINED_LOOKED_UP_PER_TURN_MAXIMUM
