@@ -11,7 +11,7 @@ Invariants:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import Subscription, without_past
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,15 @@ class HeldSubscriptions:
         own: dict[str, Subscription] = {}
         shared: dict[str, Subscription] = {}
         past: list[Subscription] = []
-        filter_bytes = 0
         for item in subscriptions:
-            filter_bytes += len(item.topic_filter.encode())
             if item.shared:
                 shared[item.topic_filter] = item
             elif item.in_force:
                 own[item.topic_filter] = item
             else:
                 past.append(item)
-        return cls(own, shared, tuple(past), filter_bytes)
+        held = cls(own, shared, tuple(past))
+        return replace(held, filter_bytes=_filter_bytes(held.all()))
 
     def all(self) -> tuple[Subscription, ...]:
         """All of them, past ones first."""
@@ -57,12 +56,15 @@ class HeldSubscriptions:
 
     def without_past(self, mark: int) -> "HeldSubscriptions":
         """Those that still matter to a queue that has everything below `mark`."""
-        past = tuple([item for item in self.past if item.until_offset > mark])
+        past = without_past(self.past, mark)
         if len(past) == len(self.past):
             return self
-        gone = sum(len(item.topic_filter.encode()) for item in self.past)
-        gone -= sum(len(item.topic_filter.encode()) for item in past)
+        gone = _filter_bytes(self.past) - _filter_bytes(past)
         return replace(self, past=past, filter_bytes=self.filter_bytes - gone)
+
+
+def _filter_bytes(subscriptions: Iterable[Subscription]) -> int:
+    return sum([len(item.topic_filter.encode()) for item in subscriptions])
 
 
 NOTHING_HELD = HeldSubscriptions()

@@ -11,7 +11,8 @@ from typing import Any, Final
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-HOST: Final = "127.0.0.1"
+from tests.process import HOST
+
 AGAIN_AFTER_S: Final = 1
 IN_FLIGHT_MAXIMUM: Final = 200
 CONNECTED_WITHIN_S: Final = 30.0

@@ -46,7 +46,7 @@ class Subscriptions:
     def read_by(
         self, queue: int, before: tuple[Subscription, ...], now: tuple[Subscription, ...]
     ) -> None:
-        """What the queue reads from the log, it reads on these terms, as it did on those before."""
+        """The queue, which has read the log on the terms `before`, reads it on these now."""
         # Of one more beside ten thousand the kernel is told one.
         kept = len(before) if now[: len(before)] == before else 0
         self._deliveries.subscribe(queue, kept, [item.wanted() for item in now[kept:]])

@@ -60,21 +60,28 @@ class _Holding:
         self._parts = dict(held.own), dict(held.shared)
         self._past = list(held.past)
         self._are_changed = [False, False]
-        self.filter_bytes = held.filter_bytes
+        self._filter_bytes = held.filter_bytes
 
-    def __len__(self) -> int:
+    def has_room(self, filter_bytes: int, *, is_new: bool) -> bool:
+        """Whether one more fits. One that is replaced may leave a past one behind, so that adds one
+        too, and has twice the room."""
         own, shared = self._parts
-        return len(own) + len(shared) + len(self._past)
+        count = len(own) + len(shared) + len(self._past)
+        most = SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (1 if is_new else 2)
+        return count < most and (
+            self._filter_bytes + filter_bytes <= SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM
+        )
 
     def get(self, topic_filter: str, is_shared: bool) -> Subscription | None:
         """The one in force with this filter."""
         return self._parts[is_shared].get(topic_filter)
 
-    def put(self, new: Subscription, is_shared: bool, filter_bytes: int) -> None:
-        """It is in force from its offset on, and one with the same filter until then."""
-        before = self._parts[is_shared].get(new.topic_filter)
+    def put(
+        self, new: Subscription, before: Subscription | None, is_shared: bool, filter_bytes: int
+    ) -> None:
+        """It is in force from its offset on, and what was `before` with this filter until then."""
         if before is None or self._end(before, new.from_offset, is_shared):
-            self.filter_bytes += filter_bytes
+            self._filter_bytes += filter_bytes
         self._parts[is_shared][new.topic_filter] = new
         self._are_changed[is_shared] = True
 
@@ -86,7 +93,7 @@ class _Holding:
             return False
         self._are_changed[is_shared] = True
         if not self._end(before, offset, is_shared):
-            self.filter_bytes -= len(topic_filter.encode())
+            self._filter_bytes -= len(topic_filter.encode())
         return True
 
     def held(self) -> HeldSubscriptions:
@@ -100,7 +107,7 @@ class _Holding:
             shared if is_shared_changed else before.shared,
             # Nothing but more comes to what is past.
             tuple(self._past) if len(self._past) > len(before.past) else before.past,
-            self.filter_bytes,
+            self._filter_bytes,
         )
 
     def _end(self, before: Subscription, offset: int, is_shared: bool) -> bool:
@@ -138,10 +145,7 @@ def plan_subscribe(
         before = holding.get(topic_filter, shared)
         if not _is_valid(topic_filter, encoded, shared):
             reason_code: ReasonCode | None = ReasonCode.TOPIC_FILTER_INVALID
-        # A replaced subscription may leave a past one behind, so both cases add one.
-        elif len(encoded) > SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM - holding.filter_bytes or len(
-            holding
-        ) >= SUBSCRIPTIONS_PER_SESSION_MAXIMUM * (1 if before is None else 2):
+        elif not holding.has_room(len(encoded), is_new=before is None):
             reason_code = ReasonCode.QUOTA_EXCEEDED
         elif not is_allowed(topic_filter):
             reason_code = ReasonCode.NOT_AUTHORIZED
@@ -161,7 +165,7 @@ def plan_subscribe(
         if before is not None and replace(before, from_offset=offset) == subscription:
             subscription = before
         else:
-            holding.put(subscription, shared, len(encoded))
+            holding.put(subscription, before, shared, len(encoded))
         new += shared and before is None
         granted[topic_filter] = subscription
         is_due = request.retain_handling == RETAIN_ALWAYS or (
