@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.broker.assemble import assemble
 from holdfast.broker.server import Server
 from holdfast.core.limits import FILTERS_PER_TURN_MAXIMUM
 from holdfast.core.units import KIB
+from holdfast.testing.hardships import Hardships
+from holdfast.testing.loop import VirtualLoop, simulate
+from holdfast.testing.world import BrokerMachine
 from tests.simulation.test_slow_readers import SLOW, joined, with_broker
 
 ROOMY = replace(SLOW, maximum_packet_size_bytes=256 * KIB)
@@ -106,3 +110,29 @@ def test_whoever_goes_before_the_answer_keeps_what_was_carried_out(kind: str) ->
         await carried_out(server, "gateway", 10 + MANY)
 
     with_broker(body, ROOMY)
+
+
+def test_a_kill_in_the_middle_of_a_packet_leaves_what_had_its_answer() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        machine = BrokerMachine(loop, lambda world: assemble(ROOMY, world))
+        machine.start()
+        await asyncio.sleep(1)
+        gateway = await joined("gateway")
+        await asyncio.sleep(1)
+        gateway.send("subscribe", packet_identifier=1, subscriptions=wanted(0, 10))
+        await asyncio.sleep(1)
+        assert isinstance(machine.life, Server)
+        gateway.send("subscribe", packet_identifier=2, subscriptions=wanted(10, MANY))
+        await carried_out(machine.life, "gateway", 11)
+        machine.kill()
+        machine.start()
+        await asyncio.sleep(1)
+        assert isinstance(machine.life, Server)
+        again = await joined("gateway")
+        await asyncio.sleep(1)
+        assert held(machine.life, "gateway") == 10
+        again.send("subscribe", packet_identifier=1, subscriptions=wanted(0, 10 + MANY))
+        await carried_out(machine.life, "gateway", 10 + MANY)
+        await machine.stop()
+
+    simulate(main, seed=1, repeat="this test", hardships=Hardships())
