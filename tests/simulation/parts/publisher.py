@@ -45,8 +45,11 @@ class Publisher:
     async def _feed(self) -> None:
         rhythm, random = self._rhythm, self._stage.random
         number = 0
-        while not self._stage.calm and number < rhythm.messages_maximum:
+        while number < rhythm.messages_maximum:
             await self.client.idle.wait()
+            # Whoever drains waits for the same, and looks only then for what has not arrived.
+            if self._stage.calm:
+                return
             for _ in range(random.randint(1, rhythm.burst_maximum)):
                 number += 1
                 self.client.publish(self._make(self.client.name, number))
