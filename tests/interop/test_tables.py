@@ -1,13 +1,16 @@
 """Tables about a running broker: of one moment, as Arrow, over HTTP."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
 
+from holdfast import system
 from holdfast.client.http import HttpClient
 from holdfast.core.table_names import FOR_READERS
 from holdfast.reading.log import UnreadableLogError
@@ -42,6 +45,25 @@ def rows(tables: RemoteTables, *names: str) -> tuple[int, dict[str, list[dict[st
         assert all(batch.schema == SCHEMAS[name] for batch in batches)
         found[name] = pa.Table.from_batches(batches, SCHEMAS[name]).to_pylist()
     return moment.offset, found
+
+
+def test_who_reads_leaves_the_cores_to_the_loop_and_to_commits(broker: BrokerProcess) -> None:
+    publisher = Device(broker.port, "publisher", clean_start=True).connect()
+    # More than the loop sends by itself.
+    publisher.publish_all("prod/7/reads", [bytes(1_000)] * 1_000)
+    first = f"http://{broker.http_address}/v1/log/records?from=0&to=1000"
+    with urlopen(first, timeout=60) as answer:
+        assert len(answer.read()) > 1_000_000
+    names = {}
+    nice: Counter[int] = Counter()
+    for task in Path(f"/proc/{broker.process_identifier}/task").iterdir():
+        names[(task / "comm").read_text().strip()] = int(task.name)
+        nice[os.getpriority(os.PRIO_PROCESS, int(task.name))] += 1
+    for thread in (broker.process_identifier, names["committer"]):
+        assert os.getpriority(os.PRIO_PROCESS, thread) == 0
+    # One has read, and one has sent.
+    assert set(nice) == {0, system.NICENESS_BESIDE}
+    assert nice[system.NICENESS_BESIDE] > 1
 
 
 def test_every_table_tells_what_the_broker_has(broker: BrokerProcess, tables: RemoteTables) -> None:

@@ -1,6 +1,9 @@
 """The edge to the real world: that it tells what it says it tells."""
 
+import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,13 @@ def test_a_thread_that_computes_gives_the_interpreter_back_soon() -> None:
 def test_the_machine_has_a_name_without_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.node", lambda: "Daves-MacBook.local")
     assert system.machine_name() == "Daves-MacBook"
+
+
+def test_a_thread_that_stands_back_does_so_alone() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    usual = niceness()
+    with ThreadPoolExecutor(1, initializer=system.stand_back) as pool:
+        assert pool.submit(niceness).result() == system.NICENESS_BESIDE > usual
+    assert niceness() == usual

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,8 @@ DURABILITY_WARNINGS: Final = {
     "os": "durability is os: what is acknowledged does not survive the loss of power",
     "memory": "durability is memory: what is acknowledged does not survive the end of the broker",
 }
+READERS_MAXIMUM: Final = 8
+"""Threads that read the log and files for whoever looks on from outside."""
 PLACES: Final = {
     "mqtt": "MQTT on {}",
     "mqtts": "MQTT with TLS on {}",
@@ -62,6 +65,8 @@ def run(settings: Effective, read: Callable[[], Effective]) -> int:
 
 
 async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
+    readers = ThreadPoolExecutor(READERS_MAXIMUM, "reader", initializer=system.stand_back)
+    asyncio.get_running_loop().set_default_executor(readers)
     supervisor = Supervisor(system.environment(), system.process_id())
     world = RealWorld()
     server = assemble(settings.config, world)

@@ -60,15 +60,15 @@ STAGES: Final = (
     "admission",
     "decode",
     "control",
-    "scan",
     "allot",
     "encode",
     "write",
+    "scan",
     "exceptions",
     "piece",
 )
 """What a turn that takes too long can be said to have been in; `decode` goes from reading to
-storing, and `scan` begins with what has become durable."""
+storing, and `allot` begins with what has become durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +174,8 @@ class Turn:
         control_ns = ticks_ns()
         if control_packets or commands or stages.subscribe_packets.asked:
             self._control(control_packets, commands, now_us)
-        scan_ns = ticks_ns()
-        self._settle()
         allot_ns = ticks_ns()
+        self._settle()
         if kernel.deliveries.allot(self._outgoing, now_us):
             stages.losses.notice(kernel.deliveries.notices(), stages.name_of, now_us)
         self._remember(now_us)
@@ -187,6 +186,8 @@ class Turn:
         stages.connections.send(now_us)
         if stages.bridges.draining:
             stages.bridges.turn()
+        scan_ns = ticks_ns()
+        self._read_on()
         exceptions_ns = ticks_ns()
         self._exceptions(now_us)
         piece_ns = ticks_ns()
@@ -197,7 +198,7 @@ class Turn:
             stages.steps.ended("piece", chore, ended_ns - piece_ns)
         # fmt: off
         self._marks_ns = (
-            admission_ns, decode_ns, control_ns, scan_ns, allot_ns, encode_ns, write_ns,
+            admission_ns, decode_ns, control_ns, allot_ns, encode_ns, write_ns, scan_ns,
             exceptions_ns, piece_ns, ended_ns,
         )
         # fmt: on
@@ -218,7 +219,7 @@ class Turn:
             self._stages.pulsar.commands.take(commands, now_us)
 
     def _settle(self) -> None:
-        """What has become durable is owed, and queues that are behind read on."""
+        """What has become durable is owed."""
         kernel, stages = self._stages.kernel, self._stages
         durable_offset = kernel.log.durable_offset()
         durable_position = kernel.log.durable_position()
@@ -227,7 +228,12 @@ class Turn:
             stages.entrance.durable(durable_position)
         if stages.batches.active:
             stages.batches.durable(durable_position)
-        scans = kernel.deliveries.hungry(durable_offset)
+
+    def _read_on(self) -> None:
+        """Queues that are behind read on, for the next turn. Nothing that is ready now waits for
+        it: neither an acknowledgement nor a message of somebody who is not behind."""
+        kernel = self._stages.kernel
+        scans = kernel.deliveries.hungry(kernel.log.durable_offset())
         if scans:
             kernel.log.scan(scans)
             kernel.deliveries.feed(scans)

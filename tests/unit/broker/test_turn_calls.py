@@ -185,3 +185,36 @@ def test_a_turn_looks_up_so_many_retained_messages_whoever_subscribes(
     asyncio.run(run())
     look_ups = [calls["Log.retained"] for calls in turns]
     assert max(look_ups) == RETAINED_LOOKED_UP_PER_TURN_MAXIMUM
+
+
+def test_what_is_ready_leaves_before_queues_that_are_behind_read(
+    tmp_path: Path, turns: list[Counter[str]]
+) -> None:
+    async def run() -> None:
+        world = StillWorld()
+        server = assemble(Config(data_dir=tmp_path, retention_bytes=2**30), world)
+        connect = {"client_identifier": "returns", "clean_start": False, "keep_alive_s": 0}
+        wanted = {"packet_identifier": 1, "subscriptions": [{"topic_filter": "t", "qos": 1}]}
+        returns, publisher = (Wire(server._stages.connections.make()) for _ in range(2))
+        returns.send(encode_packet("connect", connect, protocol_version=4))
+        returns.send(encode_packet("subscribe", wanted, protocol_version=4))
+        await settled(world)
+        returns.drop()
+        connect |= {"client_identifier": "publisher", "clean_start": True}
+        publisher.send(encode_packet("connect", connect, protocol_version=4))
+        publish = {"topic_name": "t", "payload": b"x", "qos": 1, "retain": False, "dup": False}
+        for number in range(1, 11):
+            given = publish | {"packet_identifier": number}
+            publisher.send(encode_packet("publish", given, protocol_version=4))
+        await settled(world)
+        turns.clear()
+        back = Wire(server._stages.connections.make())
+        connect |= {"client_identifier": "returns", "clean_start": False}
+        back.send(encode_packet("connect", connect, protocol_version=4))
+        await settled(world)
+        assert back.packets() == {"connack": 1, "publish": 10}
+
+    asyncio.run(run())
+    read = [list(calls) for calls in turns if calls["Log.scan"]]
+    assert read
+    assert all(names.index("Connections.send") < names.index("Log.scan") for names in read)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from holdfast import system
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -43,7 +45,7 @@ class Senders:
     """Threads that send, begun when there is something to send."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(SENDERS_MAXIMUM, thread_name_prefix="sender")
+        self._threads = ThreadPoolExecutor(SENDERS_MAXIMUM, "sender", initializer=system.stand_back)
         self.busy = 0
 
     async def send(self, transport: asyncio.Transport, pieces: Sequence[memoryview]) -> bool:
