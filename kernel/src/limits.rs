@@ -84,7 +84,7 @@ pub const OWED_PAGE_MAXIMUM: usize = 1_024;
 
 /// Names of retained messages that one look-up by name looks at: where a filter could match more, it is looked up by
 /// offsets, some in each turn.
-pub const RETAINED_LOOKS_MAXIMUM: u64 = 4_096;
+pub const RETAINED_LOOKS_MAXIMUM: u64 = 1_024;
 
 /// Retained messages that such a look-up by offsets goes through at once: less than a millisecond.
 pub const RETAINED_LOOKED_AT_MAXIMUM: usize = 8_192;

@@ -374,7 +374,10 @@ impl Archive {
             }
             let Some(directory) = archive.directory(place)? else { return Ok(Topics::default()) };
             let queued = directory.entries().filter(|entry| entry.queued > 0).map(|entry| entry.topic.0);
-            let topics = Arc::new(queued.collect::<RoaringBitmap>());
+            let mut topics = RoaringBitmap::new();
+            // Collecting, which looks for the largest topic so far each time, takes four times as long as all of this.
+            queued.for_each(|topic| _ = topics.insert(topic));
+            let topics = Arc::new(topics);
             archive.effort = archive.effort.saturating_add(wide(directory.size_bytes()) / DIRECTORY_BYTES_PER_EFFORT);
             archive.queued_topics.put(number, Arc::clone(&topics), topics.serialized_size());
             Ok(topics)

@@ -88,9 +88,10 @@ pub struct TopicEntry {
 /// A segment's directory and topic names.
 #[derive(Debug)]
 pub struct Directory {
-    entries: Vec<u8>,
+    /// The names, and behind them the entries.
+    bytes: Vec<u8>,
+    entries_start: usize,
     entry_bytes: usize,
-    names: Vec<u8>,
 }
 
 /// The footer's bytes, and its trailer. `names` are those of all topics in the index.
@@ -324,14 +325,13 @@ pub fn read_marks(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<
 /// The directory and the names of a sealed segment.
 pub fn read_directory(file: &dyn DiskFile, trailer: &Trailer, name: &str) -> Result<Directory> {
     let entry_bytes = if trailer.version == FORMAT_VERSION_OLDEST { ENTRY_BYTES_OLDEST } else { ENTRY_BYTES };
-    let names = index(trailer.directory_position.saturating_sub(trailer.names_position));
-    let size = names.saturating_add(index(trailer.topics).saturating_mul(entry_bytes));
-    let mut bytes = read(file, u64::from(trailer.names_position), size)?;
+    let entries_start = index(trailer.directory_position.saturating_sub(trailer.names_position));
+    let size = entries_start.saturating_add(index(trailer.topics).saturating_mul(entry_bytes));
+    let bytes = read(file, u64::from(trailer.names_position), size)?;
     if bytes.len() != size || checksum::of(&bytes) != trailer.directory_checksum {
         return Err(damaged(name, trailer.names_position, "the checksum of the directory does not fit"));
     }
-    let entries = bytes.split_off(names);
-    Ok(Directory { entries, entry_bytes, names: bytes })
+    Ok(Directory { bytes, entries_start, entry_bytes })
 }
 
 /// The positions of a topic's records of one class.
@@ -446,21 +446,21 @@ impl Directory {
     /// A topic's name.
     pub fn name(&self, entry: &TopicEntry) -> &[u8] {
         let start = index(entry.name_position);
-        self.names.get(start..start.saturating_add(index(entry.name_bytes))).unwrap_or_default()
+        self.bytes.get(start..start.saturating_add(index(entry.name_bytes))).unwrap_or_default()
     }
 
     /// Memory that it takes.
     pub fn size_bytes(&self) -> usize {
-        self.entries.len().saturating_add(self.names.len())
+        self.bytes.len()
     }
 
     fn len(&self) -> usize {
-        self.entries.len().checked_div(self.entry_bytes).unwrap_or_default()
+        self.bytes.len().saturating_sub(self.entries_start).checked_div(self.entry_bytes).unwrap_or_default()
     }
 
     fn at(&self, place: usize) -> Option<TopicEntry> {
-        let start = place.saturating_mul(self.entry_bytes);
-        let mut source = Decoder::new(self.entries.get(start..)?);
+        let start = self.entries_start.saturating_add(place.saturating_mul(self.entry_bytes));
+        let mut source = Decoder::new(self.bytes.get(start..)?);
         let topic = TopicId(source.u32()?);
         let (plain, queued, postings_position) = (source.u32()?, source.u32()?, source.u32()?);
         let (postings_checksum, name_position, name_bytes) = (source.u32()?, source.u32()?, source.u32()?);
@@ -488,12 +488,10 @@ impl Directory {
 }
 
 fn read(file: &dyn DiskFile, position: u64, size: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if wide_fits(file, position, size)? {
-        bytes.resize(size, 0);
-        let count = file.read_at(position, &mut bytes)?;
-        bytes.truncate(count);
-    }
+    // Zeroed as it is allocated: of memory that is new nothing has to be written for that.
+    let mut bytes = vec![0; if wide_fits(file, position, size)? { size } else { 0 }];
+    let count = file.read_at(position, &mut bytes)?;
+    bytes.truncate(count);
     Ok(bytes)
 }
 

@@ -10,7 +10,9 @@ Invariants:
 1. One turn does one piece, whoever's it is, and first pieces of new chores that come to one more:
    many chores take longer, and hold up the loop no more.
 2. Chores take turns, so that a long one does not keep a short one waiting.
-3. At most CHORES_MAXIMUM are under way; whoever begins one asks `has_room` first where clients can
+3. A turn that has done its part of the work already leaves the piece to the next one, but not twice
+   in a row.
+4. At most CHORES_MAXIMUM are under way; whoever begins one asks `has_room` first where clients can
    cause any number of them.
 """
 
@@ -24,6 +26,9 @@ T = TypeVar("T")
 
 PIECE_EFFORT: Final = 10_000
 """Records looked at and topics compared in one piece: each takes some 0.1 us, so about 1 ms."""
+TURN_EFFORT: Final = 2 * PIECE_EFFORT
+"""What the rest of a turn does before it does no piece besides: as much as queues that are behind
+may read in one."""
 CHORES_MAXIMUM: Final = 65_536
 """A fleet's sessions that come back at once; each costs a generator of some 500 bytes."""
 
@@ -70,6 +75,9 @@ class Chores:
         self._effort = effort
         self._effort_before: int | None = None
         """What had been done when the first chore of this turn was started."""
+        self._effort_at_turn = 0
+        """What had been done when the last turn had done its piece, or left it."""
+        self._has_left = False
         self._ready: deque[_Chore] = deque()
         self._waiting: list[tuple[Ready, _Chore]] = []
 
@@ -115,15 +123,18 @@ class Chores:
         return await kept
 
     def run_piece(self) -> str:
-        """Does the next piece, if there is one; returns what its chore is called, and raises what
-        it raises."""
+        """Does the next piece, if there is one and it is not left to the next turn; returns what
+        its chore is called, and raises what it raises."""
         self._wake()
         name = ""
-        if self._ready:
+        is_full = self._effort() - self._effort_at_turn >= TURN_EFFORT
+        self._has_left = bool(self._ready) and is_full and not self._has_left
+        if self._ready and not self._has_left:
             chore = self._ready.popleft()
             self._go_on(chore)
             name = chore.name
         self._effort_before = None
+        self._effort_at_turn = self._effort()
         return name
 
     def is_busy(self) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.broker.chores import Chores, Pieces, at_once
+from holdfast.broker.chores import TURN_EFFORT, Chores, Pieces, at_once
 
 
 def counting(seen: list[str], name: str, pieces: int) -> Pieces[str]:
@@ -27,6 +27,23 @@ def test_one_turn_does_one_piece_and_chores_take_turns() -> None:
         chores.run_piece()
     assert outcomes == ["b", "a"]
     assert len(chores) == 0
+
+
+def test_a_turn_that_has_done_its_part_leaves_the_piece_once() -> None:
+    done, seen, outcomes = [0], list[str](), list[str]()
+    chores = Chores(lambda: None, lambda: done[0])
+    chores.begin(counting(seen, "a", 5), outcomes.append)
+    turns = list[int]()
+    for _ in range(4):
+        done[0] += TURN_EFFORT
+        chores.run_piece()
+        assert chores.is_busy()
+        turns.append(len(seen))
+    assert turns == [0, 1, 1, 2]
+    for _ in range(2):
+        done[0] += TURN_EFFORT - 1
+        chores.run_piece()
+    assert seen == ["a0", "a1", "a2", "a3"]
 
 
 def test_a_chore_that_waits_costs_no_piece_and_goes_on_when_it_may() -> None:
