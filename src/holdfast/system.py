@@ -24,9 +24,10 @@ in each system call, and waits that long to have it back while a worker computes
 Python's own 5 ms a PUBACK took 18 ms beside such a worker, with this 3 ms."""
 
 NICENESS_BESIDE = 10
-"""Of threads that read for somebody: a ninth of what the event loop gets of a core that both want.
-On two cores, with a reader at full speed and an administrator in a loop, they took 44 % of one, and
-the committer waited three times as long for a core as it needed one."""
+"""By how much threads that read for somebody are nicer: they get a ninth of what the event
+loop gets of a core that both want. On two cores, with a reader at full speed and an administrator
+in a loop, they took 44 % of one, and the committer waited three times as long for a core as it
+needed one."""
 
 
 def now_us() -> int:
@@ -126,8 +127,8 @@ def share_interpreter() -> None:
 
 def stand_back() -> None:
     """Where cores are short, the calling thread leaves them to the event loop and to commits from
-    now on: on Linux a thread has a priority of its own."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS_BESIDE)
+    now on, however nice these are: on Linux a thread has a priority of its own."""
+    os.nice(NICENESS_BESIDE)
 
 
 def process_id() -> int:
