@@ -258,6 +258,52 @@ fn what_has_its_packet_identifier_is_sent_again_though_all_of_them_are_taken() {
     assert_eq!(new.iter().map(|sending| (sending.packet_identifier, sending.dup)).collect::<Vec<_>>(), [(9, false)]);
 }
 
+// [MQTT-3.3.4-9]
+#[test]
+fn what_is_gone_when_it_is_to_be_sent_again_keeps_its_place_until_the_receiver_answers() {
+    for qos in [1, 2] {
+        let mut deliveries = Deliveries::default();
+        let attachment = Attachment {
+            party: Party(7),
+            state: State::default(),
+            subscriptions: Arc::from([]),
+            receive_maximum: 1,
+            end: Offset(0),
+            entries_maximum: 0,
+            pack_maximum: 1,
+        };
+        let (receiver, queue) = deliveries.attach(SUBSCRIBER, attachment).unwrap();
+        let messages = [0, 1].map(|offset| publish(qos, Some((queue, SUBSCRIBER)), stored(offset, offset + 1)));
+        admit(&mut deliveries, messages.to_vec());
+        // At QoS 2 the packet identifier is durable before the message leaves.
+        let at_once = allotted(&mut deliveries, 2, 1);
+        assert_eq!(deliveries.take_progress().len(), usize::from(qos == 2));
+        deliveries.progressed(LogPosition(2));
+        let sent = at_once.into_iter().chain(allotted(&mut deliveries, 2, 1));
+        assert_eq!(sent.map(|sending| sending.offset).collect::<Vec<_>>(), [Offset(0)]);
+        deliveries.retry_pack(receiver, Party(0), true, Timestamp(2)).unwrap();
+        let mut scans = deliveries.hungry(Offset(2));
+        for scan in &mut scans {
+            scan.found = vec![found(1, qos, 0, Terms { qos: 2, ..Terms::default() })];
+            scan.reached = Offset(2);
+        }
+        deliveries.feed(&mut scans);
+        assert_eq!(deliveries.take_notices().len(), 1);
+        assert!(allotted(&mut deliveries, 2, 3).is_empty(), "the receiver asked for one at a time");
+        let steps: &[Step] = if qos == 1 { &[Step::Acknowledged] } else { &[Step::Received, Step::Completed] };
+        for step in steps {
+            acknowledge(&mut deliveries, *step, 1);
+        }
+        assert!(deliveries.take_at_fault().is_empty() && deliveries.take_notices().is_empty());
+        assert_eq!(deliveries.mark(queue).unwrap(), Offset(1));
+        let at_once = allotted(&mut deliveries, 2, 4);
+        deliveries.take_progress();
+        deliveries.progressed(LogPosition(2));
+        let next = at_once.into_iter().chain(allotted(&mut deliveries, 2, 4));
+        assert_eq!(next.map(|sending| sending.offset).collect::<Vec<_>>(), [Offset(1)]);
+    }
+}
+
 #[test]
 fn owed_retained_messages_come_first_and_are_owed_until_acknowledged() {
     let mut deliveries = Deliveries::default();

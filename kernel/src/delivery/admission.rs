@@ -285,7 +285,7 @@ impl Deliveries {
         let flight = receiver.window.awaited(packet_identifier).filter(|flight| flight.offset == offset);
         let Some(flight) = flight else { return };
         let (party, queue) = (receiver.loser(&flight), receiver.queue);
-        receiver.end(packet_identifier);
+        receiver.lose(packet_identifier, &flight);
         match flight.source {
             Source::Group(group) => self.finish_shared(&flight, group),
             // Where it was sent on this connection, it is not only passed by.

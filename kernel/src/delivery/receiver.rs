@@ -70,6 +70,17 @@ impl Receiver {
         Some((flight, was_given_up))
     }
 
+    /// Its message cannot be sent again. If it went out on this connection it may still be answered: its packet
+    /// identifier, and its place in Receive Maximum, stay taken until then.
+    pub fn lose(&mut self, packet_identifier: u16, flight: &Flight) {
+        if !self.window.is_sent(packet_identifier) {
+            self.end(packet_identifier);
+        } else if let Some(pack) = self.pack_of(flight.source) {
+            pack.finish();
+        }
+        self.window.give_up(packet_identifier);
+    }
+
     #[inline]
     fn note_end(&mut self, flight: &Flight, was_given_up: bool) {
         let pack = match flight.source {

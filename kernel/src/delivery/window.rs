@@ -37,6 +37,11 @@ impl Exchange {
         Exchange { flight, on_this_connection, is_given_up: false, attempts: 0, since: Timestamp(0) }
     }
 
+    /// It counts as one of this connection; returns how many more of those there are.
+    fn bring_over(&mut self) -> usize {
+        usize::from(!std::mem::replace(&mut self.on_this_connection, true))
+    }
+
     /// It is sent once more.
     fn note_sent(&mut self, now: Timestamp) {
         self.attempts = self.attempts.saturating_add(1);
@@ -103,19 +108,9 @@ impl Window {
 
     /// A message of an earlier connection is sent again under its identifier.
     pub fn send_again(&mut self, identifier: u16, now: Timestamp) {
-        self.bring_over(identifier);
         if let Some(exchange) = self.flights.get_mut(&identifier) {
+            self.outstanding += exchange.bring_over();
             exchange.note_sent(now);
-        }
-    }
-
-    /// A message of an earlier connection counts as one of this connection.
-    fn bring_over(&mut self, identifier: u16) {
-        if let Some(exchange) = self.flights.get_mut(&identifier) {
-            if !exchange.on_this_connection {
-                exchange.on_this_connection = true;
-                self.outstanding += 1;
-            }
         }
     }
 
@@ -129,10 +124,15 @@ impl Window {
 
     /// Nothing more is done for the message; only its identifier is still taken.
     pub fn give_up(&mut self, identifier: u16) {
-        self.bring_over(identifier);
         if let Some(exchange) = self.flights.get_mut(&identifier) {
+            self.outstanding += exchange.bring_over();
             exchange.is_given_up = true;
         }
+    }
+
+    /// True if its message was sent on this connection, whether or not it is to be sent again.
+    pub fn is_sent(&self, identifier: u16) -> bool {
+        self.flights.get(&identifier).is_some_and(|exchange| exchange.attempts > 0)
     }
 
     /// The exchange of `identifier`, if there is one.
@@ -164,11 +164,8 @@ impl Window {
             }
             State::Uncompleted => {
                 exchange.flight.phase = Phase::Received;
-                if !exchange.on_this_connection {
-                    // It was sent once on this connection, whether or not it is to be sent again.
-                    exchange.on_this_connection = true;
-                    self.outstanding += 1;
-                }
+                // It was sent once on this connection, whether or not it is to be sent again.
+                self.outstanding += exchange.bring_over();
             }
             State::Unacknowledged | State::Unreceived => {}
         }
@@ -178,9 +175,7 @@ impl Window {
     /// The exchange ends from this side, and its identifier is free. True beside it if the message had been given up.
     pub fn complete(&mut self, identifier: u16) -> Option<(Flight, bool)> {
         let exchange = self.flights.remove(&identifier)?;
-        if exchange.on_this_connection {
-            self.outstanding = self.outstanding.saturating_sub(1);
-        }
+        self.outstanding = self.outstanding.saturating_sub(usize::from(exchange.on_this_connection));
         Some((exchange.flight, exchange.is_given_up))
     }
 
