@@ -159,9 +159,15 @@ impl Run {
         let now = Timestamp(self.now);
         if let Some(job) = &mut self.job {
             if !job.step() {
+                let before = self.removed;
                 let finished = self.log.finish(self.job.take().unwrap())?;
                 self.removed += finished.removed_segments;
                 self.job = finished.next;
+                if self.stage == Stage::Told && self.removed == before && self.job.is_some() {
+                    // The copy is about to take the place of the range: what it was found not to need, because its
+                    // receiver has it, is durable before.
+                    self.log.commit()?;
+                }
                 if self.stage == Stage::Told && self.job.is_none() {
                     self.stage = Stage::Begin;
                 }

@@ -10,8 +10,8 @@
 //! 4. `visit` and `visit_piece`: what each queue has not seen and still gets, and what it loses.
 //! 5. `find_piece`: retained messages, and what groups have handed over.
 //! 6. `carry_job`, beside: that is copied *with its ids* to a carry segment, and synced. What `finish` hands out gives
-//!    it its name: from then on the range is gone, so all losses are durable before. The next `finish` has it take
-//!    the place of the range, and hands out the removal of the files.
+//!    it its name: from then on the range is gone, so all losses are durable before, and all that made a message no
+//!    longer needed. The next `finish` has it take the place of the range, and hands out the removal of the files.
 //!
 //! Invariants:
 //! 1. A carry segment gets its name when it is whole and synced; it says which range of the log it replaces, so that

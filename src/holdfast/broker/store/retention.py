@@ -292,6 +292,7 @@ class Retention:
         if naming is None:
             return Outcome()
         yield from self._tell_attached(queues)
+        # After a crash nobody needs again what was not copied.
         yield from self._durable()
         has_checkpoint = self._log.retention_has_checkpoint()
         yield from self._beside.run(naming)
