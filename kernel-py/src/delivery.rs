@@ -40,7 +40,7 @@ impl Deliveries {
         connection: u32,
         party: u32,
         state: &[u8],
-        subscriptions: &Bound<'_, PyList>,
+        subscriptions: &Bound<'_, PyAny>,
         receive_maximum: u16,
         mark: u64,
         end_offset: u64,
@@ -86,7 +86,7 @@ impl Deliveries {
         party: u32,
         owner: u32,
         state: &[u8],
-        subscriptions: &Bound<'_, PyList>,
+        subscriptions: &Bound<'_, PyAny>,
         mark: u64,
         end_offset: u64,
         sent_before: u64,
@@ -202,7 +202,7 @@ impl Deliveries {
         Ok((from.0, returned))
     }
 
-    fn subscribe(&mut self, queue: u32, kept: usize, others: &Bound<'_, PyList>) -> PyResult<()> {
+    fn subscribe(&mut self, queue: u32, kept: usize, others: &Bound<'_, PyAny>) -> PyResult<()> {
         self.inner.set_subscriptions(Queue(queue), kept, &subscriptions_of(others)?).map_err(to_python)
     }
 

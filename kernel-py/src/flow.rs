@@ -6,9 +6,8 @@ use crate::rows::Rows;
 use holdfast_kernel::flow::submission::{Outcome, Submission};
 use holdfast_kernel::flow::{self, Subscription};
 use holdfast_kernel::ids::{KeySlot, Offset, Party};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::pybacked::PyBackedStr;
 use std::sync::Arc;
 
 /// What one turn brought.
@@ -140,22 +139,15 @@ impl Scans {
     }
 }
 
-/// Subscriptions from the dicts that the stub describes.
-pub fn subscriptions_of(list: &Bound<'_, PyList>) -> PyResult<Arc<[Subscription]>> {
-    let mut subscriptions = Vec::with_capacity(list.len());
-    for item in list.iter() {
-        let dict = item.downcast_into::<PyDict>()?;
-        let get = |name: &str| dict.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()));
-        subscriptions.push(Subscription {
-            filter: get("topic_filter")?.extract::<Vec<u8>>()?,
-            qos: get("qos")?.extract()?,
-            no_local: get("no_local")?.extract()?,
-            keeps_all: get("keeps_all")?.extract()?,
-            retain_as_published: get("retain_as_published")?.extract()?,
-            identifier: get("identifier")?.extract()?,
-            from: Offset(get("from_offset")?.extract()?),
-            until: Offset(get("until_offset")?.extract()?),
-        });
+/// Subscriptions from the tuples that the stub describes.
+pub fn subscriptions_of(items: &Bound<'_, PyAny>) -> PyResult<Arc<[Subscription]>> {
+    let mut subscriptions = Vec::with_capacity(items.len()?);
+    for item in items.try_iter()? {
+        let (filter, qos, from, no_local, retain_as_published, identifier, until, keeps_all) = item?.extract()?;
+        let filter: PyBackedStr = filter;
+        let (filter, from, until) = (filter.as_bytes().to_vec(), Offset(from), Offset(until));
+        let terms = Subscription { filter, qos, no_local, keeps_all, retain_as_published, identifier, from, until };
+        subscriptions.push(terms);
     }
     Ok(subscriptions.into())
 }

@@ -1,8 +1,8 @@
 //! `Routes`: filters of attached queues.
 
-use crate::flow::Arrivals;
+use crate::flow::{subscriptions_of, Arrivals};
 use holdfast_kernel::flow;
-use holdfast_kernel::ids::{Connection, Party, Queue};
+use holdfast_kernel::ids::{Connection, Offset, Party, Queue};
 use holdfast_kernel::route;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,30 +23,21 @@ impl Routes {
         Routes { inner: route::Routes::new(seed) }
     }
 
-    #[pyo3(signature = (queue, connection, owner, topic_filter, *, qos, no_local, retain_as_published, identifier))]
-    #[allow(clippy::too_many_arguments, reason = "they are the fields of a subscription, by keyword in Python")]
-    fn subscribe(
-        &mut self,
-        queue: u32,
-        connection: u32,
-        owner: u32,
-        topic_filter: &[u8],
-        qos: u8,
-        no_local: bool,
-        retain_as_published: bool,
-        identifier: Option<u32>,
-    ) -> PyResult<()> {
-        let subscription = route::Subscription {
-            queue: Queue(queue),
-            connection: Connection(connection),
-            owner: Party(owner),
-            qos,
-            no_local,
-            retain_as_published,
-            identifier,
-        };
-        let done = self.inner.subscribe(topic_filter, subscription);
-        done.map_err(|error| PyValueError::new_err(error.to_string()))
+    fn subscribe(&mut self, queue: u32, connection: u32, owner: u32, subscriptions: &Bound<'_, PyAny>) -> PyResult<()> {
+        for item in subscriptions_of(subscriptions)?.iter().filter(|item| item.until == Offset(u64::MAX)) {
+            let subscription = route::Subscription {
+                queue: Queue(queue),
+                connection: Connection(connection),
+                owner: Party(owner),
+                qos: item.qos,
+                no_local: item.no_local,
+                retain_as_published: item.retain_as_published,
+                identifier: item.identifier,
+            };
+            let done = self.inner.subscribe(&item.filter, subscription);
+            done.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        }
+        Ok(())
     }
 
     fn unsubscribe(&mut self, queue: u32, topic_filter: &[u8]) -> bool {

@@ -367,7 +367,7 @@ impl Question {
     #[allow(clippy::too_many_arguments)] // What is asked about, and what is asked.
     fn new(
         wanted: &str,
-        subscriptions: &Bound<'_, PyList>,
+        subscriptions: &Bound<'_, PyAny>,
         owner: u32,
         from_offset: u64,
         to_offset: u64,
@@ -420,7 +420,7 @@ fn cursor_of(item: &Bound<'_, PyAny>) -> PyResult<RetentionCursor> {
     Ok(RetentionCursor {
         party: Party(item.get_item("party")?.extract()?),
         mark: Offset(item.get_item("mark")?.extract()?),
-        subscriptions: subscriptions_of(&item.get_item("subscriptions")?.downcast_into::<PyList>()?)?.to_vec(),
+        subscriptions: subscriptions_of(&item.get_item("subscriptions")?)?.to_vec(),
         keep_from: Offset(item.get_item("keep_from")?.extract()?),
         messages_maximum: item.get_item("messages_maximum")?.extract()?,
     })

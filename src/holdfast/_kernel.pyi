@@ -34,6 +34,10 @@ def topic_matches(topic_filter: bytes, topic_name: bytes) -> bool: ...
 def is_valid_topic_name(topic_name: bytes) -> bool: ...
 def is_valid_topic_filter(topic_filter: bytes) -> bool: ...
 
+_Subscription = tuple[str, int, int, bool, bool, int | None, int, bool]
+"""Of `core.subscription.Subscription`: topic filter, QoS, from which offset on, No Local, Retain As Published, identifier,
+up to which offset, and whether it wants what the log keeps of QoS 0."""
+
 # --- values that pass from stage to stage ---------------------------------------------------------------------------
 
 @final
@@ -479,14 +483,10 @@ class Routes:
         queue: int,
         connection: int,
         owner: int,
-        topic_filter: bytes,
-        *,
-        qos: int,
-        no_local: bool,
-        retain_as_published: bool,
-        identifier: int | None,
+        subscriptions: Sequence[_Subscription],
     ) -> None:
-        """Adds or replaces the queue's subscription to this filter. `connection` is GROUP_CONNECTION for a group."""
+        """Adds or replaces the queue's subscriptions to the filters of those that have no end. `connection` is
+        GROUP_CONNECTION for a group."""
     def unsubscribe(self, queue: int, topic_filter: bytes) -> bool: ...
     def remove(self, queue: int) -> None:
         """Removes all subscriptions of the queue (it is detached)."""
@@ -533,7 +533,7 @@ class Question:
     def __new__(
         cls,
         wanted: str,
-        subscriptions: list[dict[str, Any]],
+        subscriptions: Sequence[_Subscription],
         owner: int,
         from_offset: int,
         to_offset: int,
@@ -919,7 +919,7 @@ class Deliveries:
         *,
         party: int,
         state: bytes,
-        subscriptions: list[dict[str, Any]],
+        subscriptions: Sequence[_Subscription],
         receive_maximum: int,
         mark: int,
         end_offset: int,
@@ -929,7 +929,7 @@ class Deliveries:
     ) -> int:
         """The session of `party` is now on `connection`; returns its queue. `state` is empty for a new session, and
         then reading starts at `mark`. What was in flight is sent again first: PUBLISH with DUP, or PUBREL
-        [MQTT-4.4.0-1]. `subscriptions`: topic_filter (bytes), qos, no_local, retain_as_published, identifier, from_offset, until_offset.
+        [MQTT-4.4.0-1].
         `entries_maximum`: 0 for a durable party (it reads the log again); else what a slow reader may lag before messages are skipped.
         `pack_maximum`: how many messages its own queue gives before all of them must be acknowledged; 0: it always goes on.
         `sent_before`: what its own queue has below this offset may have been sent at QoS 1, and goes out with DUP."""
@@ -937,7 +937,7 @@ class Deliveries:
         """The session leaves its connection; returns its delivery state (with what is in flight), to be stored as it is.
         `unreleased` is what `Inbox.unreleased` says."""
     def open_group(
-        self, *, party: int, owner: int, state: bytes, subscriptions: list[dict[str, Any]], mark: int, end_offset: int,
+        self, *, party: int, owner: int, state: bytes, subscriptions: Sequence[_Subscription], mark: int, end_offset: int,
         sent_before: int = ..., whole: bool = ...,
     ) -> int:
         """The queue of a group is attached; returns it. Its messages go to whoever joins, each to one member; `party` is
@@ -1003,7 +1003,7 @@ class Deliveries:
     def backlog(self, queue: int) -> tuple[int, int]:
         """The offset from which a group reads on, and the messages before it that wait to be given out again. Of a `whole`
         queue too, messages and not entries."""
-    def subscribe(self, queue: int, kept: int, others: list[dict[str, Any]]) -> None:
+    def subscribe(self, queue: int, kept: int, others: Sequence[_Subscription]) -> None:
         """Replaces the queue's subscriptions, past ones included, the first `kept` apart."""
     def grant(self, queue: int, receive: Sequence[tuple[bytes, bool]] | None) -> None:
         """What the queue may get of the log, retained messages included, from now on: as in `Routes.grant`. What it has

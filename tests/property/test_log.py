@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.broker.chores import at_once
 from holdfast.broker.store.questions import Inquiry
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Arrivals, Inbox, Log, PulsarInbox, SimulatedDisk, encode_packet
 from tests.builders.entries import entry, send
 from tests.property.twins import log as model
@@ -195,17 +196,10 @@ CONNECT: dict[str, Any] = {
 }
 
 
-def subscription(topic_filter: bytes, keeps_all: bool) -> dict[str, Any]:
-    return {
-        "topic_filter": topic_filter,
-        "qos": 1,
-        "no_local": False,
-        "retain_as_published": False,
-        "identifier": None,
-        "from_offset": 0,
-        "until_offset": 2**64 - 1,
-        "keeps_all": keeps_all,
-    }
+def subscription(topic_filter: bytes, keeps_all: bool) -> Subscription:
+    return Subscription(
+        topic_filter=topic_filter.decode(), qos=1, from_offset=0, keeps_all=keeps_all
+    )
 
 
 TestLog = LogMachine.TestCase

@@ -85,7 +85,7 @@ def _queued(server: Server, session: Session, items: tuple[Subscription, ...]) -
     log = server.stages.kernel.log
     state = log.delivery_state(session.party)
     told = describe_state(state) if state else {"mark": session.created_at_offset}
-    wanted = [item.wanted() for item in items if not item.shared]
+    wanted = [item for item in items if not item.shared]
     inquiry = Inquiry(log)
     begin, count, end = told["mark"], 0, log.end_offset()
     for first, after in [*told.get("acknowledged", ()), (end, end)]:

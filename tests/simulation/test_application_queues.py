@@ -174,7 +174,7 @@ def test_beyond_its_bytes_a_queue_loses_whole_segments(begin: Begin, topic_filte
     name = "tbmq.msg.app.app" if topic_filter == "a/#" else "tbmq.msg.app.shared.a.mlw"
     log = broker.server().stages.kernel.log
     before = view(broker, name)
-    span = (before.wanted(), before.party, before.begin_offset, log.durable_offset())
+    span = (before.subscriptions, before.party, before.begin_offset, log.durable_offset())
     shown = at_once(Inquiry(log).count(*span))
     numbers = take(broker, "app")
     assert numbers == list(range(78 - shown, 78))

@@ -122,7 +122,7 @@ def check(server: Server) -> None:
                 retain_as_published=False,
                 identifier=None,
                 from_offset=0,
-            ).wanted()
+            )
         ]
         assert at_once(Inquiry(log).count(reads, 0, 0, len(names))) == 1
         assert at_once(Inquiry(log).count(reads, 0, offset, offset + 1)) == 1

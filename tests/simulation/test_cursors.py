@@ -50,7 +50,7 @@ async def release(stand: Stand, offset: int, holder: str = "a") -> CursorSeen:
 def count(stand: Stand, begin: int, end: int) -> int:
     """Messages of t that the log still has there."""
     log, seen = stand.server.stages.kernel.log, cursor(stand)
-    wanted = [item.wanted() for item in seen.reads]
+    wanted = seen.reads
     return at_once(Inquiry(log).count(wanted, seen.party, begin, end))
 
 

@@ -120,7 +120,7 @@ def _a_scan_without_pieces(server: Server) -> None:
     def count() -> Pieces[int]:
         yield None
         queues = [
-            {**_table(), "topic_filter": b"fleet/+/%d" % (number % 100)} for number in range(1_000)
+            _table()._replace(topic_filter=f"fleet/+/{number % 100}") for number in range(1_000)
         ]
         inquiry = Inquiry(server.stages.kernel.log)
         return sum(at_once(inquiry.count([wanted], 1, 0, TOPICS)) for wanted in queues)
@@ -138,7 +138,7 @@ def _walk(server: Server) -> None:
         pass
 
 
-def _table() -> dict[str, object]:
+def _table() -> Subscription:
     return Subscription(
         topic_filter="",
         qos=1,
@@ -146,7 +146,7 @@ def _table() -> dict[str, object]:
         retain_as_published=False,
         identifier=None,
         from_offset=0,
-    ).wanted()
+    )
 
 
 def test_a_crowd_at_rest_makes_no_step_longer(tmp_path: Path) -> None:

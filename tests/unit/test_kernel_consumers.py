@@ -2,19 +2,11 @@
 
 import pytest
 
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Deliveries
 
 END = 2**64 - 1
-SUBSCRIPTION = {
-    "topic_filter": b"jobs",
-    "qos": 1,
-    "no_local": False,
-    "keeps_all": False,
-    "retain_as_published": False,
-    "identifier": None,
-    "from_offset": 0,
-    "until_offset": END,
-}
+SUBSCRIPTION = Subscription(topic_filter="jobs", qos=1, from_offset=0)
 
 
 def queue_of(deliveries: Deliveries, *, whole: bool = True) -> int:

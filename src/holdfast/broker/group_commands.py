@@ -122,4 +122,4 @@ class GroupCommands:
 
     def _waiting(self, record: QueueRecord, place: int) -> Pieces[int]:
         inquiry, end = Inquiry(self._log), self._log.end_offset()
-        return (yield from inquiry.count(record.wanted(), record.party, place, end))
+        return (yield from inquiry.count(record.reads, record.party, place, end))

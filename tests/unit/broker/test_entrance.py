@@ -18,6 +18,7 @@ from holdfast.broker.delivery.entrance import (
 )
 from holdfast.broker.delivery.parties import BROKER_PARTY
 from holdfast.core.config import Config
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import (
     LIMITS,
     Arrivals,
@@ -197,9 +198,8 @@ def test_a_subscriber_gets_it_with_what_travels_with_it(tmp_path: Path) -> None:
 def test_no_local_keeps_it_from_whoever_it_counts_as() -> None:
     desk, routes = Desk(), Routes(1)
     owner = Publisher(BROKER_PARTY + 5, 0)
-    routes.subscribe(
-        1, 1, owner.party, b"a", qos=1, no_local=True, retain_as_published=False, identifier=None
-    )
+    reads = Subscription(topic_filter="a", qos=1, from_offset=0, no_local=True)
+    routes.subscribe(1, 1, owner.party, [reads])
     for publisher in (owner, ITSELF):
         desk.entrance.publish(Publication("a", b"x", 0, False, publisher=publisher))
     outboxes = Outboxes()

@@ -9,21 +9,13 @@ import pytest
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
 from holdfast.broker.store.questions import EXACT, SUBSCRIPTION_EFFORT, Inquiry
 from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log
 from tests.builders.stored import SEGMENT_BYTES, START_US, STEP_US, Message, store
 
 TOPICS = 12_000
-EVERYTHING = {
-    "topic_filter": b"fleet/+/reads",
-    "qos": 1,
-    "no_local": False,
-    "keeps_all": False,
-    "retain_as_published": False,
-    "identifier": None,
-    "from_offset": 0,
-    "until_offset": 2**64 - 1,
-}
-WHOLE: tuple[list[dict[str, Any]], int, int, int] = ([EVERYTHING], 3, 1, TOPICS - 1)
+EVERYTHING = Subscription(topic_filter="fleet/+/reads", qos=1, from_offset=0)
+WHOLE: tuple[list[Subscription], int, int, int] = ([EVERYTHING], 3, 1, TOPICS - 1)
 SLACK = 10_000
 """Reading the directory of one segment is one step."""
 
@@ -79,7 +71,7 @@ def test_an_inquiry_with_little_effort_says_at_least(log: Log, maximum: int) -> 
 def test_many_small_questions_give_way_too(log: Log) -> None:
     def ask() -> Pieces[None]:
         inquiry = Inquiry(log)
-        one = {**EVERYTHING, "topic_filter": b"fleet/7/reads"}
+        one = EVERYTHING._replace(topic_filter="fleet/7/reads")
         for _ in range(1_000):
             assert (yield from inquiry.count([one], 3, 0, TOPICS)) == 1
 
@@ -87,7 +79,7 @@ def test_many_small_questions_give_way_too(log: Log) -> None:
 
 
 def test_the_first_message_and_its_time_are_found_without_counting(log: Log) -> None:
-    late = {**EVERYTHING, "topic_filter": b"fleet/9000/reads"}
+    late = EVERYTHING._replace(topic_filter="fleet/9000/reads")
     first = at_once(Inquiry(log).first([late], 3, 0, TOPICS))
     assert (first, log.stored_at(first)) == (9_000, START_US + 9_000 * STEP_US)
     assert log.stored_at(TOPICS) is None
@@ -96,9 +88,9 @@ def test_the_first_message_and_its_time_are_found_without_counting(log: Log) -> 
 def test_questions_with_many_subscriptions_give_way_for_what_it_takes_to_put_them(
     log: Log,
 ) -> None:
-    many = [{**EVERYTHING, "topic_filter": f"nobody/{number}".encode()} for number in range(500)]
+    many = [EVERYTHING._replace(topic_filter=f"nobody/{number}") for number in range(500)]
 
-    def ask(wanted: list[dict[str, Any]], questions: int) -> int:
+    def ask(wanted: list[Subscription], questions: int) -> int:
         inquiry = Inquiry(log)
 
         def pieces() -> Pieces[None]:

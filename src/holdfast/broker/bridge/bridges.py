@@ -301,8 +301,8 @@ class Bridges:
             ]
             # What it has brought may still wait, though it brings nothing any more.
             reads = tuple(
-                replace(
-                    item, from_offset=known.from_offset, no_local=item.no_local or known.no_local
+                item._replace(
+                    from_offset=known.from_offset, no_local=item.no_local or known.no_local
                 )
                 for item, known in found
             )

@@ -169,7 +169,7 @@ class BridgeQueue:
     def stored(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
         """How many messages of QoS 1 and 2 have come between two offsets, with those that it leaves
         out."""
-        wanted = [item.wanted() for item in self.record.reads if item.qos > 0]
+        wanted = [item for item in self.record.reads if item.qos > 0]
         return inquiry.count(wanted, self.record.party, begin, end)
 
     def acknowledged(self) -> int:
@@ -250,7 +250,7 @@ class BridgeQueue:
             connection,
             party=party,
             state=at_rest.state,
-            subscriptions=[item.wanted() for item in found],
+            subscriptions=found,
             receive_maximum=receive_maximum,
             mark=at_rest.mark,
             end_offset=self._kernel.log.end_offset(),

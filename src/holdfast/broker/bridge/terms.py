@@ -5,7 +5,6 @@ Owns: that translation. Never: changes anything.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.access.rules import Grant
@@ -44,8 +43,7 @@ def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
 def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Subscription, ...]:
     """The same, as far as the remote takes it."""
     return tuple(
-        replace(
-            item,
+        item._replace(
             qos=min(item.qos, granted.maximum_qos),
             retain_as_published=item.retain_as_published and granted.retain_available,
         )

@@ -486,18 +486,11 @@ class Groups:
         if queue.subscriptions != group.record.reads:
             group.queue.put(replace(group.record, reads=queue.subscriptions), now_us)
         attached = group.queue.open(queue, queue.party, self._log.end_offset())
-        for item in queue.subscriptions:
-            if item.in_force:
-                self._routes.subscribe(
-                    attached,
-                    GROUP_CONNECTION,
-                    queue.party,
-                    item.topic_filter.encode(),
-                    qos=item.qos,
-                    no_local=False,
-                    retain_as_published=True,
-                    identifier=None,
-                )
+        routed = [
+            item._replace(no_local=False, retain_as_published=True, identifier=None)
+            for item in queue.subscriptions
+        ]
+        self._routes.subscribe(attached, GROUP_CONNECTION, queue.party, routed)
 
     def _share(self, group: _Group) -> None:
         """The group has these members now, who share as its strategy says. Messages of QoS 0 are

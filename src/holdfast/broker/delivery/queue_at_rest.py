@@ -8,7 +8,7 @@ the log's index, in pieces.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.store.questions import Inquiry
@@ -30,10 +30,6 @@ class QueueAtRest:
     """The kernel's delivery state; empty for one that has none."""
     mark: int
     subscriptions: tuple[Subscription, ...]
-
-    def wanted(self) -> list[dict[str, Any]]:
-        """Its subscriptions as the kernel takes them."""
-        return [item.wanted() for item in self.subscriptions]
 
     def span(self) -> QueueSpan:
         """What it is made of."""
@@ -94,7 +90,7 @@ def cut_to_limit(
     if quota.messages is None:
         return queue, None
     # The whole range is counted in one question; most queues are within their limit by that.
-    count = yield from inquiry.count(queue.wanted(), queue.party, queue.mark, end)
+    count = yield from inquiry.count(queue.subscriptions, queue.party, queue.mark, end)
     if count <= quota.messages:
         return queue, None
     found = yield from waiting(inquiry, queue, end, unexpired_at_us=now_us)
@@ -130,7 +126,7 @@ class Backlog:
     """What waits in a queue at rest between two offsets."""
 
     party: int
-    wanted: list[dict[str, Any]]
+    wanted: tuple[Subscription, ...]
     end: int
     unexpired_at_us: int
     counts: tuple[tuple[int, int, int], ...]
@@ -168,7 +164,7 @@ def waiting(
     """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
     without what is acknowledged, and what is in flight. With a time, without what has expired by
     then."""
-    wanted, counts = queue.wanted(), []
+    wanted, counts = queue.subscriptions, []
     for start, stop in _done(queue.state).gaps(max(queue.mark, begin), end):
         count = yield from inquiry.count(
             wanted, queue.party, start, stop, unexpired_at_us=unexpired_at_us
@@ -204,6 +200,6 @@ def _except(subscriptions: Iterable[Subscription], first: int, end: int) -> Iter
     """The subscriptions without the offsets from `first` up to `end`."""
     for item in subscriptions:
         if item.from_offset < first:
-            yield replace(item, until_offset=min(item.until_offset, first))
+            yield item._replace(until_offset=min(item.until_offset, first))
         if item.in_force:
-            yield replace(item, from_offset=max(item.from_offset, end))
+            yield item._replace(from_offset=max(item.from_offset, end))

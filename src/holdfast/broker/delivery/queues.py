@@ -207,7 +207,7 @@ class Queues:
             party=queue.party,
             owner=owner,
             state=queue.state,
-            subscriptions=queue.wanted(),
+            subscriptions=queue.subscriptions,
             mark=queue.mark,
             end_offset=end_offset,
             sent_before=sent_before,
@@ -254,7 +254,7 @@ class Queues:
         if queue is None:
             return (yield from waiting(inquiry, self.at_rest(record), end)).count
         from_offset, returned = self._deliveries.backlog(queue)
-        span = (record.wanted(), record.party, from_offset, end)
+        span = (record.reads, record.party, from_offset, end)
         return returned + (yield from inquiry.count(*span))
 
     def _is_as_before(self, record: QueueRecord, before: QueueAtRest) -> bool:

@@ -113,7 +113,7 @@ class Redrives:
         asked.remove_below(whole_from)
         inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
-            wanted = [item.wanted() for item in reads]
+            wanted = reads
             counted = []
             for first, end in asked.ranges():
                 count = yield from inquiry.count(wanted, target.party, first, end)
@@ -226,7 +226,7 @@ class Redrives:
             kind="redrive",
             owner=owner,
             created_at_offset=begin,
-            reads=tuple(replace(item, from_offset=begin, until_offset=end) for item in one.reads),
+            reads=tuple(item._replace(from_offset=begin, until_offset=end) for item in one.reads),
             target=target.party,
             end_offset=end,
         )
@@ -246,7 +246,7 @@ class Redrives:
     def _join(self, redrive: SharedQueue, connection: int, terms: Subscription | None) -> None:
         record = redrive.record
         if redrive.queue is None:
-            reads = (replace(it, qos=QOS_MAXIMUM, retain_as_published=True) for it in record.reads)
+            reads = (it._replace(qos=QOS_MAXIMUM, retain_as_published=True) for it in record.reads)
             queue = replace(self._queues.at_rest(record), subscriptions=tuple(reads))
             redrive.open(queue, record.target, record.end_offset)
         redrive.join(connection, record.reads[0] if terms is None else terms)
@@ -295,5 +295,5 @@ def _on_equal_terms(reads: Iterable[Subscription]) -> list[tuple[Subscription, .
         if item.in_force:
             terms = (item.qos, item.retain_as_published, item.identifier)
             # Whatever it has lost it was owed: also before the subscription was renewed.
-            alike.setdefault(terms, []).append(replace(item, from_offset=0))
+            alike.setdefault(terms, []).append(item._replace(from_offset=0))
     return [tuple(items) for items in alike.values()]

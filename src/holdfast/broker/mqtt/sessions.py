@@ -219,7 +219,7 @@ class Sessions:
             attached.connection,
             party=session.party,
             state=queue.state,
-            subscriptions=queue.wanted(),
+            subscriptions=queue.subscriptions,
             receive_maximum=opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),

@@ -7,7 +7,7 @@ Invariant: routes hold exactly the subscriptions in force of attached queues, an
 connections alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.stages import KernelStages
@@ -22,21 +22,11 @@ class Subscriptions:
         self._deliveries = kernel.deliveries
 
     def add(
-        self, queue: int, connection: int, party: int, subscriptions: Iterable[Subscription]
+        self, queue: int, connection: int, party: int, subscriptions: Sequence[Subscription]
     ) -> None:
-        """From now on the queue gets what these match; one to the same filter is replaced."""
-        for subscription in subscriptions:
-            if subscription.in_force:
-                self._routes.subscribe(
-                    queue,
-                    connection,
-                    party,
-                    subscription.topic_filter.encode(),
-                    qos=subscription.qos,
-                    no_local=subscription.no_local,
-                    retain_as_published=subscription.retain_as_published,
-                    identifier=subscription.identifier,
-                )
+        """From now on the queue gets what those in force match; one to the same filter is
+        replaced."""
+        self._routes.subscribe(queue, connection, party, subscriptions)
 
     def remove(self, queue: int, topic_filters: Iterable[str]) -> None:
         """The queue gets nothing more through these."""
@@ -49,7 +39,7 @@ class Subscriptions:
         """The queue, which has read the log on the terms `before`, reads it on these now."""
         # Of one more beside ten thousand the kernel is told one.
         kept = len(before) if now[: len(before)] == before else 0
-        self._deliveries.subscribe(queue, kept, [item.wanted() for item in now[kept:]])
+        self._deliveries.subscribe(queue, kept, now[kept:])
 
     def grant(
         self, queue: int, connection: int, publish: Grant | None, receive: Grant | None

@@ -9,6 +9,7 @@ than ten; a round over them takes longer.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,7 +20,6 @@ from holdfast.broker.store.questions import (
     SESSION_EFFORT,
     SUBSCRIPTION_READ_EFFORT,
     Inquiry,
-    Wanted,
 )
 from holdfast.core.cursor import CursorSeen
 from holdfast.core.quota import Quota
@@ -81,13 +81,18 @@ class Forecast:
         record = own_queue(session, own_of(subscriptions))
         queue = self._queues.at_rest(record)
         return self.of_queue(
-            inquiry, queue.wanted(), queue.party, queue.mark, self._queues.quota(record), now_us
+            inquiry,
+            queue.subscriptions,
+            queue.party,
+            queue.mark,
+            self._queues.quota(record),
+            now_us,
         )
 
     def of_queue(
         self,
         inquiry: Inquiry,
-        wanted: Wanted,
+        wanted: Sequence[Subscription],
         party: int,
         mark: int,
         quota: Quota,
@@ -119,14 +124,14 @@ class Forecast:
 
     def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
         """The same of a cursor."""
-        wanted = [item.wanted() for item in cursor.reads]
+        wanted = cursor.reads
         quota = self._queues.cursor_quota()
         return self.of_queue(inquiry, wanted, cursor.party, cursor.place, quota, now_us)
 
     def _full_in(
         self,
         inquiry: Inquiry,
-        queue: tuple[Wanted, int],
+        queue: tuple[Sequence[Subscription], int],
         mark: int,
         bytes_maximum: int,
         now_us: int,

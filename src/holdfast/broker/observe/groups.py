@@ -77,7 +77,7 @@ class GroupsSeen:
         quota = UNLIMITED if seen.members else self._broker.queues.quota(seen.record)
         ahead = yield from self._forecast.of_queue(
             inquiry,
-            [item.wanted() for item in seen.reads],
+            seen.reads,
             seen.party,
             seen.mark,
             quota,

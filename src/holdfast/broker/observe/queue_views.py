@@ -9,7 +9,7 @@ Invariants:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from holdfast.broker.chores import Pieces
@@ -67,10 +67,6 @@ class QueueView:
     consumers: int
     """Connected clients that read it."""
     readers: tuple[Reader, ...] = ()
-
-    def wanted(self) -> list[dict[str, Any]]:
-        """Its subscriptions as the kernel takes them."""
-        return [item.wanted() for item in self.subscriptions]
 
     def filters(self) -> list[str]:
         """Topic filters that match all that it shows."""
@@ -149,7 +145,7 @@ class QueueViews:
             return offset - view.begin_offset
         if not view.counted:
             return None
-        return (yield from inquiry.count(view.wanted(), view.party, view.begin_offset, offset))
+        return (yield from inquiry.count(view.subscriptions, view.party, view.begin_offset, offset))
 
     def _weight(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int | None]:
         """About how many bytes of the log a queue shows, if that can be counted."""
@@ -157,7 +153,7 @@ class QueueViews:
             return self._log.size_bytes()
         if not view.counted:
             return None
-        return (yield from inquiry.weigh(view.wanted(), view.party, view.begin_offset, end))
+        return (yield from inquiry.weigh(view.subscriptions, view.party, view.begin_offset, end))
 
     def _first(self, view: QueueView, end: int, inquiry: Inquiry) -> Pieces[int]:
         """The offset of the first message that a queue shows, `end` if there is none."""
@@ -165,7 +161,7 @@ class QueueViews:
             return view.begin_offset
         if not view.counted or not view.subscriptions:
             return end
-        return (yield from inquiry.first(view.wanted(), view.party, view.begin_offset, end))
+        return (yield from inquiry.first(view.subscriptions, view.party, view.begin_offset, end))
 
     def _of(self, queue_name: str, owner: Owner, inquiry: Inquiry) -> Pieces[QueueView | None]:
         if owner.kind == "shared":
@@ -201,7 +197,7 @@ class QueueViews:
             rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = in_flight_at_rest(rest)
-        wanted, end = [item.wanted() for item in subscriptions], self._log.durable_offset()
+        wanted, end = subscriptions, self._log.durable_offset()
         waiting = yield from inquiry.count(wanted, session.party, mark, end)
         reader = Reader(
             consumer_group=None,
@@ -232,7 +228,7 @@ class QueueViews:
             return None
         reads = [item for group in groups for item in group.reads]
         created_at = min(item.from_offset for item in reads)
-        whole = replace(reads[0], from_offset=created_at, until_offset=IN_FORCE)
+        whole = reads[0]._replace(from_offset=created_at, until_offset=IN_FORCE)
         readers = []
         for group in groups:
             seen = self._groups.of(group.group)
@@ -266,7 +262,7 @@ class QueueViews:
         seen = self._cursors.of(queue_name)
         if seen is None:
             return None
-        wanted, end = [item.wanted() for item in seen.reads], self._log.durable_offset()
+        wanted, end = seen.reads, self._log.durable_offset()
         reader = Reader(
             consumer_group=None,
             consumers=(seen.held_as,) if seen.holder else (),

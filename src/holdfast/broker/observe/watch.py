@@ -214,7 +214,7 @@ class Watch:
         return found.has_unsent and is_taken
 
     def _count(self, inquiry: Inquiry, seen: _Seen, from_offset: int) -> Pieces[int]:
-        wanted = [item.wanted() for item in seen.reads]
+        wanted = seen.reads
         return inquiry.count(wanted, seen.party, from_offset, self._log.durable_offset())
 
     def _end_round(self, now_us: int) -> None:

@@ -171,13 +171,10 @@ class Subscriptions:
         if found.subscriptions != record.reads:
             subscription.queue.put(replace(record, reads=found.subscriptions), now_us)
         queue = subscription.queue.open(found, found.party, self._log.end_offset())
-        self._routes.subscribe(
-            queue,
-            GROUP_CONNECTION,
-            found.party,
-            subscription.topic_name.encode(),
+        routed = Subscription(
+            topic_filter=subscription.topic_name,
             qos=QOS_MAXIMUM,
-            no_local=False,
+            from_offset=0,
             retain_as_published=True,
-            identifier=None,
         )
+        self._routes.subscribe(queue, GROUP_CONNECTION, found.party, [routed])

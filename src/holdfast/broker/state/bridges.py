@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.broker.bridge.bridges import Bridges
 from holdfast.broker.bridge.link import Link, LinkCounts, LinkEvent, State
@@ -69,16 +68,16 @@ class Contents:
     acknowledged: tuple[tuple[int, int], ...]
     """Ranges of offsets above the mark."""
 
-    def wanted(self) -> list[dict[str, Any]]:
-        """Its subscriptions as the kernel takes them; those at QoS 0 keep nothing."""
-        return [item.wanted() for item in self.record.reads if item.qos > 0]
+    def wanted(self) -> list[Subscription]:
+        """Its subscriptions; those at QoS 0 keep nothing."""
+        return [item for item in self.record.reads if item.qos > 0]
 
     def count(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
         """How many messages it has between two offsets: what it reads, without excludes."""
         wanted = self.wanted()
         if not wanted or begin >= end:
             return 0
-        excluded = [self._excluded(topic_filter).wanted() for topic_filter in self.excludes]
+        excluded = [self._excluded(topic_filter) for topic_filter in self.excludes]
         if not excluded:
             return (yield from inquiry.count(wanted, self.party, begin, end))
         both = yield from inquiry.count([*wanted, *excluded], self.party, begin, end)

@@ -7,9 +7,10 @@ it, it is there at once; else its chore (`broker.chores`) gives way and goes on 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.broker.chores import PIECE_EFFORT, Pieces
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log, Question
 
 QUESTION_EFFORT: Final = 100
@@ -25,8 +26,6 @@ EXACT: Final = 2**63
 LIST_EFFORT_MAXIMUM: Final = 1_000_000
 """The effort of one page of a list: a tenth of a second, or a few where the broker is busy. What
 has not been counted by then is told as "at least"."""
-Wanted = Sequence[dict[str, Any]]
-"""Subscriptions as the kernel takes them."""
 
 
 class Inquiry:
@@ -42,7 +41,13 @@ class Inquiry:
         """False if something was counted that is only told as "at least"."""
 
     def count(
-        self, wanted: Wanted, owner: int, begin: int, end: int, *, unexpired_at_us: int = 0
+        self,
+        wanted: Sequence[Subscription],
+        owner: int,
+        begin: int,
+        end: int,
+        *,
+        unexpired_at_us: int = 0,
     ) -> Pieces[int]:
         """How many stored messages of QoS 1 and 2 these subscriptions match from `begin` up to
         `end`, without those that have expired by a time; 0 counts all of them."""
@@ -54,21 +59,25 @@ class Inquiry:
             )
         )
 
-    def weigh(self, wanted: Wanted, owner: int, begin: int, end: int) -> Pieces[int]:
+    def weigh(
+        self, wanted: Sequence[Subscription], owner: int, begin: int, end: int
+    ) -> Pieces[int]:
         """How many bytes they have: each as many as the messages of its topic and segment have on
         average."""
         if not wanted or begin >= end:
             return 0
         return (yield from self._ask("bytes", wanted, owner, begin, end))
 
-    def first(self, wanted: Wanted, owner: int, begin: int, end: int) -> Pieces[int]:
+    def first(
+        self, wanted: Sequence[Subscription], owner: int, begin: int, end: int
+    ) -> Pieces[int]:
         """The offset of the first of them; the end of the range, or of what is durable, if there is
         none. Not exact: an offset below which there is none."""
         return (yield from self._ask("first", wanted, owner, begin, end))
 
     def newest(
         self,
-        wanted: Wanted,
+        wanted: Sequence[Subscription],
         owner: int,
         begin: int,
         end: int,
@@ -101,7 +110,7 @@ class Inquiry:
     def _ask(
         self,
         figure: str,
-        wanted: Wanted,
+        wanted: Sequence[Subscription],
         owner: int,
         begin: int,
         end: int,
@@ -114,7 +123,7 @@ class Inquiry:
         self._left -= effort
         question = Question(
             figure,
-            list(wanted),
+            wanted,
             owner,
             begin,
             end,

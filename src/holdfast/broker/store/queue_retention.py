@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.store.questions import Inquiry, Wanted
+from holdfast.broker.store.questions import Inquiry
 from holdfast.core.quota import Quota
 from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
@@ -55,7 +55,7 @@ class KeptFrom:
             aged_until = self._log.offset_at(max(now_us - quota.age_us, 0))
         # Most logs are small and young, and then nothing has to be weighed.
         large = quota.bytes is not None and quota.bytes < self._log.statistics()["bytes"]
-        wanted = [item.wanted() for item in queue.subscriptions if item.qos > 0]
+        wanted = [item for item in queue.subscriptions if item.qos > 0]
         if not wanted or (aged_until <= begin and not large):
             return begin
         all_of_it = yield from inquiry.weigh(wanted, queue.party, begin, end)
@@ -67,7 +67,7 @@ class KeptFrom:
 
 
 def _offset_after(
-    inquiry: Inquiry, wanted: Wanted, party: int, span: tuple[int, int], drop: int
+    inquiry: Inquiry, wanted: Sequence[Subscription], party: int, span: tuple[int, int], drop: int
 ) -> Pieces[int]:
     """The offset before which the oldest messages of a span have `drop` bytes."""
     low, high = span

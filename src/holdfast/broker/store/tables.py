@@ -8,7 +8,7 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
@@ -152,10 +152,6 @@ class QueueRecord:
         assert parts is not None, "planning lets no other pass"
         return parts
 
-    def wanted(self) -> list[dict[str, Any]]:
-        """What it reads as the kernel takes it."""
-        return [item.wanted() for item in self.reads]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingBatch:
@@ -196,10 +192,6 @@ class ProducerRecord:
 _NO_LOCAL: Final = ',"no_local":true'
 _RETAIN_AS_PUBLISHED: Final = ',"retain_as_published":true'
 _KEEPS_ALL: Final = ',"keeps_all":true'
-_TERMS: Final = {
-    field.name: field.default for field in fields(Subscription) if field.default is not MISSING
-}
-"""Those of a subscription that its record leaves out."""
 _QUEUE_DEFAULTS: Final = {
     field.name: field.default for field in fields(QueueRecord) if field.name != "reads"
 }
@@ -226,13 +218,10 @@ def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
 
 
 def parse_queue_fields(value: str) -> dict[str, Any]:
-    """The fields of a queue's record with what it reads as the kernel takes it: fast, for whoever
-    reads those of all sessions."""
+    """The fields of a queue's record with what it reads: fast, for whoever reads those of all
+    sessions."""
     fields: dict[str, Any] = json.loads(value)
-    fields["reads"] = [
-        {**_TERMS, **item, "topic_filter": item["topic_filter"].encode()}
-        for item in fields["reads"]
-    ]
+    fields["reads"] = [Subscription(**item) for item in fields["reads"]]
     return fields
 
 

@@ -11,7 +11,7 @@ Invariants:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.core.held_subscriptions import HeldSubscriptions
@@ -115,7 +115,7 @@ class _Holding:
         can have been."""
         has_past = before.from_offset < offset and not is_shared
         if has_past:
-            self._past.append(replace(before, until_offset=offset))
+            self._past.append(before._replace(until_offset=offset))
         return has_past
 
 
@@ -162,7 +162,7 @@ def plan_subscribe(
             reason_codes.append(reason_code if protocol_version == 5 else 0x80)
             continue
         subscription = _subscription(request, offset)
-        if before is not None and replace(before, from_offset=offset) == subscription:
+        if before is not None and before._replace(from_offset=offset) == subscription:
             subscription = before
         else:
             holding.put(subscription, before, shared, len(encoded))
