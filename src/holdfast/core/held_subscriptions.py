@@ -11,7 +11,8 @@ Invariants:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from holdfast.core.subscription import Subscription, without_past
+from holdfast.core.share_name import SHARED_PREFIX
+from holdfast.core.subscription import IN_FORCE, Subscription, without_past
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +28,22 @@ class HeldSubscriptions:
     filter_bytes: int = 0
     """What the filters of all of them take in UTF-8."""
 
-    @classmethod
-    def of(cls, subscriptions: Iterable[Subscription]) -> "HeldSubscriptions":
-        """These, with none in force twice."""
-        own: dict[str, Subscription] = {}
-        shared: dict[str, Subscription] = {}
-        past: list[Subscription] = []
+    def joined_by(self, subscriptions: Iterable[Subscription]) -> "HeldSubscriptions":
+        """It and these, of which one replaces another one in force to the same filter."""
+        own, shared, past = dict(self.own), dict(self.shared), list(self.past)
+        filter_bytes = self.filter_bytes
         for item in subscriptions:
-            if item.shared:
-                shared[item.topic_filter] = item
-            elif item.in_force:
-                own[item.topic_filter] = item
+            topic_filter = item.topic_filter
+            if topic_filter.startswith(SHARED_PREFIX):
+                is_more, shared[topic_filter] = topic_filter not in shared, item
+            elif item.until_offset == IN_FORCE:
+                is_more, own[topic_filter] = topic_filter not in own, item
             else:
+                is_more = True
                 past.append(item)
-        held = cls(own, shared, tuple(past))
-        return replace(held, filter_bytes=_filter_bytes(held.all()))
+            if is_more:
+                filter_bytes += len(topic_filter.encode())
+        return HeldSubscriptions(own, shared, tuple(past), filter_bytes)
 
     def all(self) -> tuple[Subscription, ...]:
         """All of them, past ones first."""

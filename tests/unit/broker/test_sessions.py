@@ -15,9 +15,10 @@ from holdfast.broker.mqtt.attached import Attached, Opened
 from holdfast.broker.mqtt.session import own_queue
 from holdfast.broker.mqtt.session_records import parse_will_row
 from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.mqtt.subscription_records import Recalled
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
-from holdfast.core.held_subscriptions import NOTHING_HELD, HeldSubscriptions
+from holdfast.core.held_subscriptions import NOTHING_HELD
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log
 from holdfast.protocols.mqtt.handshake import Opening
@@ -80,8 +81,8 @@ class Bench:
 
     def open(self, opening: Opening, connection: int, now_us: int) -> Opened:
         """A client comes."""
-        left = at_once(self.sessions.leave(opening, now_us))
-        return self.sessions.open(opening, Identity(user_name=None), connection, left, now_us)
+        recalled = at_once(self.sessions.recall(opening, now_us))
+        return self.sessions.open(opening, Identity(user_name=None), connection, recalled, now_us)
 
     def pass_by(self, opening: Opening, connection: int, now_us: int = NOW_US) -> None:
         """A client comes and goes."""
@@ -176,7 +177,7 @@ def test_whoever_connects_has_the_record_of_a_queue_made_once_if_it_reads_someth
         for number, (reads, records) in enumerate([((), []), ((READS,), [(READS,)])], 1):
             client = replace(OPENING, client_identifier=f"c{number}")
             attached = bench.open(client, number, NOW_US).attached
-            bench.sessions.resubscribe(attached, HeldSubscriptions.of(reads), NOW_US)
+            bench.sessions.resubscribe(attached, NOTHING_HELD.joined_by(reads), NOW_US)
             made.clear()
             prepared = at_once(bench.sessions.prepare(attached, NOW_US))
             bench.sessions.attach(attached, prepared, NOW_US)
@@ -191,7 +192,7 @@ def test_what_it_may_not_read_any_more_since_its_queue_was_looked_at_it_does_not
     async def run() -> None:
         bench = Bench(directory)
         attached = bench.open(OPENING, 1, NOW_US).attached
-        bench.sessions.resubscribe(attached, HeldSubscriptions.of((READS,)), NOW_US)
+        bench.sessions.resubscribe(attached, NOTHING_HELD.joined_by((READS,)), NOW_US)
         prepared = at_once(bench.sessions.prepare(attached, NOW_US))
         bench.sessions.resubscribe(attached, NOTHING_HELD, NOW_US)
         bench.sessions.attach(attached, prepared, NOW_US)
@@ -310,5 +311,42 @@ def test_a_will_has_nobody_wait_and_without_one_nothing_is_written(directory: Pa
         bench.sessions.close(opened.attached, Ending.NORMAL, NOW_US)
         bench.commit()
         assert bench.server._records.catch_up().wills_of_connected(b"", 10) == []
+
+    asyncio.run(run())
+
+
+def test_what_thousands_of_filters_hold_is_read_in_pieces_and_not_again(directory: Path) -> None:
+    async def run() -> None:
+        bench = Bench(directory)
+        kept = replace(OPENING, expiry_s=3_600, clean_start=False)
+        reads = [READS._replace(topic_filter=f"t/{number}") for number in range(2_500)]
+        shared = READS._replace(topic_filter="$share/group/t")
+        attached = bench.open(kept, 1, NOW_US).attached
+        bench.sessions.resubscribe(attached, NOTHING_HELD.joined_by((*reads, shared)), NOW_US)
+        bench.sessions.record(attached, NOW_US)
+        bench.sessions.close(attached, Ending.NORMAL, NOW_US)
+
+        def come_back() -> tuple[Recalled, int]:
+            pieces, given_way = bench.sessions.recall(kept, NOW_US), 0
+            while True:
+                try:
+                    next(pieces)
+                except StopIteration as end:
+                    return end.value, given_way
+                given_way += 1
+
+        recalled, given_way = come_back()
+        assert recalled.recorded is not None
+        assert given_way == 3
+        who = Identity(user_name=None)
+        attached = bench.sessions.open(kept, who, 2, recalled, NOW_US).attached
+        assert attached.held is recalled.recorded.held
+        assert attached.subscriptions == (*reads, shared)
+        # What has changed since is read anew.
+        bench.sessions.resubscribe(attached, NOTHING_HELD.joined_by(reads[:5]), NOW_US)
+        bench.sessions.record(attached, NOW_US)
+        bench.sessions.close(attached, Ending.NORMAL, NOW_US)
+        attached = bench.sessions.open(kept, who, 3, recalled, NOW_US).attached
+        assert attached.subscriptions == tuple(reads[:5])
 
     asyncio.run(run())

@@ -26,7 +26,7 @@ from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.rates import Rate
 from holdfast.broker.chores import Chores
 from holdfast.broker.counts import Event
-from holdfast.broker.delivery.queues import Left, Prepared
+from holdfast.broker.delivery.queues import Prepared
 from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt.attached import Attached, Opened
@@ -35,6 +35,7 @@ from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.session import Session, environment_of
 from holdfast.broker.mqtt.sessions import Sessions
+from holdfast.broker.mqtt.subscription_records import Recalled
 from holdfast.broker.mqtt.system_topics import is_system_topic
 from holdfast.broker.mqtt.writing import messages_per_write
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
@@ -233,18 +234,18 @@ class Admission:
     ) -> None:
         self._connections.enter(connection, Phase.ADMITTING)
 
-        def counted(left: Left | None) -> None:
+        def recalled(found: Recalled) -> None:
             # It may have gone in the meantime.
             if connection.phase is Phase.ADMITTING:
-                self._opened(connection, opening, identity, left)
+                self._opened(connection, opening, identity, found)
 
-        self._chores.start(self._sessions.leave(opening, now_us), counted)
+        self._chores.start(self._sessions.recall(opening, now_us), recalled)
 
     def _opened(
-        self, connection: Connection, opening: Opening, identity: Identity, left: Left | None
+        self, connection: Connection, opening: Opening, identity: Identity, recalled: Recalled
     ) -> None:
         now_us = self._now_us()
-        opened = self._sessions.open(opening, identity, connection.handle, left, now_us)
+        opened = self._sessions.open(opening, identity, connection.handle, recalled, now_us)
         if opened.displaced is not None:
             self._closing.taken_over(opened.displaced, now_us)
         arrival = _Arrival(connection, opened)

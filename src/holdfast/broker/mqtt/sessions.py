@@ -11,7 +11,7 @@ Invariants:
 3. A session that has ended leaves nothing but its Will, until that is published: record,
    subscriptions and delivery state are removed, and its party number is never given out again.
 
-Flow: admission -> leave -> open -> (durable) -> prepare -> attach -> ... -> close.
+Flow: admission -> recall -> open -> (durable) -> prepare -> attach -> ... -> close.
 """
 
 import logging
@@ -31,7 +31,11 @@ from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
 from holdfast.broker.mqtt.session import Session, own_queue, rest
-from holdfast.broker.mqtt.subscription_records import SubscriptionRecords
+from holdfast.broker.mqtt.subscription_records import (
+    NOTHING_RECALLED,
+    Recalled,
+    SubscriptionRecords,
+)
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.mqtt.will_records import SWEEP_WILLS_MAXIMUM, WillRecords, due_will
 from holdfast.broker.mqtt.wills import DueWill, Wills
@@ -43,7 +47,7 @@ from holdfast.broker.store.view import View
 from holdfast.core.config import Config
 from holdfast.core.held_subscriptions import NOTHING_HELD, HeldSubscriptions
 from holdfast.core.loss_reason import LossReason
-from holdfast.core.subscription import Subscription, own_of, shared_of
+from holdfast.core.subscription import Subscription, own_of
 from holdfast.kernel import unreleased
 from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.will import Ending, plan_will, waits_for_restart
@@ -139,25 +143,26 @@ class Sessions:
         session = self._known(client_identifier) if attached is None else attached.session
         return None if session is None or session.expired(now_us) else session.user_name
 
-    def leave(self, opening: Opening, now_us: int) -> Pieces[Left | None]:
-        """What is lost by ending the client's session at rest; `None` if this opening ends none."""
-        if opening.client_identifier in self._by_client:
-            return None
+    def recall(self, opening: Opening, now_us: int) -> Pieces[Recalled]:
+        """What `open` needs of the client's session on record and may take long to find out."""
         known = self._known(opening.client_identifier)
-        if known is None or not (opening.clean_start or known.expired(now_us)):
-            return None
-        return (yield from self.left(known))
+        if known is None:
+            return NOTHING_RECALLED
+        if not (opening.clean_start or known.expired(now_us)):
+            return Recalled((yield from self._subscribed.read(known)), None)
+        if opening.client_identifier in self._by_client:
+            return NOTHING_RECALLED
+        return Recalled(None, (yield from self.left(known)))
 
     def open(
         self,
         opening: Opening,
         identity: Identity,
         connection: int,
-        left: Left | None,
+        recalled: Recalled,
         now_us: int,
     ) -> Opened:
-        """Gives the connection its session: resumed, or new; `left` is what `leave` found. Nothing
-        is delivered yet."""
+        """Gives the connection its session: resumed, or new. Nothing is delivered yet."""
         began = self._log.end_position()
         client = opening.client_identifier
         displaced = self._by_client.get(client)
@@ -166,7 +171,7 @@ class Sessions:
             self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
         known = self._known(client)
         if known is not None and (opening.clean_start or known.expired(now_us)):
-            self.end(known, now_us, left)
+            self.end(known, now_us, recalled.left)
             known = None
         if known is None:
             session = self._new_session(opening, identity, now_us)
@@ -177,7 +182,7 @@ class Sessions:
         session = self._named(session)
         held = NOTHING_HELD
         if known is not None:
-            held = HeldSubscriptions.of(self._subscribed.of(session))
+            held = self._subscribed.held(session, recalled.recorded)
             if session.queue_name != known.queue_name:
                 self._queues.put(own_queue(session, held.reads()), now_us)
         attached = Attached(session, held, held, connection, opening, identity)
@@ -208,11 +213,10 @@ class Sessions:
         """From now on the session gets messages; returns the QoS 2 packet identifiers it has sent
         and not released."""
         session = attached.session
-        opening = attached.opening
         own, shared = attached.held.reads(), tuple(attached.held.shared.values())
         queue = self._own_queue(session, own, prepared, now_us)
         if queue.subscriptions != own:
-            kept = HeldSubscriptions.of((*queue.subscriptions, *shared))
+            kept = NOTHING_HELD.joined_by((*queue.subscriptions, *shared))
             self.resubscribe(attached, replace(kept, shared=attached.held.shared), now_us)
             self.record(attached, now_us)
         attached.queue = self._deliveries.attach(
@@ -220,7 +224,7 @@ class Sessions:
             party=session.party,
             state=queue.state,
             subscriptions=queue.subscriptions,
-            receive_maximum=opening.receive_maximum,
+            receive_maximum=attached.opening.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
             entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
@@ -331,7 +335,7 @@ class Sessions:
         counted."""
         self._will_records.owe_apart(session, now_us)
         self._names.release(session.queue_name)
-        subscriptions = self._subscribed.of(session)
+        groups = [item.topic_filter for item in self._subscribed.shared(session)]
         if left is None or left.party != session.party:
             left = at_once(self.left(session))
         if left.cut is not None:
@@ -339,7 +343,6 @@ class Sessions:
             self._queues.lose(*who, LossReason.SESSION_ENDED, left.cut, now_us)
         self._groups.end_handed(session, now_us)
         self._subscribed.end(session, now_us)
-        groups = [item.topic_filter for item in shared_of(subscriptions)]
         self._groups.leave(None, session.party, groups, now_us)
         self._redrives.end(session.party, now_us)
         self._queues.end(session.party, now_us)
@@ -413,7 +416,8 @@ class Sessions:
 
     def left(self, session: Session, inquiry: Inquiry | None = None) -> Pieces[Left]:
         """What is lost if a session at rest ends."""
-        queue = own_queue(session, own_of(self._subscribed.of(session)))
+        recorded = yield from self._subscribed.read(session)
+        queue = own_queue(session, recorded.held.reads())
         asking = inquiry or Inquiry(self._log)
         return (yield from self._queues.left(queue, session.expires_at_us, asking))
 

@@ -8,6 +8,7 @@ A number is never given to another table: old logs hold it.
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
@@ -189,6 +190,8 @@ class ProducerRecord:
         return None if self.forget_at_us is None else self.pending
 
 
+READS_AT_ONCE: Final = 1_000
+"""Subscriptions that `parse_reads` makes at a time: some 2 us each."""
 _NO_LOCAL: Final = ',"no_local":true'
 _RETAIN_AS_PUBLISHED: Final = ',"retain_as_published":true'
 _KEEPS_ALL: Final = ',"keeps_all":true'
@@ -215,6 +218,14 @@ def format_subscriptions(subscriptions: tuple[Subscription, ...]) -> bytes:
 def parse_subscriptions(value: bytes) -> tuple[Subscription, ...]:
     """The inverse of `format_subscriptions`."""
     return tuple(Subscription(**item) for item in parse_value(value)) if value else ()
+
+
+def parse_reads(value: bytes) -> Iterator[tuple[Subscription, ...]]:
+    """What a row of SUBSCRIPTIONS or QUEUES reads, some at a time: it may be ten thousand."""
+    fields = json.loads(value) if value else []
+    reads = fields["reads"] if isinstance(fields, dict) else fields
+    for first in range(0, len(reads), READS_AT_ONCE):
+        yield tuple([Subscription(**item) for item in reads[first : first + READS_AT_ONCE]])
 
 
 def parse_queue_fields(value: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def subscribe(
 ) -> Subscribed:
     return plan_subscribe(
         requests,
-        current if isinstance(current, HeldSubscriptions) else HeldSubscriptions.of(current),
+        current if isinstance(current, HeldSubscriptions) else NOTHING_HELD.joined_by(current),
         offset=offset,
         protocol_version=protocol_version,
         is_allowed=lambda topic_filter: topic_filter != FORBIDDEN,
@@ -147,7 +147,7 @@ def test_a_session_s_filters_have_only_so_many_bytes() -> None:
 
 def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
     current = (subscription("a", from_offset=10), subscription("b"))
-    outcome = plan_unsubscribe(["a", "c"], HeldSubscriptions.of(current), offset=100)
+    outcome = plan_unsubscribe(["a", "c"], NOTHING_HELD.joined_by(current), offset=100)
     assert outcome.reason_codes == (0x00, 0x11)
     assert outcome.removed == ("a",)
     assert set(outcome.held.all()) == {
@@ -158,7 +158,7 @@ def test_mqtt_3_10_4_unsubscribe_ends_a_subscription_now() -> None:
 
 def test_a_subscription_that_never_held_leaves_nothing() -> None:
     current = (subscription("a", from_offset=100),)
-    held = HeldSubscriptions.of(current)
+    held = NOTHING_HELD.joined_by(current)
     assert plan_unsubscribe(["a"], held, offset=100).held == NOTHING_HELD
 
 
@@ -167,14 +167,14 @@ def test_past_subscriptions_go_when_everything_before_their_end_is_done() -> Non
     present = subscription("b")
     assert without_past((past, present), 99) == (past, present)
     assert without_past((past, present), 100) == (present,)
-    held = HeldSubscriptions.of((past, present))
+    held = NOTHING_HELD.joined_by((past, present))
     assert held.without_past(99) is held
-    assert held.without_past(100) == HeldSubscriptions.of((present,))
+    assert held.without_past(100) == NOTHING_HELD.joined_by((present,))
 
 
 def test_what_has_not_changed_is_the_same_object() -> None:
     both = (subscription("a"), subscription("$share/g/a"))
-    held = HeldSubscriptions.of(both)
+    held = NOTHING_HELD.joined_by(both)
     assert subscribe_to(held, "a", "$share/g/a").held is held
     assert plan_unsubscribe(["b"], held, offset=100).held is held
     more = subscribe_to(held, "b").held
@@ -218,4 +218,4 @@ def test_the_terms_at_an_offset_are_those_that_held_when_it_was_stored(
     in_force = {item.topic_filter: item.qos for item in current.own.values()}
     assert in_force == held
     assert all(item.until_offset == IN_FORCE for item in current.own.values())
-    assert current == HeldSubscriptions.of(current.all()), "its bytes are counted along"
+    assert current == NOTHING_HELD.joined_by(current.all()), "its bytes are counted along"
