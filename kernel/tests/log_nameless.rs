@@ -17,7 +17,7 @@ use holdfast_kernel::disk::{Disk, DiskFile};
 use holdfast_kernel::ids::{Offset, Timestamp};
 use holdfast_kernel::store::{ColumnSet, Criteria, Limits, Log, LogReader};
 use log_support::{arrivals, message, options, retain_seen};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A log of a few segments, the oldest of which is to go, and its file.
@@ -27,8 +27,12 @@ fn filled(disk: &Arc<dyn Disk>) -> (Log, Arc<dyn DiskFile>) {
         log.append(&mut arrivals(&[message("b/x", &[number; 1_000])]), &[""; 0], Timestamp(5)).unwrap();
         log.commit().unwrap();
     }
-    let name = disk.list().unwrap().into_iter().filter(|name| name.starts_with("segment-")).min().unwrap();
-    (log, disk.open(&name, true).unwrap())
+    let file = disk.open(&oldest(&disk), true).unwrap();
+    (log, file)
+}
+
+fn oldest(disk: &Arc<dyn Disk>) -> String {
+    disk.list().unwrap().into_iter().filter(|name| name.starts_with("segment-")).min().unwrap()
 }
 
 /// Removes what is sealed; the sizes of a file, step by step.
@@ -58,8 +62,12 @@ fn is_left_to_whoever_reads_it(disk: Arc<dyn Disk>) {
     assert_eq!(columns.offset.len(), 40 * 8);
 }
 
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
 fn os_disk(name: &str) -> Arc<dyn Disk> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let directory = directory(name);
     drop(std::fs::remove_dir_all(&directory));
     Arc::new(OsDisk::create(&directory).unwrap())
 }
@@ -79,8 +87,22 @@ fn a_file_that_somebody_reads_stays_whole_for_them() {
 #[test]
 fn a_file_that_goes_is_not_opened_any_more() {
     let disk = os_disk("nameless-opened");
-    let (_log, file) = filled(&disk);
-    assert!(!file.is_held());
-    let name = disk.list().unwrap().into_iter().filter(|name| name.starts_with("segment-")).min().unwrap();
+    let (_log, _) = filled(&disk);
+    let name = oldest(&disk);
+    let file = std::fs::File::open(directory("nameless-opened").join(&name)).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     assert!(disk.open(&name, false).is_err());
+}
+
+#[test]
+fn a_file_that_a_backup_made_of_links_has_stays_whole() {
+    let disk = os_disk("nameless-linked");
+    let (mut log, file) = filled(&disk);
+    let (kept, link) = (directory("nameless-linked").join(oldest(&disk)), directory("nameless-link"));
+    drop(std::fs::remove_file(&link));
+    std::fs::hard_link(&kept, &link).unwrap();
+    let before = std::fs::read(&link).unwrap();
+    sizes(&mut log, file.as_ref());
+    assert!(log.begin_offset() > Offset(0) && !kept.exists());
+    assert_eq!(std::fs::read(&link).unwrap(), before);
 }

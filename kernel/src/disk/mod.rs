@@ -39,7 +39,7 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> Result<u64>;
     /// Cuts or extends the file.
     fn truncate(&self, size: u64) -> Result<()>;
-    /// True if anybody holds it who has opened it for reading only, or if that cannot be told. Of a file that has been
-    /// removed it is false for good once it was.
+    /// True of a file that has been removed if anybody holds it who has opened it for reading only, if it has another
+    /// name, or if that cannot be told; once it is false it is so for good.
     fn is_held(&self) -> bool;
 }

@@ -7,7 +7,7 @@ use super::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -145,7 +145,9 @@ impl DiskFile for OsFile {
     }
 
     fn is_held(&self) -> bool {
-        rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err()
+        // Another name is that of a backup made of links.
+        let has_name = self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0);
+        has_name || rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err()
     }
 }
 

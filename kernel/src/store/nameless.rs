@@ -36,7 +36,7 @@ impl Nameless {
     }
 
     /// Makes it durable that files have gone, or gives some back; true while there is more to do. A file that somebody
-    /// reads goes when the last of them closes it.
+    /// reads goes when the last of them closes it; one that has another name, in a backup made of links, stays whole.
     pub(super) fn step(&mut self, disk: &dyn Disk) -> Result<bool> {
         if self.is_unsynced {
             disk.sync_directory()?;
