@@ -27,7 +27,7 @@ fn filled(disk: &Arc<dyn Disk>) -> (Log, Arc<dyn DiskFile>) {
         log.append(&mut arrivals(&[message("b/x", &[number; 1_000])]), &[""; 0], Timestamp(5)).unwrap();
         log.commit().unwrap();
     }
-    let file = disk.open(&oldest(&disk), true).unwrap();
+    let file = disk.open(&oldest(disk), true).unwrap();
     (log, file)
 }
 
