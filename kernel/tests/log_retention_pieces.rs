@@ -119,3 +119,36 @@ fn every_piece_of_a_checkpoint_and_of_retention_keeps_to_its_budget() {
     assert_eq!(finished.carried_records, u64::from(TOPICS), "all of them are retained");
     assert!(log.locate(Offset(77)).unwrap().is_some());
 }
+
+#[test]
+fn a_piece_that_writes_long_names_and_states_anew_ends_by_their_bytes() {
+    const COUNT: u32 = 100;
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, Options { segment_bytes: 4 << 20, ..options() });
+    for number in 1..=COUNT {
+        let name = format!("{number}/{}", "x".repeat(50_000)).leak();
+        log.append(&mut arrivals(&[message(name, b"21.5")]), &[""; 0], Timestamp(5)).unwrap();
+        let mut state = State::new(Offset(0));
+        (1..12_000).for_each(|n| state.acknowledge(Offset(n * 100_000), Offset(n * 100_000 + 1)));
+        let mut value = Vec::new();
+        state.encode(&mut value);
+        assert!(value.len() > 20_000);
+        log.append_control(0, &number.to_le_bytes(), &value, Timestamp(5)).unwrap();
+        log.commit().unwrap();
+    }
+    for _ in 0..10 {
+        log.append(&mut arrivals(&[message("filling", &[1; 1_000_000])]), &[""; 0], Timestamp(5)).unwrap();
+        log.commit().unwrap();
+    }
+    assert!(log.begin_retention(u64::MAX, 1 << 20, Timestamp(9)).unwrap());
+    let mut survey = log.survey_job().unwrap();
+    while survey.step() {}
+    log.finish(survey).unwrap();
+    let mut most = 0;
+    while !log.renew_piece(PIECE, Timestamp(9)).unwrap() {
+        most = most.max(log.uncommitted_bytes());
+        log.commit().unwrap();
+    }
+    // As much as its effort allows, and one more.
+    assert!(most > 100_000 && most <= PIECE * 256 + 70_000, "{most} bytes at one go");
+}

@@ -42,11 +42,11 @@ impl Renewal {
         while records.archive.effort < end {
             let id = TopicId(self.topics.saturating_add(1));
             let Some(topic) = records.derived.dictionary.get(id) else { return Ok(true) };
-            let old = topic.declared_at < range.end_position;
-            let named = topic.name.clone().filter(|_| old).map(|name| (name, topic.next_entry));
-            if let Some((name, next_entry)) = named {
+            let (next_entry, is_old) = (topic.next_entry, topic.declared_at < range.end_position);
+            if let Some(name) = topic.name.clone().filter(|_| is_old) {
                 records.put_topic(id, &name, next_entry, now)?;
-                records.archive.effort = records.archive.effort.wrapping_add(WRITE_EFFORT);
+                let effort = WRITE_EFFORT.saturating_add(wide(name.len()) / BYTES_PER_EFFORT);
+                records.archive.effort = records.archive.effort.wrapping_add(effort);
             }
             records.archive.effort = records.archive.effort.wrapping_add(1);
             self.topics = id.0;
@@ -116,7 +116,8 @@ impl Renewal {
             let Some(party) = resting else { return Ok(true) };
             let Some(state) = records.derived.parties.encoded(party) else { continue };
             records.append_control(0, &party.0.to_le_bytes(), &state, now)?;
-            records.archive.effort = records.archive.effort.wrapping_add(WRITE_EFFORT);
+            let effort = WRITE_EFFORT.saturating_add(wide(state.len()) / BYTES_PER_EFFORT);
+            records.archive.effort = records.archive.effort.wrapping_add(effort);
         }
         Ok(false)
     }

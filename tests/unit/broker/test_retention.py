@@ -241,6 +241,51 @@ def test_the_view_tells_a_few_topics_and_nothing_where_there_are_wildcards(
     assert asyncio.run(told()) == topics
 
 
+class Gathered:
+    """The kernel's log, and how much of a run was not durable whenever it wrote more anew."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.before: list[int] = []
+        self.behind: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def renew_piece(self, effort: int, now_us: int) -> Any:
+        self.before.append(self._log.uncommitted_bytes())
+        is_all = self._log.renew_piece(effort, now_us)
+        self.behind.append(self._log.uncommitted_bytes())
+        return is_all
+
+
+def test_no_commit_has_to_write_more_of_a_run_than_may_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.broker.store.retention.GATHERED_BYTES_MAXIMUM", 10_000)
+    monkeypatch.setattr("holdfast.broker.store.retention.PIECE_EFFORT", 200)
+
+    async def gathered() -> Gathered:
+        world = StillWorld()
+        config = Config(
+            data_dir=tmp_path, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES
+        )
+        server = assemble(config, world)
+        for party in range(1, 501):
+            put_queue(server, party, f"device/{party}/down")
+        await settled(world)
+        await _published(server, world, ["filling"] * 200)
+        server.records.catch_up()
+        retention = server.sweep._retention
+        retention._log = found = Gathered(server.stages.kernel.log)
+        outcome = await _done(retention.run(server.sweep._queues), world)
+        assert outcome.segments > 0
+        return found
+
+    found = asyncio.run(gathered())
+    assert max(found.before) < 10_000 <= max(found.behind)
+
+
 class Carried:
     """The kernel's log, and whether a checkpoint stood when it was asked for what stays."""
 

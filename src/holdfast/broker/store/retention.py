@@ -60,9 +60,9 @@ GOING_TOLD: Final = 1_000
 """Topics that the view is told: more would have to be looked up by it for each page."""
 ASKED: Final = 100
 """Those of them that are asked in one piece: each costs some 10 us to parse and ask."""
-GATHERED_BYTES_MAXIMUM: Final = 4_194_304
-"""Bytes that a run has written anew and that are not durable: more would take the room of what
-clients publish."""
+GATHERED_BYTES_MAXIMUM: Final = 524_288
+"""Bytes that a run has written anew and that are not durable: a commit that has to write more of
+them keeps all that wait for it (of 4 MiB for 25 to 40 ms)."""
 
 
 class KeptQueues(Protocol):
