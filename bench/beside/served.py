@@ -50,6 +50,8 @@ class Ours:
         directory.mkdir(parents=True)
         if fill:
             copy_log(self._prepared(key, fill, settings, fresh=fresh), directory / "data")
+        # What was written before keeps no disk busy during the line.
+        os.sync()
         with running(self.program, directory, settings) as served:
             yield served
         shutil.rmtree(directory)
