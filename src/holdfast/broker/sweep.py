@@ -64,6 +64,7 @@ class Sweep:
             self._checkpoints,
             stages.commits,
             self._beside,
+            self._footers,
             world.now_us,
         )
         self._timer: asyncio.TimerHandle | None = None

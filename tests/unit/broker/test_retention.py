@@ -242,24 +242,27 @@ def test_the_view_tells_a_few_topics_and_nothing_where_there_are_wildcards(
 
 
 class Gathered:
-    """The kernel's log, and how much of a run was not durable whenever it wrote more anew."""
+    """The kernel's log, and how much of a run was not durable, and whether a footer waited,
+    whenever it wrote more anew."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
         self.before: list[int] = []
         self.behind: list[int] = []
+        self.footers: list[bool] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
     def renew_piece(self, effort: int, now_us: int) -> Any:
         self.before.append(self._log.uncommitted_bytes())
+        self.footers.append(self._log.awaits_footer())
         is_all = self._log.renew_piece(effort, now_us)
         self.behind.append(self._log.uncommitted_bytes())
         return is_all
 
 
-def test_no_commit_has_to_write_more_of_a_run_than_may_gather(
+def test_no_commit_has_to_write_more_of_a_run_than_may_gather_and_no_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.broker.store.retention.GATHERED_BYTES_MAXIMUM", 10_000)
@@ -267,6 +270,7 @@ def test_no_commit_has_to_write_more_of_a_run_than_may_gather(
 
     async def gathered() -> Gathered:
         world = StillWorld()
+        world.durability = "fsync"
         config = Config(
             data_dir=tmp_path, segment_bytes=SEGMENT_BYTES, retention_bytes=SEGMENT_BYTES
         )
@@ -284,6 +288,7 @@ def test_no_commit_has_to_write_more_of_a_run_than_may_gather(
 
     found = asyncio.run(gathered())
     assert max(found.before) < 10_000 <= max(found.behind)
+    assert not any(found.footers[1:])
 
 
 class Carried:

@@ -7,7 +7,7 @@ Owns: when. Never: writes one; a job of the kernel does, beside the loop
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.room import WhereThereIsRoom
-from holdfast.kernel import Job, Log
+from holdfast.kernel import DiskError, Job, Log
 
 
 class Footers:
@@ -23,6 +23,15 @@ class Footers:
         """Called once a second: begins to write them if there are any to write."""
         if self._room.may_begin(now_us) and self._log.awaits_footer():
             self._room.begin(chores, self._write_all(), now_us)
+
+    def catch_up(self) -> Pieces[None]:
+        """Writes those that wait, as far as the disk has room: for a chore that fills segments
+        faster than a sweep looks."""
+        try:
+            yield from self._write_all()
+        except DiskError as error:
+            if not error.full:
+                raise
 
     def _write_all(self) -> Pieces[None]:
         while self._log.awaits_footer():

@@ -26,6 +26,7 @@ from holdfast.broker.chores import PIECE_EFFORT, Pieces
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
+from holdfast.broker.store.footers import Footers
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import Table, parse_queue, parse_queue_fields, parse_value
@@ -132,6 +133,7 @@ class Retention:
         checkpoints: Checkpoints,
         commits: Commits,
         beside: Beside,
+        footers: Footers,
         now_us: Callable[[], int],
     ) -> None:
         self._config = config
@@ -140,6 +142,7 @@ class Retention:
         self._checkpoints = checkpoints
         self._commits = commits
         self._beside = beside
+        self._footers = footers
         self._now_us = now_us
         self._kept = KeptFrom(kernel_log)
         self._age_at_us = now_us() + AGE_PERIOD_US
@@ -247,6 +250,8 @@ class Retention:
         while not self._log.renew_piece(PIECE_EFFORT, self._now_us()):
             self._commits.wake()
             yield lambda: self._log.uncommitted_bytes() < GATHERED_BYTES_MAXIMUM
+            # A million names fill segments faster than a sweep looks for them.
+            yield from self._footers.catch_up()
         yield from self._durable()
         # A nearly full disk has room for it as a rule. Without it a crash right behind the removal
         # brings back what was deleted there. One that was on its way may stand before the range.
