@@ -123,7 +123,7 @@ class TableRows:
         # A change behind the moment has begun, and ended what was, at an offset that is not below.
         now = self._moment.offset
         yield [
-            subscription_row(item.session.client_identifier, _fields(subscription))
+            subscription_row(item.session.client_identifier, subscription._asdict())
             for item in unrecorded
             for subscription in item.subscriptions
             if subscription.from_offset <= now < subscription.until_offset

@@ -208,7 +208,9 @@ class SessionsView:
             consumers=convert(found.consumers, list[ConsumerRow], from_attributes=True),
             strategy=found.strategy,
             unsent_bytes=found.unsent_bytes,
-            subscriptions=convert(found.subscriptions, list[SubscriptionRow], from_attributes=True),
+            subscriptions=convert(
+                [item._asdict() for item in found.subscriptions], list[SubscriptionRow]
+            ),
         )
 
     async def disconnect(self, asked: Asked) -> SessionDone:
