@@ -113,10 +113,9 @@ class Redrives:
         asked.remove_below(whole_from)
         inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
-            wanted = reads
             counted = []
             for first, end in asked.ranges():
-                count = yield from inquiry.count(wanted, target.party, first, end)
+                count = yield from inquiry.count(reads, target.party, first, end)
                 if count:
                     counted.append((first, end, count))
             if counted:

@@ -124,9 +124,8 @@ class Forecast:
 
     def of_cursor(self, inquiry: Inquiry, cursor: CursorSeen, now_us: int) -> Pieces[Ahead]:
         """The same of a cursor."""
-        wanted = cursor.reads
         quota = self._queues.cursor_quota()
-        return self.of_queue(inquiry, wanted, cursor.party, cursor.place, quota, now_us)
+        return self.of_queue(inquiry, cursor.reads, cursor.party, cursor.place, quota, now_us)
 
     def _full_in(
         self,

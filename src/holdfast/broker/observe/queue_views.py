@@ -197,8 +197,8 @@ class QueueViews:
             rest = self._queues.at_rest(own_queue(session, own))
             mark = committed = rest.mark
             in_flight = in_flight_at_rest(rest)
-        wanted, end = subscriptions, self._log.durable_offset()
-        waiting = yield from inquiry.count(wanted, session.party, mark, end)
+        end = self._log.durable_offset()
+        waiting = yield from inquiry.count(subscriptions, session.party, mark, end)
         reader = Reader(
             consumer_group=None,
             consumers=() if attached is None else (client_identifier,),
@@ -262,12 +262,12 @@ class QueueViews:
         seen = self._cursors.of(queue_name)
         if seen is None:
             return None
-        wanted, end = seen.reads, self._log.durable_offset()
+        end = self._log.durable_offset()
         reader = Reader(
             consumer_group=None,
             consumers=(seen.held_as,) if seen.holder else (),
             committed_offset=seen.place,
-            waiting=(yield from inquiry.count(wanted, seen.party, seen.place, end)),
+            waiting=(yield from inquiry.count(seen.reads, seen.party, seen.place, end)),
             in_flight=0,
         )
         return QueueView(

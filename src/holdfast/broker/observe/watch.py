@@ -214,8 +214,7 @@ class Watch:
         return found.has_unsent and is_taken
 
     def _count(self, inquiry: Inquiry, seen: _Seen, from_offset: int) -> Pieces[int]:
-        wanted = seen.reads
-        return inquiry.count(wanted, seen.party, from_offset, self._log.durable_offset())
+        return inquiry.count(seen.reads, seen.party, from_offset, self._log.durable_offset())
 
     def _end_round(self, now_us: int) -> None:
         self.round_ended_at_us = now_us

@@ -7,7 +7,7 @@ Owns: when. Never: writes one; a job of the kernel does, beside the loop
 from holdfast.broker.chores import PIECE_EFFORT, Chores, Pieces
 from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.room import WhereThereIsRoom
-from holdfast.kernel import DiskError, Job, Log
+from holdfast.kernel import LIMITS, DiskError, Job, Log
 
 
 class Footers:
@@ -25,19 +25,25 @@ class Footers:
             self._room.begin(chores, self._write_all(), now_us)
 
     def catch_up(self) -> Pieces[None]:
-        """Writes those that wait, as far as the disk has room: for a chore that fills segments
-        faster than a sweep looks."""
+        """Writes those that wait, as far as the disk has room, and no more than may wait, however
+        fast others fill segments: for a chore that does so faster than a sweep looks. Where the
+        disk has no room the sweep says so."""
         try:
-            yield from self._write_all()
+            for _ in range(LIMITS["unsealed_segments_maximum"]):
+                if self._log.awaits_footer():
+                    yield from self._write_next()
         except DiskError as error:
             if not error.full:
                 raise
 
     def _write_all(self) -> Pieces[None]:
         while self._log.awaits_footer():
-            while not self._log.prepare_seal(PIECE_EFFORT):
-                yield None
-            job: Job | None = self._log.seal_job()
-            while job is not None:
-                yield from self._beside.run(job)
-                _, _, job = self._log.finish(job)
+            yield from self._write_next()
+
+    def _write_next(self) -> Pieces[None]:
+        while not self._log.prepare_seal(PIECE_EFFORT):
+            yield None
+        job: Job | None = self._log.seal_job()
+        while job is not None:
+            yield from self._beside.run(job)
+            _, _, job = self._log.finish(job)
