@@ -1,15 +1,16 @@
 """A table whose version is an offset: rows and version together, new columns, rows by key."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.load.files import SETTINGS, write_files
-from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable, TableError
+from holdfast.pipeline.load.table import HISTORY_COMMITS, NOTHING, Shape, StoredTable, TableError
 
 NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
 WIDE = Shape(StructType().add("offset", "long").add("a", "string").add("b", "double"))
@@ -40,6 +41,41 @@ def test_a_version_is_committed_once_and_a_new_column_is_null_in_older_rows(
     assert on_disk == sorted(table.files({}))
     with pytest.raises(TableError, match=r"epoch epoch, and this is the log with epoch other"):
         StoredTable(tmp_path / "t", "other").version()
+
+
+def test_a_change_by_somebody_else_is_found_behind_what_changes_no_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    assert append(table, spark, NARROW, 3, "x")
+    assert append(table, spark, NARROW, 4, "y")
+    DeltaTable(str(table.path)).optimize.compact()
+    assert append(table, spark, NARROW, 5, "z")
+    DeltaTable(str(table.path)).delete("a = 'z'")
+    # Two files more, so that there is something to put together.
+    for name in ("v", "u"):
+        write_deltalake(str(table.path), pa.table({"offset": [6], "a": [name]}), mode="append")
+    DeltaTable(str(table.path)).optimize.compact()
+    with pytest.raises(TableError, match=r"changed by somebody else: version \d+ is a WRITE"):
+        append(table, spark, NARROW, 7, "w")
+
+
+def test_no_more_of_its_history_is_read_than_tells_that_it_is_ours(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    assert append(table, spark, NARROW, 3, "x")
+    read, history = list[int | None](), DeltaTable.history
+
+    def noted(delta: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+        read.append(limit)
+        return history(delta, limit)
+
+    monkeypatch.setattr(DeltaTable, "history", noted)
+    assert append(table, spark, NARROW, 4, "y")
+    DeltaTable(str(table.path)).optimize.compact()
+    assert append(table, spark, NARROW, 5, "z")
+    assert read == [1, 1, HISTORY_COMMITS]
 
 
 def test_rows_are_replaced_and_removed_by_key_with_the_version(tmp_path: Path) -> None:
