@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from holdfast.client import canary as played_by
 from holdfast.client.canary import Canary, Outcome, Terms
-from holdfast.client.mqtt import ClientOptions
+from holdfast.client.mqtt import Client, ClientOptions
 from holdfast.testing.hardships import Hardships
 from tests.simulation.peer import Stand, sleep, with_broker
 from tests.simulation.whole import HOST, PORT
@@ -118,3 +119,43 @@ def test_a_round_without_a_broker_is_red_with_its_reason() -> None:
     assert outcomes[0].is_red
     assert outcomes[0].reason
     assert outcomes[0].lost == 0
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_it_is_stopped_at_the_very_moment_at_which_its_result_is_taken(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task is cancelled once; who overlooks that plays rounds for ever."""
+    telling: list[asyncio.Task[None]] = []
+
+    def stop_after(turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(stop_after, turns - 1)
+        else:
+            telling[0].cancel()
+
+    class Taken(asyncio.Event):
+        def set(self) -> None:
+            is_news = not self.is_set()
+            super().set()
+            if is_news:
+                stop_after(turns)
+
+    class Told(Client):
+        def __init__(self, name: str, options: ClientOptions) -> None:
+            super().__init__(name, options)
+            self.idle.__class__ = Taken
+
+    monkeypatch.setattr(played_by, "Client", Told)
+
+    async def tell_and_go_on() -> None:
+        await canary().tell(b"green")
+        await asyncio.Event().wait()
+
+    async def body(_stand: Stand) -> None:
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(5):
+            telling.append(tasks.create_task(tell_and_go_on()))
+            await asyncio.wait(telling)
+        assert telling[0].cancelled()
+
+    with_broker(body)

@@ -33,7 +33,8 @@ async def _talk(loop: VirtualLoop, number: int, lost: list[int]) -> None:
             while said < 20:
                 line = b"client %d line %d " % (number, said) + b"x" * loop.random.randint(0, 500)
                 writer.write(line + b"\n")
-                assert await asyncio.wait_for(reader.readline(), 1_000) == line + b"\n"
+                async with asyncio.timeout(1_000):
+                    assert await reader.readline() == line + b"\n"
                 said += 1
                 await asyncio.sleep(loop.random.random())
         except (OSError, RuntimeError, AssertionError):

@@ -45,7 +45,8 @@ def asked(**changes: object) -> Remote:
         await remote.listen()
         session = Session(ProcessorSettings(**told), Nobody(), Random(1))  # type: ignore[arg-type]
         with suppress(TimeoutError):
-            await asyncio.wait_for(session.keep(), 2)
+            async with asyncio.timeout(2):
+                await session.keep()
 
     simulate(main, seed=1, repeat="this test", hardships=Hardships())
     return remote

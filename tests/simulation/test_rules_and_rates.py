@@ -327,7 +327,8 @@ def test_what_a_client_sends_while_it_is_not_read_is_not_too_fast(
         assert not peer.ended.is_set()
         assert reader.topics() == ["first", *["later"] * 300]
         peer.send(*(peer.publish("too much") for _ in range(100)))
-        await asyncio.wait_for(peer.ended.wait(), 5)
+        async with asyncio.timeout(5):
+            await peer.ended.wait()
 
     with_broker(check)
 

@@ -157,7 +157,8 @@ class Canary:
             await client.connect(*self._place)
             client.publish(Publication(self.terms.result_topic, payload, 1, retain=True))
             with suppress(TimeoutError):
-                await asyncio.wait_for(client.idle.wait(), self.terms.within_s)
+                async with asyncio.timeout(self.terms.within_s):
+                    await client.idle.wait()
             client.disconnect()
 
     async def leave(self) -> None:
@@ -193,7 +194,8 @@ class Canary:
         away = asyncio.get_running_loop().time() + terms.away_s
         self._publish(publisher, prefix, range(1, terms.reads + 1))
         try:
-            await asyncio.wait_for(publisher.idle.wait(), terms.within_s)
+            async with asyncio.timeout(terms.within_s):
+                await publisher.idle.wait()
         except TimeoutError:
             raise _NotPlayedError("the broker has not taken all reads") from None
         await asyncio.sleep(away - asyncio.get_running_loop().time())
