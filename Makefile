@@ -15,8 +15,8 @@ FUZZ_SECONDS ?= 60
 
 VENV := .venv
 BIN := $(VENV)/bin
-# How many workers the tests run in; one for each core.
-WORKERS ?= auto
+# How many workers the tests run in: one more than there are cores, for many wait for a process.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # Where no Java was found, setup has put one here (docs/adr/0006-locked-dependencies.md).
 ifneq ($(wildcard $(VENV)/java/bin/java),)

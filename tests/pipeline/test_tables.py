@@ -176,6 +176,7 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
     query = "SELECT s.client, q.filters, s.state FROM sessions s JOIN queues q ON q.name = s.client"
     told = said(tmp_path, query, "--broker", broker.http_address, "--json")
     assert json.loads(told.stdout) == {"client": "keeps", "filters": ["a/#"], "state": "at rest"}
+    assert not re.search(r" WARN |log4j|log level", told.stderr), told.stderr
     wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", broker.http_address)
     assert wrong.returncode == 2
     last = wrong.stderr.splitlines()[-1]

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
@@ -20,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holdfast import system
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
@@ -48,6 +50,9 @@ SOURCE_ERRORS = (
 )
 IDLE_S = 0.2
 """How long a run with nothing to do waits for the query."""
+CONFIGURED = "SPARK_CONF_DIR"
+SAYS = Path(__file__).with_name("log4j2.properties")
+"""What Spark writes to the terminal: nothing."""
 
 
 class RunError(OperatingError):
@@ -124,6 +129,9 @@ class Pipeline:
         """Spark, as the configuration wants it."""
         run = self.configuration.run
         settings = {"spark.driver.memory": run.driver_memory}
+        # Who configures Spark has said what is to be seen of it.
+        if CONFIGURED not in system.environment():
+            settings["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={SAYS}"'
         spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
