@@ -92,9 +92,12 @@ pub const RETAINED_LOOKED_AT_MAXIMUM: usize = 8_192;
 /// Stored bytes that one queue may look through in one turn, so that one long backlog does not delay other queues.
 pub const SCAN_BYTES_MAXIMUM: u64 = 4_194_304;
 
-/// Effort of all queues together in one turn (records looked at, topics looked up): some 2 ms. What is left waits for
-/// the next turn.
+/// Effort of all queues together in one turn (records looked at, topics looked up), and of whatever else the log was
+/// asked since the turn before: some 2 ms. What is left waits for the next turn.
 pub const SCAN_EFFORT_MAXIMUM: u64 = 20_000;
+
+/// What queues that are behind have of a turn at least, whatever else the log was asked in it.
+pub const SCAN_EFFORT_MINIMUM: u64 = 5_000;
 
 /// Queues that ask the log for something in one turn; the others wait for the next one.
 pub const SCANS_MAXIMUM: usize = 256;

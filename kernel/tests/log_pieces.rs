@@ -13,7 +13,7 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::flow::{terms, Scan, Subscription};
 use holdfast_kernel::ids::{Offset, Party, Timestamp};
-use holdfast_kernel::limits::SCAN_EFFORT_MAXIMUM;
+use holdfast_kernel::limits::{SCAN_EFFORT_MAXIMUM, SCAN_EFFORT_MINIMUM};
 use holdfast_kernel::store::{Log, Options, Question, Wanted};
 use log_support::{arrivals, message, open, options, scan_of, subscription, Stored};
 use proptest::prelude::*;
@@ -309,4 +309,39 @@ fn scans_of_many_queues_together_keep_to_the_effort_of_a_turn_and_all_get_on() {
         }
     }
     panic!("some queue was starved: {found:?}");
+}
+
+/// A queue reads all there is: how many turns that takes, and its effort, where others ask for `others` in each.
+fn turns_beside(others: u64) -> (u64, u64) {
+    let mut log = large();
+    let mut scan = Scan { records_maximum: 4_096, bytes_maximum: 4 << 20, ..scan_of("zebra/fx/+/reads", 0) };
+    let (mut turns, mut spent, mut found, mut begin) = (0, 0, 0, 0);
+    while scan.from < log.durable_offset() {
+        let before = log.effort();
+        while log.effort() - before < others {
+            begin += 1;
+            let subscriptions = [subscription("zebra/fx/+/reads", begin, u64::MAX)];
+            let range = (Offset(begin), Offset(u64::MAX));
+            let mut question =
+                Question::new(subscriptions.as_slice().into(), OWNER, range, Timestamp(0), Wanted::Count);
+            log.answer(&mut question, 1_000).unwrap();
+        }
+        let before = log.effort();
+        log.scan(std::slice::from_mut(&mut scan)).unwrap();
+        (turns, spent) = (turns + 1, spent + log.effort() - before);
+        found += scan.found.len() as u64;
+        scan.from = scan.reached;
+    }
+    assert_eq!(found, 2 * MANY);
+    (turns, spent)
+}
+
+#[test]
+fn queues_have_what_others_have_left_of_a_turn_and_get_on_with_their_least() {
+    let (alone, _) = turns_beside(0);
+    for others in [SCAN_EFFORT_MAXIMUM, 4 * SCAN_EFFORT_MAXIMUM] {
+        let (turns, spent) = turns_beside(others);
+        assert!(turns > 2 * alone, "{turns} after {alone}");
+        assert!(spent / turns <= 2 * SCAN_EFFORT_MINIMUM, "{spent} in {turns} turns");
+    }
 }

@@ -218,11 +218,8 @@ impl Walk {
             }
             Way::Candidates(left) => {
                 let allowed = (until.saturating_sub(*effort) / LOOK_EFFORT).max(LOOKS_MINIMUM).min(left.len());
-                for id in left.iter().take(index64(allowed)) {
-                    if topic::matches(filter, dictionary.name(TopicId(id))) {
-                        self.topics.insert(id);
-                    }
-                }
+                let candidates = left.iter().take(index64(allowed));
+                self.topics.extend(candidates.filter(|id| topic::matches(filter, dictionary.name(TopicId(*id)))));
                 *effort = effort.saturating_add(allowed.saturating_mul(LOOK_EFFORT));
                 left.remove_smallest(allowed);
                 if !left.is_empty() {

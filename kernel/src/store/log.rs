@@ -188,8 +188,8 @@ impl Log {
 
 /// What is read.
 impl Log {
-    /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
-    /// reached what it had. The first one always gets on.
+    /// Answers the scans, with what is left of SCAN_EFFORT_MAXIMUM since they were asked last: who comes later may not
+    /// be looked at, and then has reached what it had. The first one always gets on.
     pub fn scan(&mut self, scans: &mut [Scan]) -> Result<()> {
         self.scanning.scan(&mut self.records, &mut self.filters, scans)
     }

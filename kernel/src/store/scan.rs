@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue};
 use crate::limits::{
-    FILTER_CATCH_UP_MAXIMUM, OWED_PAGE_MAXIMUM, SCAN_EFFORT_MAXIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM,
+    FILTER_CATCH_UP_MAXIMUM, OWED_PAGE_MAXIMUM, SCAN_EFFORT_MAXIMUM, SCAN_EFFORT_MINIMUM, SCAN_MEMORY_ENTRIES_MAXIMUM,
     SCAN_MEMORY_OVERHEAD_ENTRIES, SCAN_MEMORY_TOPICS_MAXIMUM,
 };
 use crate::selection::Key;
@@ -49,6 +49,8 @@ pub(super) struct Scanning {
     windows: Windows,
     /// The end of the log when it was opened: numbers of transient parties in records before it mean somebody else.
     opened_at: Offset,
+    /// What the log had been asked when it was here last.
+    effort_before: u64,
 }
 
 /// What one queue's subscriptions come to.
@@ -106,14 +108,17 @@ impl Scanning {
 
     /// Of a log that ended at `opened_at` when it was opened.
     pub(super) fn new(opened_at: Offset) -> Scanning {
-        Scanning { queues: Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51), windows: Windows::default(), opened_at }
+        let queues = Cache::new(SCAN_MEMORY_ENTRIES_MAXIMUM, 51);
+        Scanning { queues, windows: Windows::default(), opened_at, effort_before: 0 }
     }
 
-    /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them: who comes later may not be looked at, and then has
-    /// reached what it had. The first one always gets on.
+    /// Answers the scans, with SCAN_EFFORT_MAXIMUM for all of them and for what the log was asked since it was here
+    /// last, but not less than SCAN_EFFORT_MINIMUM: who comes later may not be looked at, and then has reached what it
+    /// had. The first one always gets on.
     pub(super) fn scan(&mut self, records: &mut Records, filters: &mut FilterMemory, scans: &mut [Scan]) -> Result<()> {
         let limit = records.durable_offset();
-        let until = records.archive.effort.saturating_add(SCAN_EFFORT_MAXIMUM);
+        let least = records.archive.effort.saturating_add(SCAN_EFFORT_MINIMUM);
+        let until = self.effort_before.saturating_add(SCAN_EFFORT_MAXIMUM).max(least);
         for scan in scans {
             scan.found.clear();
             (scan.reached, scan.missing) = (scan.from, None);
@@ -122,18 +127,17 @@ impl Scanning {
             if scan.subscriptions.is_empty() && scan.records_maximum == 0 || archive.effort >= until {
                 continue;
             }
-            let mut memory = self.take(scan);
+            let (mut memory, mut result) = (self.take(scan), Ok(()));
             if memory.learn(filters, &derived.dictionary, (&mut archive.effort, until)) {
                 let mut allowance = Allowance::of(scan, until);
                 let parts = (&mut *archive, &derived.dictionary, &mut self.windows);
-                let result = scan_queue(parts, &mut memory, scan, (limit, &mut allowance));
+                result = scan_queue(parts, &mut memory, scan, (limit, &mut allowance));
                 archive.effort = archive.effort.saturating_add(allowance.spent);
-                self.give_back(scan.queue, memory);
-                result?;
-            } else {
-                self.give_back(scan.queue, memory);
             }
+            self.give_back(scan.queue, memory);
+            result?;
         }
+        self.effort_before = records.archive.effort;
         Ok(())
     }
 
