@@ -334,5 +334,6 @@ mod tests {
             assert!(topics.is_empty() && effort <= LOOKS_MINIMUM * LOOK_EFFORT, "{filter}: {effort}");
         }
         assert_eq!(learned(&mut memory, &dictionary, "+/+/unit/7/#", 1_000).0, [8]);
+        assert!(learned(&mut memory, &dictionary, "site/+/unit/+/a/#", 1_000).1 >= 20_000 * LOOK_EFFORT);
     }
 }
