@@ -25,9 +25,10 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::Timespec;
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags};
+use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags};
 use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Sockets that one call reads; those beyond are read by the next.
 const READY_MAXIMUM: usize = 512;
@@ -38,6 +39,9 @@ const READ_BYTES: usize = 262_144;
 
 /// Tokens with the bytes that wait undecoded; with whether they take bytes; and those that are gone.
 type News = (Vec<(u32, usize)>, Vec<(u32, bool)>, Vec<u32>);
+
+/// Tokens with the addresses they come from, if they have any, and the number of the error that ended it, or 0.
+type Accepted = (Vec<(u32, Option<(String, u16)>)>, i32);
 
 /// What is for connections without a socket here, and whether there is news.
 type Sent<'py> = (Vec<(u32, Bound<'py, PyBytes>)>, bool);
@@ -92,21 +96,30 @@ impl Sockets {
         self.inner.epoll.as_raw_fd()
     }
 
-    #[pyo3(signature = (descriptor, *, is_pulsar))]
-    fn add(&mut self, descriptor: i32, is_pulsar: bool) -> PyResult<u32> {
+    fn accept(&mut self, py: Python<'_>, listening: i32, maximum: usize) -> PyResult<Accepted> {
+        if listening < 0 {
+            return Err(PyValueError::new_err(format!("{listening} is no descriptor")));
+        }
+        // SAFETY: the caller holds the socket that listens, and does not close it meanwhile.
+        #[allow(unsafe_code, reason = "a descriptor comes from Python as a number")]
+        let listening = unsafe { BorrowedFd::borrow_raw(listening) };
+        let table = &mut self.inner;
+        Ok(py.detach(|| table.accept(listening, maximum)))
+    }
+
+    fn add(&mut self, descriptor: i32) -> PyResult<u32> {
         if descriptor < 0 {
             return Err(PyValueError::new_err(format!("{descriptor} is no descriptor")));
         }
         // SAFETY: the caller has detached the descriptor from its socket, so that nobody else closes it.
         #[allow(unsafe_code, reason = "a descriptor comes from Python as a number")]
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        // What is no TCP has no Nagle to be turned off.
-        net::sockopt::set_tcp_nodelay(&descriptor, true).ok();
-        Ok(self.inner.add(Socket::new(descriptor, is_pulsar)))
+        Ok(self.inner.add(Socket::new(descriptor)))
     }
 
-    fn begin(&mut self, token: u32, connection: u32) {
-        self.inner.begin(token, Connection(connection));
+    #[pyo3(signature = (token, connection, *, is_pulsar))]
+    fn begin(&mut self, token: u32, connection: u32, is_pulsar: bool) {
+        self.inner.begin(token, Connection(connection), is_pulsar);
     }
 
     fn watch(&self, committer: &Committer) -> PyResult<()> {
@@ -145,9 +158,7 @@ impl Sockets {
     }
 
     fn here(&self, token: u32) -> Option<(String, u16)> {
-        let name = net::getsockname(&self.inner.get(token)?.descriptor).ok()?;
-        let address = std::net::SocketAddr::try_from(name).ok()?;
-        Some((address.ip().to_string(), address.port()))
+        host_and_port(net::getsockname(&self.inner.get(token)?.descriptor).ok()?)
     }
 
     #[pyo3(signature = (inbox, pulsar_inbox, deliveries, now_us, *, tells_all))]
@@ -257,9 +268,25 @@ impl Table {
         token
     }
 
-    fn begin(&mut self, token: u32, connection: Connection) {
+    /// Takes connections that wait at a socket that listens.
+    fn accept(&mut self, listening: BorrowedFd<'_>, maximum: usize) -> Accepted {
+        let mut accepted = Vec::new();
+        while accepted.len() < maximum {
+            match net::acceptfrom_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok((descriptor, from)) => {
+                    accepted.push((self.add(Socket::new(descriptor)), from.and_then(host_and_port)));
+                }
+                Err(error) => return (accepted, error.raw_os_error()),
+            }
+        }
+        (accepted, 0)
+    }
+
+    fn begin(&mut self, token: u32, connection: Connection, is_pulsar: bool) {
         self.tokens.put(connection, token);
-        self.with(token, |socket| (socket.connection, socket.is_reading) = (Some(connection), true));
+        self.with(token, |socket| {
+            (socket.connection, socket.is_pulsar, socket.is_reading) = (Some(connection), is_pulsar, true);
+        });
         self.watch(token);
     }
 
@@ -431,11 +458,13 @@ impl Table {
 }
 
 impl Socket {
-    fn new(descriptor: OwnedFd, is_pulsar: bool) -> Socket {
+    fn new(descriptor: OwnedFd) -> Socket {
+        // What is no TCP has no Nagle to be turned off.
+        net::sockopt::set_tcp_nodelay(&descriptor, true).ok();
         Socket {
             descriptor,
             connection: None,
-            is_pulsar,
+            is_pulsar: false,
             read_ahead_bytes: 0,
             is_reading: false,
             is_ending: false,
@@ -454,6 +483,12 @@ impl Socket {
             sent => sent,
         }
     }
+}
+
+/// What has no port has neither.
+fn host_and_port(address: SocketAddrAny) -> Option<(String, u16)> {
+    let address = SocketAddr::try_from(address).ok()?;
+    Some((address.ip().to_string(), address.port()))
 }
 
 fn index(token: u32) -> usize {

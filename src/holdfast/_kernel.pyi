@@ -743,9 +743,13 @@ class Sockets:
         that is watched has something to be collected."""
     def watch(self, committer: Committer) -> None:
         """`receive` tells of this committer's commits from now on. Raises `OSError`."""
-    def add(self, descriptor: int, *, is_pulsar: bool) -> int:
+    def accept(self, listening: int, maximum: int) -> tuple[list[tuple[int, tuple[str, int] | None]], int]:
+        """Takes up to so many connections from the socket that listens on this descriptor, as `add` does. Returns their
+        tokens, each with the address and port it comes from if it has them, and the error number for which no more are
+        taken; 0 if there may be more."""
+    def add(self, descriptor: int) -> int:
         """Takes over a socket that was detached, and returns its token. Nothing is read yet."""
-    def begin(self, token: int, connection: int) -> None:
+    def begin(self, token: int, connection: int, *, is_pulsar: bool) -> None:
         """Its bytes are this connection's, in both directions; it is read from now on."""
     def read_ahead(self, token: int, maximum_bytes: int) -> None:
         """`news` tells when more wait undecoded than these; 0 at first."""

@@ -23,7 +23,7 @@ from holdfast.kernel import Committer, Log, Sockets
 
 T = TypeVar("T")
 
-DRAW_PERIOD_S = 1.0
+DRAW_PERIOD_US = 1_000_000
 """How often the steady clock looks at the host's."""
 DRAW_SHARE = 100
 """It corrects itself by at most this part of the time that has passed, so that an interval is
@@ -125,23 +125,24 @@ class SteadyClock:
     agree.
     """
 
-    def __init__(self, wall_us: Callable[[], int], monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, wall_us: Callable[[], int], ticks_ns: Callable[[], int]) -> None:
         self._wall_us = wall_us
-        self._monotonic_s = monotonic_s
+        self._ticks_ns = ticks_ns
         self._base_us = wall_us()
-        self._base_s = monotonic_s()
+        self._base_ns = ticks_ns()
         self._last_us = self._base_us
 
     def now_us(self) -> int:
         """Microseconds since the epoch; never less than the last time."""
-        elapsed_s = self._monotonic_s() - self._base_s
-        now_us = self._base_us + int(elapsed_s * 1_000_000)
-        if elapsed_s >= DRAW_PERIOD_S:
-            most_us = int(elapsed_s * 1_000_000) // DRAW_SHARE
+        elapsed_us = (self._ticks_ns() - self._base_ns) // 1_000
+        now_us = self._base_us + elapsed_us
+        if elapsed_us >= DRAW_PERIOD_US:
+            most_us = elapsed_us // DRAW_SHARE
             error_us = self._wall_us() - now_us
             self._base_us = now_us + max(-most_us, min(most_us, error_us))
-            self._base_s += elapsed_s
-        self._last_us = max(self._last_us, now_us)
+            self._base_ns += elapsed_us * 1_000
+        if now_us > self._last_us:
+            self._last_us = now_us
         return self._last_us
 
 
@@ -149,7 +150,7 @@ class RealWorld:
     """This host."""
 
     def __init__(self) -> None:
-        self.now_us = SteadyClock(system.now_us, system.monotonic_s).now_us
+        self.now_us = SteadyClock(system.now_us, system.ticks_ns).now_us
         self.ticks_ns = system.ticks_ns
         self._sockets = Sockets()
 

@@ -1,6 +1,7 @@
 """Plain sockets: what the turn reads and writes by itself, on real sockets."""
 
 import asyncio
+import errno
 import os
 import resource
 import select
@@ -74,10 +75,10 @@ class Table:
         here, peer = socket.socketpair()
         here.setblocking(False)
         self.peers.append(peer)
-        token = self.sockets.add(here.detach(), is_pulsar=False)
+        token = self.sockets.add(here.detach())
         self.sockets.set_limits(token, HIGH_BYTES, LOW_BYTES)
         self.inbox.open(connection)
-        self.sockets.begin(token, connection)
+        self.sockets.begin(token, connection, is_pulsar=False)
         self.outboxes.open(
             connection,
             protocol_version=5,
@@ -184,10 +185,10 @@ def test_acknowledgements_that_nothing_waits_for_are_not_urgent(table: Table) ->
 def test_what_a_pulsar_client_wants_no_answer_to_is_not_urgent(table: Table) -> None:
     here, peer = socket.socketpair()
     table.peers.append(peer)
-    token = table.sockets.add(here.detach(), is_pulsar=True)
+    token = table.sockets.add(here.detach())
     table.pulsar_inbox.open(CONNECTION)
     table.pulsar_inbox.accept(CONNECTION, frame_bytes_maximum=1_000, silence_us=0)
-    table.sockets.begin(token, CONNECTION)
+    table.sockets.begin(token, CONNECTION, is_pulsar=True)
     table.sockets.read_ahead(token, 1_000)
     for answers in (flow(1, 500), acknowledge(1, (2, 3)), acknowledge(1, (2, 4)) + flow(1, 1)):
         peer.sendall(answers)
@@ -325,7 +326,51 @@ def test_a_token_that_is_gone_is_passed_over(table: Table) -> None:
 
 def test_what_is_no_descriptor_is_refused(table: Table) -> None:
     with pytest.raises(ValueError, match="-1 is no descriptor"):
-        table.sockets.add(-1, is_pulsar=False)
+        table.sockets.add(-1)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_connections_that_wait_are_taken_up_to_so_many_with_where_they_come_from(
+    table: Table, host: str
+) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listening:
+        listening.setblocking(False)
+        peers = [socket.create_connection(listening.getsockname()[:2]) for _ in range(3)]
+        table.peers += peers
+        first, error_number = table.sockets.accept(listening.fileno(), 2)
+        assert error_number == 0
+        second, error_number = table.sockets.accept(listening.fileno(), 2)
+        assert error_number == errno.EAGAIN
+        taken = [*first, *second]
+        assert [address for _, address in taken] == [peer.getsockname()[:2] for peer in peers]
+        here = {table.sockets.here(token) for token, _ in taken}
+        assert here == {(host, listening.getsockname()[1])}
+
+
+def test_what_is_taken_is_read_once_it_has_a_connection(table: Table, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as peer:
+        listening.bind(str(tmp_path / "socket"))
+        listening.listen()
+        peer.connect(str(tmp_path / "socket"))
+        peer.sendall(CONNECT)
+        listening.setblocking(False)
+        [(token, address)], _ = table.sockets.accept(listening.fileno(), 10)
+        assert address is None
+        table.inbox.open(CONNECTION)
+        table.receive()
+        assert table.decoded() == []
+        table.sockets.begin(token, CONNECTION, is_pulsar=False)
+        table.receive()
+        assert table.decoded() == ["connect"]
+
+
+def test_nothing_is_taken_of_what_does_not_listen(table: Table) -> None:
+    with pytest.raises(ValueError, match="-1 is no descriptor"):
+        table.sockets.accept(-1, 1)
+    with socket.socket() as idle:
+        idle.setblocking(False)
+        assert table.sockets.accept(idle.fileno(), 1) == ([], errno.EINVAL)
 
 
 class Talk:

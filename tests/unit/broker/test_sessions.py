@@ -21,28 +21,33 @@ from holdfast.core.config import Config
 from holdfast.core.held_subscriptions import NOTHING_HELD
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import Log
-from holdfast.protocols.mqtt.handshake import Opening
+from holdfast.protocols.mqtt.handshake import Offer, Opening, Terms
 from holdfast.protocols.mqtt.packets import Will
 from holdfast.protocols.mqtt.will import Ending
 from tests.builders.still import NOW_US, StillWorld
 
 SECOND_US = 1_000_000
 
-OPENING = Opening(
-    client_identifier="c",
-    identifier_assigned=False,
+TERMS = Terms(
+    offer=Offer.of(Config()),
     protocol_version=5,
     clean_start=False,
     requested_expiry_s=1,
     expiry_s=1,
     requested_keep_alive_s=0,
     keep_alive_s=0,
-    will=None,
     receive_maximum=10,
     maximum_packet_size_bytes=1_000,
     topic_alias_maximum=0,
     wants_reasons=True,
 )
+OPENING = Opening(client_identifier="c", identifier_assigned=False, terms=TERMS, will=None)
+
+
+def opens(client_identifier: str = "c", *, will: Will | None = None, **terms: Any) -> Opening:
+    """A client that comes on other terms."""
+    agreed = replace(TERMS, **terms)
+    return replace(OPENING, client_identifier=client_identifier, will=will, terms=agreed)
 
 
 WILL = Will(topic_name="t", payload=b"", qos=1, retain=False, delay_interval_s=20, properties={})
@@ -102,7 +107,7 @@ def test_who_came_back_while_the_disk_was_slow_is_not_cleared_away(directory: Pa
         bench.pass_by(OPENING, 1)
         bench.commit()
         later_us = NOW_US + 2 * SECOND_US
-        bench.open(replace(OPENING, expiry_s=3_600), 2, later_us)
+        bench.open(opens(expiry_s=3_600), 2, later_us)
         # The view still has the session that expired; what came after it is not durable yet.
         at_once(bench.sessions.clear_expired(later_us, lambda: later_us))
         bench.commit()
@@ -138,7 +143,7 @@ def test_many_sessions_are_cleared_away_in_several_pieces(
         bench = Bench(directory)
         for number in range(5):
             bench.pass_by(replace(OPENING, client_identifier=f"c{number}"), number + 1)
-        late = replace(OPENING, client_identifier="late", expiry_s=4)
+        late = opens("late", expiry_s=4)
         bench.pass_by(late, 9)
         bench.commit()
         by_us = NOW_US + 2 * SECOND_US
@@ -205,7 +210,7 @@ def test_what_it_may_not_read_any_more_since_its_queue_was_looked_at_it_does_not
 def left_connected(directory: Path, *, will: Will | None) -> Bench:
     """A broker that has just recovered from a crash in which `c` was connected, for a minute."""
     bench = Bench(directory)
-    opening = replace(OPENING, expiry_s=60, will=will)
+    opening = opens(expiry_s=60, will=will)
     bench.open(opening, 1, NOW_US)
     bench.commit()
     return Bench(directory)
@@ -234,7 +239,7 @@ def test_who_was_connected_before_a_crash_is_at_rest_before_its_record_says_so(
 def test_who_has_come_back_since_the_crash_stays_connected_on_record(directory: Path) -> None:
     async def run() -> None:
         bench = left_connected(directory, will=None)
-        again = replace(OPENING, expiry_s=60)
+        again = opens(expiry_s=60)
         opened = bench.open(again, 1, NOW_US + SECOND_US)
         assert opened.session_present
         assert at_once(bench.sessions.write_recovered(lambda: NOW_US + SECOND_US)) == 0
@@ -251,7 +256,7 @@ def test_the_expiry_of_who_was_connected_counts_from_the_start_though_nothing_is
     async def run() -> None:
         bench = left_connected(directory, will=None)
         late_us = NOW_US + 61 * SECOND_US
-        again = replace(OPENING, expiry_s=60)
+        again = opens(expiry_s=60)
         opened = bench.open(again, 1, late_us)
         assert not opened.session_present
 
@@ -264,7 +269,7 @@ def test_wills_of_sessions_that_ended_wait_in_the_order_of_their_ends(directory:
 
         def begin(number: int, now_us: int) -> Attached:
             will = replace(WILL, payload=b"%d" % number)
-            opening = replace(OPENING, clean_start=True, expiry_s=60, will=will)
+            opening = opens(clean_start=True, expiry_s=60, will=will)
             return bench.open(opening, number, now_us).attached
 
         first = begin(1, NOW_US)
@@ -285,7 +290,7 @@ def test_sessions_on_record_are_counted_anew_at_a_start(directory: Path) -> None
         bench = Bench(directory)
         for number in range(3):
             bench.pass_by(replace(OPENING, client_identifier=f"c{number}"), number + 1)
-        passing = replace(OPENING, client_identifier="passing", expiry_s=0)
+        passing = opens("passing", expiry_s=0)
         bench.pass_by(passing, 9)
         await bench.server.stop()
         assert Bench(directory).sessions.recorded() == 3
@@ -296,7 +301,7 @@ def test_sessions_on_record_are_counted_anew_at_a_start(directory: Path) -> None
 def test_a_will_has_nobody_wait_and_without_one_nothing_is_written(directory: Path) -> None:
     async def run() -> None:
         bench = Bench(directory)
-        passing = replace(OPENING, expiry_s=0, clean_start=True)
+        passing = opens(expiry_s=0, clean_start=True)
         bench.pass_by(passing, 1)
         log = bench.server.stages.kernel.log
         before = log.end_position()
@@ -318,7 +323,7 @@ def test_a_will_has_nobody_wait_and_without_one_nothing_is_written(directory: Pa
 def test_what_thousands_of_filters_hold_is_read_in_pieces_and_not_again(directory: Path) -> None:
     async def run() -> None:
         bench = Bench(directory)
-        kept = replace(OPENING, expiry_s=3_600, clean_start=False)
+        kept = opens(expiry_s=3_600, clean_start=False)
         reads = [READS._replace(topic_filter=f"t/{number}") for number in range(2_500)]
         shared = READS._replace(topic_filter="$share/group/t")
         attached = bench.open(kept, 1, NOW_US).attached

@@ -15,11 +15,11 @@ Flow: admission -> authenticate -> Identity or Denial -> permissions.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, get_args
 
 from holdfast.broker.access import rules
 from holdfast.broker.access.book import Book
@@ -95,6 +95,12 @@ class Denial:
     """For the log: whose name it came under; `None` if that is nobody's."""
 
 
+NOBODY: Final[Mapping[ClientType, Identity]] = {
+    client_type: Identity(user_name=None, client_type=client_type)
+    for client_type in get_args(ClientType)
+}
+"""Clients without a credential: one identity is as good as another."""
+
 Later = Callable[[Identity | Denial], None]
 
 
@@ -130,6 +136,12 @@ class Access:
         """Other limits of failed logins hold from now on, and other rules of client types."""
         self._failures.reconfigure(config)
         self._client_types = ClientTypes(config)
+
+    def unasked(self, client_identifier: str, user_name: str | None) -> Identity | None:
+        """Who this is, where nobody is asked for a credential; `None` where everybody is."""
+        if not self._is_open or self.required:
+            return None
+        return NOBODY[self._client_types.of(client_identifier, user_name)]
 
     def authenticate(self, login: Login, later: Later) -> Identity | Denial | None:
         """The decision. `None`: the password has to be checked first, and `later` is called with
@@ -236,8 +248,7 @@ class Access:
             watch(None if everybody else owner)
 
     def _nobody(self, login: Login) -> Identity:
-        client_type = self._client_types.of(login.client_identifier, login.user_name)
-        return Identity(user_name=None, client_type=client_type)
+        return NOBODY[self._client_types.of(login.client_identifier, login.user_name)]
 
     def _without_name(self, login: Login) -> Identity | Denial:
         if login.certificate_name is not None:

@@ -22,9 +22,9 @@ class ClientTypes:
 
     def of(self, client_identifier: str, user_name: str | None) -> ClientType:
         """What the client is; its user name is what it says, and nothing proves it."""
-        if _any_matches(self._client_identifiers, client_identifier):
+        if self._client_identifiers and _any_matches(self._client_identifiers, client_identifier):
             return "APPLICATION"
-        if user_name is not None and _any_matches(self._user_names, user_name):
+        if self._user_names and user_name is not None and _any_matches(self._user_names, user_name):
             return "APPLICATION"
         return "DEVICE"
 

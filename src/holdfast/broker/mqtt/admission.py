@@ -29,15 +29,15 @@ from holdfast.broker.counts import Event
 from holdfast.broker.delivery.queues import Prepared
 from holdfast.broker.ground import Ground
 from holdfast.broker.log_lines import FrequentEvent
-from holdfast.broker.mqtt.attached import Attached, Opened
+from holdfast.broker.mqtt.attached import Opened
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.mqtt.identities import Identities
 from holdfast.broker.mqtt.permissions import Permissions
 from holdfast.broker.mqtt.session import Session, environment_of
 from holdfast.broker.mqtt.sessions import Sessions
-from holdfast.broker.mqtt.subscription_records import Recalled
+from holdfast.broker.mqtt.subscription_records import NOTHING_RECALLED, Recalled
 from holdfast.broker.mqtt.system_topics import is_system_topic
-from holdfast.broker.mqtt.writing import messages_per_write
+from holdfast.broker.mqtt.writing import ALL_THERE_IS, messages_per_write
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
 from holdfast.broker.store.durability import Waiting
 from holdfast.core.config import Config
@@ -45,12 +45,12 @@ from holdfast.core.units import SECOND_US
 from holdfast.kernel import encode_packet, key_slot
 from holdfast.protocols.mqtt.handshake import (
     ASSIGNED_ENTROPY_BYTES,
+    Handshake,
     Offer,
     Opening,
     Refusal,
-    connack,
+    accepted,
     is_told,
-    plan_handshake,
     refused,
 )
 from holdfast.protocols.mqtt.packets import Connect
@@ -127,12 +127,13 @@ class Admission:
     def reconfigure(self, config: Config) -> None:
         """Grants this to clients that connect from now on; all are written to by it."""
         self._config = config
-        self._offer = Offer.of(config)
+        self._handshake = Handshake(Offer.of(config))
         self._identities.reconfigure(config)
         self._rate = Rate(config.connections_per_second)
         self._delay_us = config.login_delay_s * SECOND_US
         for attached in self._sessions.all_attached():
-            self._limit_writes(attached)
+            messages = messages_per_write(config, attached.session)
+            self._outboxes.limit_writes(attached.connection, messages)
 
     def connect(self, connection: Connection, connect: Connect, now_us: int) -> None:
         """Takes a CONNECT: whoever sends it shows who it is, and the session is opened."""
@@ -142,13 +143,20 @@ class Admission:
             return
         nameless = connect.client_identifier == ""
         entropy = self._entropy(ASSIGNED_ENTROPY_BYTES) if nameless else b""
-        decision = plan_handshake(connect, self._offer, entropy)
-        if isinstance(decision, Refusal):
-            self.refuse(connection, decision, version, now_us)
+        opening = self._handshake.plan(connect, entropy)
+        if isinstance(opening, Refusal):
+            self.refuse(connection, opening, version, now_us)
             return
-        opening = decision
         opening.environment = self._environments.said(connect.properties)
-        self._connections.enter(connection, Phase.AUTHENTICATING)
+        identity = self._access.unasked(opening.client_identifier, connect.user_name)
+        if identity is None:
+            self._authenticate(connection, connect, opening, now_us)
+        else:
+            self._authenticated(connection, opening, identity, now_us)
+
+    def _authenticate(
+        self, connection: Connection, connect: Connect, opening: Opening, now_us: int
+    ) -> None:
         login = Login(
             client_identifier=opening.client_identifier,
             user_name=connect.user_name,
@@ -161,6 +169,7 @@ class Admission:
             self.decided.append((connection, opening, decided))
             self._soon()
 
+        self._connections.enter(connection, Phase.AUTHENTICATING)
         identity = self._access.authenticate(login, later)
         if identity is not None:
             self._authenticated(connection, opening, identity, now_us)
@@ -194,21 +203,21 @@ class Admission:
             if identity.slowly and self._delay_us:
                 self._denied.append((now_us + self._delay_us, connection, refusal, who))
             else:
-                self.refuse(connection, refusal, opening.protocol_version, now_us, who)
+                self.refuse(connection, refusal, connection.protocol_version, now_us, who)
             return
-        terms = self._terms(opening, identity, now_us)
-        if isinstance(terms, Refusal):
+        allowed = self._allowed(opening, identity, now_us)
+        if isinstance(allowed, Refusal):
             who = _Who(opening.client_identifier, identity.user_name)
-            self.refuse(connection, terms, opening.protocol_version, now_us, who)
+            self.refuse(connection, allowed, connection.protocol_version, now_us, who)
         else:
-            self._open(connection, terms, identity, now_us)
+            self._open(connection, allowed, identity, now_us)
 
-    def _terms(self, opening: Opening, identity: Identity, now_us: int) -> Opening | Refusal:
+    def _allowed(self, opening: Opening, identity: Identity, now_us: int) -> Opening | Refusal:
         """The opening as this identity may have it."""
         if not self._sessions.has_room_for(opening):
             self._counts.add(Event.SESSIONS_REFUSED)
             return Refusal(ReasonCode.QUOTA_EXCEEDED)
-        is_recorded = opening.expiry_s != 0 or opening.will is not None
+        is_recorded = opening.terms.expiry_s != 0 or opening.will is not None
         is_behind = is_recorded and not self._sessions.keep_up()
         if is_behind or not self._chores.has_room():
             return Refusal(ReasonCode.CONNECTION_RATE_EXCEEDED)
@@ -227,24 +236,31 @@ class Admission:
         if self._access.is_known(owner):
             return NOT_AUTHORIZED
         # Nobody can come back for what its owner has left.
-        return replace(opening, clean_start=True)
+        return replace(opening, terms=replace(opening.terms, clean_start=True))
 
     def _open(
         self, connection: Connection, opening: Opening, identity: Identity, now_us: int
     ) -> None:
+        if not self._sessions.is_on_record(opening.client_identifier):
+            self._opened(connection, opening, identity, NOTHING_RECALLED, now_us)
+            return
         self._connections.enter(connection, Phase.ADMITTING)
 
         def recalled(found: Recalled) -> None:
             # It may have gone in the meantime.
             if connection.phase is Phase.ADMITTING:
-                self._opened(connection, opening, identity, found)
+                self._opened(connection, opening, identity, found, self._now_us())
 
         self._chores.start(self._sessions.recall(opening, now_us), recalled)
 
     def _opened(
-        self, connection: Connection, opening: Opening, identity: Identity, recalled: Recalled
+        self,
+        connection: Connection,
+        opening: Opening,
+        identity: Identity,
+        recalled: Recalled,
+        now_us: int,
     ) -> None:
-        now_us = self._now_us()
         opened = self._sessions.open(opening, identity, connection.handle, recalled, now_us)
         if opened.displaced is not None:
             self._closing.taken_over(opened.displaced, now_us)
@@ -252,6 +268,7 @@ class Admission:
         if opened.position is None:
             self._prepare(arrival, now_us)
         else:
+            self._connections.enter(connection, Phase.ADMITTING)
             self.waiting.add(opened.position, arrival)
 
     def refuse(
@@ -291,6 +308,11 @@ class Admission:
         return self._sessions.of(arrival.connection.handle) is arrival.opened.attached
 
     def _prepare(self, arrival: _Arrival, now_us: int) -> None:
+        if not arrival.opened.attached.held:
+            self._admit(arrival, None, now_us)
+            return
+        self._connections.enter(arrival.connection, Phase.ADMITTING)
+
         def prepared(outcome: Prepared | None) -> None:
             if self._is_there(arrival):
                 self._admit(arrival, outcome, self._now_us())
@@ -299,31 +321,33 @@ class Admission:
 
     def _admit(self, arrival: _Arrival, prepared: Prepared | None, now_us: int) -> None:
         attached = arrival.opened.attached
-        opening = attached.opening
+        opening, terms = attached.opening, attached.opening.terms
+        offer, version = terms.offer, terms.protocol_version
         handle = arrival.connection.handle
         party = attached.session.party
         self._connections.enter(arrival.connection, Phase.ACCEPTED)
         self._outboxes.open(
             handle,
-            protocol_version=opening.protocol_version,
-            maximum_packet_size_bytes=opening.maximum_packet_size_bytes,
-            topic_alias_maximum=opening.topic_alias_maximum,
+            protocol_version=version,
+            maximum_packet_size_bytes=terms.maximum_packet_size_bytes,
+            topic_alias_maximum=terms.topic_alias_maximum,
             party=party,
         )
-        self._limit_writes(attached)
+        messages = messages_per_write(self._config, attached.session)
+        if messages != ALL_THERE_IS:
+            self._outboxes.limit_writes(handle, messages)
         self._identities.admit(attached)
-        fields = connack(opening, self._offer, session_present=arrival.opened.session_present)
-        version = opening.protocol_version
-        self._outboxes.write(handle, encode_packet("connack", fields, protocol_version=version))
+        answer = accepted(opening, session_present=arrival.opened.session_present)
+        self._outboxes.write(handle, answer)
         unreleased = self._sessions.attach(attached, prepared, now_us)
         self._inbox.accept(
             handle,
             party=party,
             protocol_version=version,
-            keep_alive_s=opening.keep_alive_s,
-            receive_maximum=self._offer.receive_maximum,
-            maximum_packet_size_bytes=self._offer.maximum_packet_size_bytes,
-            topic_alias_maximum=self._offer.topic_alias_maximum if version == 5 else 0,
+            keep_alive_s=terms.keep_alive_s,
+            receive_maximum=offer.receive_maximum,
+            maximum_packet_size_bytes=offer.maximum_packet_size_bytes,
+            topic_alias_maximum=offer.topic_alias_maximum if version == 5 else 0,
             unreleased=unreleased,
             key_slot=key_slot(opening.client_identifier.encode()),
         )
@@ -349,22 +373,19 @@ class Admission:
             self._counts.add(Event.APPLICATIONS_WITHOUT_QUEUE)
             log.warning("APPLICATION client without a queue of its own", extra={"fields": fields})
 
-    def _limit_writes(self, attached: Attached) -> None:
-        messages = messages_per_write(self._config, attached.session)
-        self._outboxes.limit_writes(attached.connection, messages)
-
 
 def _tell(arrival: _Arrival) -> None:
     connection, opening = arrival.connection, arrival.opened.attached.opening
+    terms = opening.terms
     fields = {
         "client_identifier": opening.client_identifier,
         "user_name": arrival.opened.attached.identity.user_name or "",
         "peer": connection.peer,
         "transport": connection.transport_name,
-        "protocol_version": opening.protocol_version,
+        "protocol_version": terms.protocol_version,
         "session_present": arrival.opened.session_present,
-        "clean_start": opening.clean_start,
-        "keep_alive_s": opening.keep_alive_s,
+        "clean_start": terms.clean_start,
+        "keep_alive_s": terms.keep_alive_s,
         "client_type": arrival.opened.attached.session.client_type,
     }
     CONNECTED.write(fields)

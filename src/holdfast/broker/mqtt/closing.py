@@ -144,12 +144,12 @@ def _last_words(attached: Attached, connection: Connection, reason_code: int, re
     # cut off.
     if connection.protocol_version < 5 or connection.phase is not Phase.ACCEPTED:
         return b""
-    opening = attached.opening
+    terms = attached.opening.terms
     # What passes the client's Maximum Packet Size is left out [MQTT-3.14.2-3] [MQTT-3.1.2-24].
-    said = [{"reason_string": reason}] if reason and opening.wants_reasons else []
+    said = [{"reason_string": reason}] if reason and terms.wants_reasons else []
     for properties in (*said, {}):
         fields = {"reason_code": reason_code, "properties": properties}
         words = encode_packet("disconnect", fields, protocol_version=5)
-        if len(words) <= opening.maximum_packet_size_bytes:
+        if len(words) <= terms.maximum_packet_size_bytes:
             return words
     return b""

@@ -82,7 +82,7 @@ class ControlPackets:
         self, connection: Connection, attached: Attached, fields: dict[str, Any], now_us: int
     ) -> None:
         requested_s = fields["properties"].get("session_expiry_interval")
-        expiry_s = plan_disconnect_expiry_s(attached.opening, self._offer, requested_s)
+        expiry_s = plan_disconnect_expiry_s(attached.opening.terms, self._offer, requested_s)
         if isinstance(expiry_s, Refusal):
             self._closing.expel(connection, expiry_s.reason_code, now_us)
             return

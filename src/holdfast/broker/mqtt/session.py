@@ -10,17 +10,20 @@ Invariants:
 
 from dataclasses import dataclass, replace
 
+from holdfast.broker.access.access import Identity
 from holdfast.broker.environments import Environments
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.client_type import ClientType
 from holdfast.core.subscription import Subscription
 from holdfast.core.units import SECOND_US
+from holdfast.protocols.mqtt.handshake import Opening
 from holdfast.protocols.mqtt.packets import Will
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Session:
-    """What is known of a client beyond its connection, subscriptions and delivery state apart."""
+    """What is known of a client beyond its connection, subscriptions and delivery state apart.
+    Nothing changes one; as a frozen class it took as long to make as a CONNECT to decode."""
 
     client_identifier: str
     party: int
@@ -101,6 +104,45 @@ def own_queue(session: Session, reads: tuple[Subscription, ...]) -> QueueRecord:
         created_at_offset=session.created_at_offset,
         reads=reads,
         queue_name=session.queue_name,
+    )
+
+
+def new_session(
+    opening: Opening, identity: Identity, party: int, created_at_offset: int, now_us: int
+) -> Session:
+    """The session of a client that has none to come back to; it reads from this offset on."""
+    terms = opening.terms
+    return Session(
+        client_identifier=opening.client_identifier,
+        party=party,
+        protocol_version=terms.protocol_version,
+        created_at_offset=created_at_offset,
+        expiry_s=terms.expiry_s,
+        connected=True,
+        user_name=identity.user_name,
+        will=opening.will,
+        client_type=identity.client_type,
+        clean_start=terms.clean_start,
+        environment=opening.environment,
+        created_at_us=now_us,
+    )
+
+
+def resume(session: Session, opening: Opening, identity: Identity) -> Session:
+    """The session now that its client has come back; its Will is the new one."""
+    terms = opening.terms
+    return replace(
+        session,
+        protocol_version=terms.protocol_version,
+        expiry_s=terms.expiry_s,
+        connected=True,
+        user_name=identity.user_name,
+        expires_at_us=None,
+        will=opening.will,
+        will_due_at_us=None,
+        client_type=identity.client_type,
+        clean_start=terms.clean_start,
+        environment=opening.environment,
     )
 
 

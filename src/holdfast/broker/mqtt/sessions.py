@@ -30,7 +30,7 @@ from holdfast.broker.delivery.redrives import Target
 from holdfast.broker.log_lines import FrequentEvent
 from holdfast.broker.mqtt import session_records
 from holdfast.broker.mqtt.attached import Attached, Opened, is_durable
-from holdfast.broker.mqtt.session import Session, own_queue, rest
+from holdfast.broker.mqtt.session import Session, new_session, own_queue, rest, resume
 from holdfast.broker.mqtt.subscription_records import (
     NOTHING_RECALLED,
     Recalled,
@@ -119,7 +119,7 @@ class Sessions:
 
     def has_room_for(self, opening: Opening) -> bool:
         """False if it would be one more session than are kept."""
-        if opening.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
+        if opening.terms.expiry_s == 0 or self._recorded < self._config.sessions_maximum:
             return True
         return self._known(opening.client_identifier) is not None
 
@@ -143,12 +143,19 @@ class Sessions:
         session = self._known(client_identifier) if attached is None else attached.session
         return None if session is None or session.expired(now_us) else session.user_name
 
+    def is_on_record(self, client_identifier: str) -> bool:
+        """False if there is nothing for `recall` to find out."""
+        if not self._recorded:
+            # A fleet of clean sessions need not be looked up one by one.
+            return False
+        return bool(self._records.get(Table.SESSIONS, client_identifier.encode()))
+
     def recall(self, opening: Opening, now_us: int) -> Pieces[Recalled]:
         """What `open` needs of the client's session on record and may take long to find out."""
         known = self._known(opening.client_identifier)
         if known is None:
             return NOTHING_RECALLED
-        if not (opening.clean_start or known.expired(now_us)):
+        if not (opening.terms.clean_start or known.expired(now_us)):
             return Recalled((yield from self._subscribed.read(known)), None)
         if opening.client_identifier in self._by_client:
             return NOTHING_RECALLED
@@ -167,10 +174,10 @@ class Sessions:
         client = opening.client_identifier
         displaced = self._by_client.get(client)
         if displaced is not None:
-            goes_on = displaced.session.persistent and not opening.clean_start
+            goes_on = displaced.session.persistent and not opening.terms.clean_start
             self.close(displaced, Ending.RESUMED if goes_on else Ending.DISCARDED, now_us)
         known = self._known(client)
-        if known is not None and (opening.clean_start or known.expired(now_us)):
+        if known is not None and (opening.terms.clean_start or known.expired(now_us)):
             self.end(known, now_us, recalled.left)
             known = None
         if known is None:
@@ -224,7 +231,7 @@ class Sessions:
             party=session.party,
             state=queue.state,
             subscriptions=queue.subscriptions,
-            receive_maximum=attached.opening.receive_maximum,
+            receive_maximum=attached.opening.terms.receive_maximum,
             mark=queue.mark,
             end_offset=self._log.end_offset(),
             entries_maximum=0 if is_durable(session) else self._config.slow_reader_messages_maximum,
@@ -234,9 +241,10 @@ class Sessions:
             sent_before=session.sent_before_offset,
         )
         self._queues.attach(session.party, attached.queue)
-        self._subscriptions.add(
-            attached.queue, attached.connection, session.party, queue.subscriptions
-        )
+        if queue.subscriptions:
+            self._subscriptions.add(
+                attached.queue, attached.connection, session.party, queue.subscriptions
+            )
         self._groups.attach(attached.connection, session, shared, now_us)
         self._redrives.join(session.party, attached.connection, None)
         return unreleased(queue.state) if queue.state else b""
@@ -525,27 +533,14 @@ class Sessions:
 
     def _on_record(self, client: str) -> Session | None:
         if not self._recorded:
-            # A fleet of clean sessions need not be looked up one by one.
             return None
         value = self._records.get(Table.SESSIONS, client.encode())
         return session_records.parse_session(value) if value else None
 
     def _new_session(self, opening: Opening, identity: Identity, now_us: int) -> Session:
-        durable = opening.expiry_s != 0
-        return Session(
-            client_identifier=opening.client_identifier,
-            party=self._parties.durable(now_us) if durable else self._parties.transient(),
-            protocol_version=opening.protocol_version,
-            created_at_offset=self._log.end_offset(),
-            expiry_s=opening.expiry_s,
-            connected=True,
-            user_name=identity.user_name,
-            will=opening.will,
-            client_type=identity.client_type,
-            clean_start=opening.clean_start,
-            environment=opening.environment,
-            created_at_us=now_us,
-        )
+        durable = opening.terms.expiry_s != 0
+        party = self._parties.durable(now_us) if durable else self._parties.transient()
+        return new_session(opening, identity, party, self._log.end_offset(), now_us)
 
     def _resumed(
         self, known: Session, opening: Opening, identity: Identity, now_us: int
@@ -561,19 +556,7 @@ class Sessions:
         # not [MQTT-3.1.3-9].
         if known.will_due_at_us is not None and known.will_due_at_us <= now_us:
             self._will_records.owe_apart(known, now_us)
-        return replace(
-            known,
-            protocol_version=opening.protocol_version,
-            expiry_s=opening.expiry_s,
-            connected=True,
-            user_name=identity.user_name,
-            expires_at_us=None,
-            will=opening.will,
-            will_due_at_us=None,
-            client_type=identity.client_type,
-            clean_start=opening.clean_start,
-            environment=opening.environment,
-        )
+        return resume(known, opening, identity)
 
     def _named(self, session: Session) -> Session:
         """The session with the name of its queue, if it has one of its own (S0.6 to S0.13)."""

@@ -131,7 +131,7 @@ class SubscribePackets:
 
     def _subscribe(self, asked: Asked, filters: list[dict[str, Any]], now_us: int) -> None:
         attached, fields = asked.attached, asked.packet.fields
-        version, queue = attached.opening.protocol_version, attached.queue
+        version, queue = attached.opening.terms.protocol_version, attached.queue
         assert queue is not None, "the inbox holds a connection until it is attached"
         requests = parse_subscribe({**fields, "subscriptions": filters})
         outcome = plan_subscribe(
@@ -156,7 +156,7 @@ class SubscribePackets:
         asked.following += self._system_topics.retained(
             outcome.retained,
             protocol_version=version,
-            packet_bytes=attached.opening.maximum_packet_size_bytes,
+            packet_bytes=attached.opening.terms.maximum_packet_size_bytes,
         )
         if len(own) < len(outcome.granted):
             self._note_groups(attached, outcome.granted)
@@ -177,19 +177,19 @@ class SubscribePackets:
         """Answers, and sends what follows. A client that takes no packet that large
         [MQTT-3.1.2-24] could not go on without the answer: its connection ends."""
         attached = asked.attached
-        opening, kind = attached.opening, ANSWERS[asked.packet.kind]
+        terms, kind = attached.opening.terms, ANSWERS[asked.packet.kind]
         position = self._sessions.record(attached, now_us)
         fields = {
             "packet_identifier": asked.packet.fields["packet_identifier"],
             "reason_codes": asked.reason_codes,
             "properties": _reasons(attached, asked.reason_codes),
         }
-        data = encode_packet(kind, fields, protocol_version=opening.protocol_version)
-        if fields["properties"] and len(data) > opening.maximum_packet_size_bytes:
+        data = encode_packet(kind, fields, protocol_version=terms.protocol_version)
+        if fields["properties"] and len(data) > terms.maximum_packet_size_bytes:
             # Without its reason it says what it has to [MQTT-3.9.2-1].
             bare = fields | {"properties": {}}
-            data = encode_packet(kind, bare, protocol_version=opening.protocol_version)
-        if len(data) <= opening.maximum_packet_size_bytes:
+            data = encode_packet(kind, bare, protocol_version=terms.protocol_version)
+        if len(data) <= terms.maximum_packet_size_bytes:
             self._answers.answer(attached.connection, data + asked.following, position)
             return
         connection = self._connections.get(attached.connection)
@@ -233,4 +233,4 @@ class SubscribePackets:
 def _reasons(attached: Attached, reason_codes: Iterable[int]) -> dict[str, Any]:
     """The properties of a SUBACK: what its reason codes cannot say."""
     is_mixed = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR in reason_codes
-    return {"reason_string": MIXED} if is_mixed and attached.opening.wants_reasons else {}
+    return {"reason_string": MIXED} if is_mixed and attached.opening.terms.wants_reasons else {}

@@ -13,6 +13,7 @@ Flow: listeners, dialer -> here -> connection; the turn -> connections -> here -
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable
 from socket import AF_INET, AF_INET6, socket
 from typing import Any, Final
@@ -29,6 +30,8 @@ ACCEPTED_AT_ONCE: Final = 64
 come together share what a turn costs."""
 ACCEPT_PAUSE_S: Final = 1.0
 """How long none is taken where the system has no descriptor or memory for another one."""
+UNNAMED: Final = ""
+"""The address of a Unix socket's peer."""
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -132,7 +135,7 @@ class PlainSockets:
         except BaseException:
             opened.close()
             raise
-        self._adopt(opened, address, make())
+        self._begin(self.sockets.add(opened.detach()), address, make())
 
     def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
         """It may have so much waiting undecoded before anybody is told; until now, nothing."""
@@ -183,32 +186,25 @@ class PlainSockets:
         return self.sockets.totals()
 
     def _accept(self, listening: socket, make: Callable[[], Connection]) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                accepted, address = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in EXHAUSTED:
-                    self._pause_accepting(listening, make, error)
-                    return
-                # One that was gone before it was taken; others may wait behind it.
-                continue
-            self._adopt(accepted, address, make())
+        accepted, error_number = self.sockets.accept(listening.fileno(), ACCEPTED_AT_ONCE)
+        for token, address in accepted:
+            self._begin(token, address or UNNAMED, make())
+        # Of one that was gone before it was taken nothing is to be said.
+        if error_number in EXHAUSTED:
+            self._pause_accepting(listening, make, error_number)
 
-    def _adopt(self, accepted: socket, address: Any, connection: Connection) -> None:
-        is_pulsar = connection.codec.protocol == "pulsar"
-        token = self.sockets.add(accepted.detach(), is_pulsar=is_pulsar)
+    def _begin(self, token: int, address: Any, connection: Connection) -> None:
         self._connections[token] = connection
         transport = PlainTransport(self, token, address)
         connection.connection_made(transport)
         if not transport.is_closing():
-            self.sockets.begin(token, connection.handle)
+            is_pulsar = connection.codec.protocol == "pulsar"
+            self.sockets.begin(token, connection.handle, is_pulsar=is_pulsar)
 
     def _pause_accepting(
-        self, listening: socket, make: Callable[[], Connection], error: OSError
+        self, listening: socket, make: Callable[[], Connection], error_number: int
     ) -> None:
-        fields = {"reason": error.strerror or str(error), "seconds": ACCEPT_PAUSE_S}
+        fields = {"reason": os.strerror(error_number), "seconds": ACCEPT_PAUSE_S}
         log.warning("no connections are taken for a while", extra={"fields": fields})
         self._loop.remove_reader(listening.fileno())
         self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listening, make)

@@ -108,6 +108,6 @@ def _seen(attached: Attached | None) -> AttachedSeen | None:
         subscriptions=attached.subscriptions,
         connection=attached.connection,
         queue=attached.queue,
-        receive_maximum=attached.opening.receive_maximum,
-        keep_alive_s=attached.opening.keep_alive_s,
+        receive_maximum=attached.opening.terms.receive_maximum,
+        keep_alive_s=attached.opening.terms.keep_alive_s,
     )

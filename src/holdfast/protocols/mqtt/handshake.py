@@ -28,6 +28,8 @@ REFUSAL_BYTES: Final = 5
 """A CONNACK that says no more than its reason code."""
 CONNACK_BYTES_MAXIMUM: Final = 128
 """More than any CONNACK that accepts: whoever takes as much need not be asked."""
+TERMS_REMEMBERED_MAXIMUM: Final = 256
+"""Different things that clients ask for, whose answers are kept ready; some 500 bytes each."""
 TOLD_BEFORE_MQTT_5: Final = frozenset(
     {
         ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -83,11 +85,10 @@ class Refusal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Opening:
-    """CONNECT is accepted on these terms."""
+class Terms:
+    """What is agreed on with a client, whoever it is: the same for most of a fleet."""
 
-    client_identifier: str
-    identifier_assigned: bool
+    offer: Offer
     protocol_version: int
     clean_start: bool
     requested_expiry_s: int | None
@@ -95,65 +96,124 @@ class Opening:
     """How long the session is kept after the connection; 0 not at all, `None` for ever."""
     requested_keep_alive_s: int
     keep_alive_s: int
-    will: Will | None
     receive_maximum: int
     """How many messages may be in flight to the client. The next two are its limits too."""
     maximum_packet_size_bytes: int
     topic_alias_maximum: int
     wants_reasons: bool
     """False: no Reason String, in no packet [MQTT-3.1.2-29]."""
+    answers: tuple[bytes, bytes] = (b"", b"")
+    """The CONNACK that accepts a client that has named itself: without a session, and with one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """CONNECT is accepted on these terms."""
+
+    client_identifier: str
+    identifier_assigned: bool
+    terms: Terms
+    will: Will | None
     environment: str = ""
     """Which environment the client says that it is of."""
 
 
-def plan_handshake(connect: Connect, offer: Offer, entropy: bytes) -> Opening | Refusal:
-    """Decide about a CONNECT; `entropy` makes the identifier of a client that has none."""
-    if "authentication_method" in connect.properties:
-        # No method is offered, so none can be continued [MQTT 5 section 4.12].
-        return Refusal(ReasonCode.BAD_AUTHENTICATION_METHOD)
-    if not _is_acceptable_identifier(connect):
-        return Refusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
-    if connect.will is not None and not is_valid_topic_name(connect.will.topic_name.encode()):
-        return Refusal(ReasonCode.TOPIC_NAME_INVALID)
-    assigned = connect.client_identifier == ""
-    requested_s = connect.properties.get("session_expiry_interval")
-    opening = Opening(
-        client_identifier=f"holdfast-{entropy.hex()}" if assigned else connect.client_identifier,
-        identifier_assigned=assigned,
-        protocol_version=connect.protocol_version,
+class Handshake:
+    """Decides about CONNECT by one offer."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._terms: dict[tuple[int | None, ...], Terms] = {}
+        """Of those who asked for the same before, TERMS_REMEMBERED_MAXIMUM at most."""
+
+    def plan(self, connect: Connect, entropy: bytes) -> Opening | Refusal:
+        """What a CONNECT leads to; `entropy` makes the identifier of a client that has none."""
+        if "authentication_method" in connect.properties:
+            # No method is offered, so none can be continued [MQTT 5 section 4.12].
+            return Refusal(ReasonCode.BAD_AUTHENTICATION_METHOD)
+        if not _is_acceptable_identifier(connect):
+            return Refusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
+        if connect.will is not None and not is_valid_topic_name(connect.will.topic_name.encode()):
+            return Refusal(ReasonCode.TOPIC_NAME_INVALID)
+        terms = self._terms_for(connect)
+        opening = Opening(
+            client_identifier=connect.client_identifier or f"holdfast-{entropy.hex()}",
+            identifier_assigned=connect.client_identifier == "",
+            terms=terms,
+            will=connect.will,
+        )
+        if _takes_connack(opening):
+            return opening
+        return Refusal(ReasonCode.PACKET_TOO_LARGE, terms.maximum_packet_size_bytes)
+
+    def _terms_for(self, connect: Connect) -> Terms:
+        said = connect.properties.get
+        asked = (
+            connect.protocol_version,
+            connect.clean_start,
+            connect.keep_alive_s,
+            said("session_expiry_interval"),
+            said("receive_maximum"),
+            said("maximum_packet_size"),
+            said("topic_alias_maximum"),
+            said("request_problem_information"),
+        )
+        terms = self._terms.get(asked)
+        if terms is None:
+            if len(self._terms) >= TERMS_REMEMBERED_MAXIMUM:
+                self._terms.clear()
+            terms = self._terms[asked] = plan_terms(connect, self._offer)
+        return terms
+
+
+def plan_terms(connect: Connect, offer: Offer) -> Terms:
+    """What is agreed on with whoever asks for this."""
+    properties, version = connect.properties, connect.protocol_version
+    requested_s = properties.get("session_expiry_interval")
+    terms = Terms(
+        offer=offer,
+        protocol_version=version,
         clean_start=connect.clean_start,
         requested_expiry_s=requested_s,
         expiry_s=plan_expiry_s(
             offer.sessions,
-            protocol_version=connect.protocol_version,
+            protocol_version=version,
             clean_start=connect.clean_start,
             requested_s=requested_s,
         ),
         requested_keep_alive_s=connect.keep_alive_s,
         keep_alive_s=_keep_alive_s(connect, offer),
-        will=connect.will,
-        receive_maximum=connect.properties.get("receive_maximum", RECEIVE_MAXIMUM_DEFAULT),
-        maximum_packet_size_bytes=connect.properties.get(
-            "maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM
-        ),
-        topic_alias_maximum=connect.properties.get("topic_alias_maximum", 0),
-        wants_reasons=connect.properties.get("request_problem_information", 1) == 1,
+        receive_maximum=properties.get("receive_maximum", RECEIVE_MAXIMUM_DEFAULT),
+        maximum_packet_size_bytes=properties.get("maximum_packet_size", PACKET_SIZE_BYTES_MAXIMUM),
+        topic_alias_maximum=properties.get("topic_alias_maximum", 0),
+        wants_reasons=properties.get("request_problem_information", 1) == 1,
     )
-    if not _takes_connack(opening, offer):
-        return Refusal(ReasonCode.PACKET_TOO_LARGE, opening.maximum_packet_size_bytes)
-    return opening
+    terms.answers = (
+        _encode_connack(terms, None, session_present=False),
+        _encode_connack(terms, None, session_present=True),
+    )
+    return terms
 
 
-def connack(opening: Opening, offer: Offer, *, session_present: bool) -> dict[str, Any]:
-    """The fields of the CONNACK that accepts `opening`; says nothing that is the default anyway."""
-    properties: dict[str, Any] = {}
-    if opening.identifier_assigned:
-        properties["assigned_client_identifier"] = opening.client_identifier
-    expiry_s = SESSION_EXPIRY_NEVER if opening.expiry_s is None else opening.expiry_s
-    if expiry_s != (opening.requested_expiry_s or 0):
+def accepted(opening: Opening, *, session_present: bool) -> bytes:
+    """The CONNACK that accepts `opening`."""
+    if not opening.identifier_assigned:
+        return opening.terms.answers[session_present]
+    name = opening.client_identifier
+    return _encode_connack(opening.terms, name, session_present=session_present)
+
+
+def connack(terms: Terms, assigned: str | None, *, session_present: bool) -> dict[str, Any]:
+    """The fields of the CONNACK that accepts these terms, with the identifier that was `assigned`;
+    says nothing that is the default anyway."""
+    offer, properties = terms.offer, dict[str, Any]()
+    if assigned is not None:
+        properties["assigned_client_identifier"] = assigned
+    expiry_s = SESSION_EXPIRY_NEVER if terms.expiry_s is None else terms.expiry_s
+    if expiry_s != (terms.requested_expiry_s or 0):
         properties["session_expiry_interval"] = min(expiry_s, SESSION_EXPIRY_NEVER)
-    if opening.keep_alive_s != opening.requested_keep_alive_s:
-        properties["server_keep_alive"] = opening.keep_alive_s
+    if terms.keep_alive_s != terms.requested_keep_alive_s:
+        properties["server_keep_alive"] = terms.keep_alive_s
     if offer.receive_maximum != RECEIVE_MAXIMUM_DEFAULT:
         properties["receive_maximum"] = offer.receive_maximum
     if offer.maximum_packet_size_bytes < PACKET_SIZE_BYTES_MAXIMUM:
@@ -181,12 +241,12 @@ def is_told(refusal: Refusal, protocol_version: int) -> bool:
 
 
 def plan_disconnect_expiry_s(
-    opening: Opening, offer: Offer, requested_s: int | None
+    terms: Terms, offer: Offer, requested_s: int | None
 ) -> int | Refusal | None:
     """How long the session is kept after a DISCONNECT that asks for this, or a protocol error."""
     if requested_s is None:
-        return opening.expiry_s
-    if requested_s and not opening.requested_expiry_s:
+        return terms.expiry_s
+    if requested_s and not terms.requested_expiry_s:
         return Refusal(ReasonCode.PROTOCOL_ERROR)  # [MQTT-3.1.2-23], section 3.14.2.2.2
     return min(requested_s, offer.sessions.expiry_maximum_s)
 
@@ -201,13 +261,17 @@ def _is_acceptable_identifier(connect: Connect) -> bool:
     return connect.protocol_version == 5 or connect.clean_start
 
 
-def _takes_connack(opening: Opening, offer: Offer) -> bool:
+def _encode_connack(terms: Terms, assigned: str | None, *, session_present: bool) -> bytes:
+    fields = connack(terms, assigned, session_present=session_present)
+    return encode_packet("connack", fields, protocol_version=terms.protocol_version)
+
+
+def _takes_connack(opening: Opening) -> bool:
     # [MQTT-3.1.2-24]; and without what CONNACK says the client would break limits it cannot know.
-    if opening.maximum_packet_size_bytes >= CONNACK_BYTES_MAXIMUM:
+    takes_bytes = opening.terms.maximum_packet_size_bytes
+    if takes_bytes >= CONNACK_BYTES_MAXIMUM:
         return True
-    fields = connack(opening, offer, session_present=False)
-    data = encode_packet("connack", fields, protocol_version=opening.protocol_version)
-    return len(data) <= opening.maximum_packet_size_bytes
+    return len(accepted(opening, session_present=False)) <= takes_bytes
 
 
 def _keep_alive_s(connect: Connect, offer: Offer) -> int:

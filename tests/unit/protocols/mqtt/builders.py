@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast.broker.mqtt.session import Session
 from holdfast.core.subscription import Subscription
-from holdfast.protocols.mqtt.handshake import Offer, Opening, plan_handshake
+from holdfast.protocols.mqtt.handshake import Handshake, Offer, Opening
 from holdfast.protocols.mqtt.packets import Connect, SubscriptionRequest, Will
 from holdfast.protocols.mqtt.session_expiry import SessionPolicy
 
@@ -34,7 +34,7 @@ def connect(**fields: Any) -> Connect:
 
 def opening(offer: Offer = OFFER, **fields: Any) -> Opening:
     """What an acceptable CONNECT leads to."""
-    decision = plan_handshake(connect(**fields), offer, ENTROPY)
+    decision = Handshake(offer).plan(connect(**fields), ENTROPY)
     assert isinstance(decision, Opening), decision
     return decision
 
