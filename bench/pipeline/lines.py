@@ -27,7 +27,7 @@ from bench.pipeline.spark_lines import (
     REPETITIONS,
     batch_rates,
     floor_ms,
-    stream_rate,
+    stream_rates,
     to_noop,
     to_parquet,
     used,
@@ -132,14 +132,8 @@ def streams(ground: Ground) -> Iterator[Measured]:
             return to_noop(ground.stream(**bounds), checkpoint)
 
         title = f"stream to noop, {trigger:,} rows a trigger"
-        yield Measured(
-            title,
-            "rows/s",
-            stream_rate(ours, ground.directory / "checkpoint"),
-            "Parquet files",
-            stream_rate(theirs, ground.directory / "checkpoint"),
-            at_least,
-        )
+        mine, others = stream_rates(ours, theirs, ground.directory / "checkpoint")
+        yield Measured(title, "rows/s", mine, "Parquet files", others, at_least)
 
 
 def floor(ground: Ground) -> Iterator[Measured]:
@@ -155,7 +149,6 @@ def floor(ground: Ground) -> Iterator[Measured]:
 def tables(ground: Ground) -> Iterator[Measured]:
     """Into the bronze table, beside Spark's Parquet sink that the same stream feeds."""
     for trigger in (200_000, 500_000):
-        name = f"tables-{trigger}"
 
         def ours(checkpoint: Path, trigger: int = trigger) -> StreamingQuery:
             folder = ground.directory / "pipeline"
@@ -169,14 +162,9 @@ def tables(ground: Ground) -> Iterator[Measured]:
         def theirs(checkpoint: Path, trigger: int = trigger) -> StreamingQuery:
             return to_parquet(ground.stream(maxOffsetsPerTrigger=str(trigger)), checkpoint)
 
-        yield Measured(
-            f"stream to the bronze table, {trigger:,} rows a trigger",
-            "rows/s",
-            stream_rate(ours, ground.directory / name),
-            "Spark's Parquet sink",
-            stream_rate(theirs, ground.directory / name),
-            0.85,
-        )
+        title = f"stream to the bronze table, {trigger:,} rows a trigger"
+        mine, others = stream_rates(ours, theirs, ground.directory / "tables")
+        yield Measured(title, "rows/s", mine, "Spark's Parquet sink", others, 0.85)
     yield Measured("the driver's Python after it", "MiB", resident_mib(os.getpid()), at_most=300)
 
 

@@ -18,7 +18,6 @@ from holdfast.core.errors import OperatingError
 from holdfast.pipeline.configuration import Configuration, LogEntries
 from holdfast.pipeline.cursor import Cursor, released_after_commit
 from holdfast.pipeline.jobs import bronze
-from holdfast.pipeline.load.table import StoredTable
 from holdfast.pipeline.running import Pipeline, told
 from holdfast.pipeline.session import local_session
 
@@ -74,18 +73,18 @@ def follow(given: argparse.Namespace) -> None:
 
 def plant_release_first(cursor: Cursor) -> None:
     """From now on the first micro-batch with rows is released, and the driver dies then."""
-    append = bronze.append_records
+    append = bronze.Appender.append
 
-    def release_and_die(table: StoredTable, batch: DataFrame) -> int:
+    def release_and_die(appender: bronze.Appender, batch: DataFrame) -> int:
         last = batch.agg(f.max("offset")).collect()[0][0]
         if last is None:
-            return append(table, batch)
+            return append(appender, batch)
         holder = HttpClient.at(cursor.broker).get(f"/v1/cursors/{cursor.name}")["holder"]
         cursor.release(holder, last + 1)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("it is dead")
 
-    bronze.append_records = release_and_die
+    bronze.Appender.append = release_and_die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from holdfast.pipeline.jobs.bronze import BRONZE, append_records, start_query
+from holdfast.pipeline.jobs.bronze import BRONZE, Appender, start_query
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import AccountingError, catch_up
@@ -83,11 +84,49 @@ def test_a_batch_that_comes_again_adds_nothing(
     store(tmp_path / "data", mixed(20))
     warehouse = warehouse_of(source, tmp_path / "pipeline")
     batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
-    table = warehouse.table(BRONZE)
-    assert append_records(table, batch.where("offset < 10")) == 10
-    assert append_records(table, batch.where("offset < 15")) == 5
-    assert append_records(table, batch.where("offset < 15")) == 0
+    appender = Appender(warehouse.table(BRONZE))
+    assert appender.append(batch.where("offset < 10")) == 10
+    assert appender.append(batch.where("offset < 15")) == 5
+    assert appender.append(batch.where("offset < 15")) == 0
     assert offsets(warehouse, BRONZE) == list(range(15))
+
+
+def test_each_record_is_in_the_partition_of_its_day_whether_a_batch_has_one_or_several(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(60))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
+    # Ten records a step of the clock: the last moment of a day and the first of the next are in
+    # one batch, one batch is all of one day, and one holds three days.
+    moments = {
+        0: "2026-03-01T23:59:59.999999",
+        1: "2026-03-02T00:00:00",
+        2: "2026-03-02T12:00:00",
+        3: "2026-03-02T23:59:59.999999",
+        4: "2026-03-03T00:00:00",
+        5: "2026-03-04T00:00:00",
+    }
+    cases = [f"when offset div 10 = {tens} then '{moment}'" for tens, moment in moments.items()]
+    clock = f.expr(f"cast(case {' '.join(cases)} end as timestamp)")
+    told = batch.withColumn("timestamp", clock).coalesce(1)
+    appender = Appender(warehouse.table(BRONZE))
+    for low, high in ((0, 20), (20, 30), (30, 60)):
+        assert appender.append(told.where(f"offset >= {low} and offset < {high}")) == high - low
+    kept = rows(warehouse, BRONZE)
+    assert kept["offset"].to_pylist() == list(range(60))
+    days = [moments[offset // 10][:10] for offset in range(60)]
+    assert [str(day) for day in kept["day"].to_pylist()] == days
+    assert [str(time)[:10] for time in kept["timestamp"].to_pylist()] == days
+    of_one_day = pa.table(DeltaTable(str(warehouse.table(BRONZE).path)).get_add_actions())
+    assert sorted(str(each["day"]) for each in of_one_day["partition"].to_pylist()) == [
+        "2026-03-01",
+        "2026-03-02",
+        "2026-03-02",
+        "2026-03-02",
+        "2026-03-03",
+        "2026-03-04",
+    ]
 
 
 def test_each_record_is_parsed_rejected_or_a_duplicate_in_steps_of_any_size(
@@ -236,5 +275,5 @@ def test_a_table_that_somebody_else_changed_stops_the_job(
     batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
     moved = batch.withColumn("offset", batch["offset"] + 100)
     with pytest.raises(TableError, match=r"changed by somebody else.*DELETE"):
-        append_records(warehouse.table(BRONZE), moved)
+        Appender(warehouse.table(BRONZE)).append(moved)
     write_deltalake(path, rows(warehouse, BRONZE).slice(0, 1), mode="append")

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.pipeline.load.files import SETTINGS, write_files
+from holdfast.pipeline.load.files import SETTINGS, write_files, write_one_day
 from holdfast.pipeline.load.table import HISTORY_COMMITS, NOTHING, Shape, StoredTable, TableError
 
 NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
@@ -128,3 +128,36 @@ def test_more_partitions_than_are_written_side_by_side_are_all_there(
     assert len({action.partition_values["a"] for action in written.actions}) == days
     found = spark.read.parquet(str(written.folder)).collect()
     assert sorted((row["offset"], row["a"]) for row in found) == rows
+
+
+@pytest.mark.parametrize(
+    ("times", "day"),
+    [
+        (["2026-03-01T00:00:00", "2026-03-01T23:59:59.999999"], "2026-03-01"),
+        (["1969-12-31T23:59:59.999999"], "1969-12-31"),
+        (["2026-03-01T23:59:59.999999", "2026-03-02T00:00:00"], None),
+        (["2026-03-01T00:00:00", None], None),
+    ],
+)
+def test_files_are_those_of_a_day_if_all_of_their_rows_are(
+    spark: SparkSession, tmp_path: Path, times: list[str | None], day: str | None
+) -> None:
+    texts = spark.createDataFrame([(text,) for text in times], "text string").coalesce(1)
+    frame = texts.selectExpr("cast(text as timestamp) as at")
+    written = write_one_day(frame, tmp_path / "t", "day", of="at")
+    left = [path.parent.name for path in (tmp_path / "t").rglob("*.parquet")]
+    if day is None:
+        assert written is None
+        assert left == []
+    else:
+        assert written is not None
+        assert [action.partition_values for action in written.actions] == [{"day": day}]
+        assert left == [f"day={day}"]
+        assert written.rows == len(times)
+
+
+def test_no_rows_are_of_any_day(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([], "at timestamp")
+    written = write_one_day(frame, tmp_path / "t", "day", of="at")
+    assert written is not None
+    assert (written.actions, written.rows) == ((), 0)

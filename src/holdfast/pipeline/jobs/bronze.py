@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, StructField, StructType
 
 from holdfast.pipeline.cursor import CURSOR
-from holdfast.pipeline.load.files import write_files
+from holdfast.pipeline.load.files import WrittenFiles, write_files, write_one_day
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 BRONZE = "bronze"
 RECORDS = read_schema(DEFAULT_COLUMNS)
-SHAPE = Shape(StructType([*RECORDS, StructField("day", DateType())]), partition="day")
+DAY = "day"
+SHAPE = Shape(StructType([*RECORDS, StructField(DAY, DateType())]), partition=DAY)
 
 Continued = Callable[[int], None]
 """Told the rows of a micro-batch when they are in the table."""
@@ -45,17 +46,40 @@ def log_of(source: Mapping[str, str]) -> ReadableLog:
     return open_log(parse_options({key: source[key] for key in source if key != CURSOR}))
 
 
-def append_records(table: StoredTable, batch: DataFrame) -> int:
-    """Appends the records that the table lacks; returns how many, when they are in it."""
-    version = table.version()
-    fresh = batch.where(f.col("offset") > version).withColumn("day", f.to_date("timestamp"))
-    files = write_files(fresh.select(*SHAPE.columns.names), table.path, SHAPE.partition)
-    if not files.rows:
-        files.discard()
-        return 0
-    last = max(_last_offset(action.stats) for action in files.actions)
-    table.commit(files, SHAPE, last)
-    return files.rows
+class Appender:
+    """Appends micro-batches to the table."""
+
+    def __init__(self, table: StoredTable) -> None:
+        self._table = table
+        self._are_days_mixed = False
+        """The last micro-batch had rows of more than one day."""
+
+    def append(self, batch: DataFrame) -> int:
+        """Appends those of a batch of RECORDS that the table lacks; returns how many, when they
+        are in it."""
+        files = self._written(batch)
+        before = self._table.opened_if_there()
+        version = self._table.version_of(before)
+        if files.rows and min(_offsets(files, "minValues")) <= version:
+            # Spark has repeated a micro-batch. As a rule nothing is left out of one: the offset in
+            # the condition would be another program each time, which the JVM compiles anew.
+            files.discard()
+            files = self._written(batch.where(f.col("offset") > version))
+        if not files.rows:
+            files.discard()
+            return 0
+        self._table.commit(files, SHAPE, max(_offsets(files, "maxValues")), before)
+        return files.rows
+
+    def _written(self, records: DataFrame) -> WrittenFiles:
+        if not self._are_days_mixed:
+            files = write_one_day(records, self._table.path, DAY, of="timestamp")
+            if files is not None:
+                return files
+        days = records.withColumn(DAY, f.to_date("timestamp"))
+        files = write_files(days, self._table.path, DAY)
+        self._are_days_mixed = len({action.partition_values[DAY] for action in files.actions}) > 1
+        return files
 
 
 def start_query(
@@ -79,8 +103,10 @@ def start_query(
         options.setdefault("startingOffsets", "earliest")
     _put_aside_if_ahead(options, checkpoint, begin)
 
+    appender = Appender(table)
+
     def take(batch: DataFrame, _batch_id: int) -> None:
-        continued(append_records(table, batch))
+        continued(appender.append(batch))
 
     raw = spark.readStream.format("holdfast").options(**options).load()
     writer = raw.select(*RECORDS.names).writeStream.queryName(BRONZE).foreachBatch(take)
@@ -121,5 +147,6 @@ def checkpoint_offset(checkpoint: Path) -> int | None:
     return int(json.loads(lines[-1])["o"])
 
 
-def _last_offset(statistics: str) -> int:
-    return int(json.loads(statistics)["maxValues"]["offset"])
+def _offsets(files: WrittenFiles, end: str) -> list[int]:
+    """The least offset of each file, or the greatest."""
+    return [int(json.loads(action.stats)[end]["offset"]) for action in files.actions]

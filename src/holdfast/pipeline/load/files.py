@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -58,6 +58,36 @@ def write_files(frame: DataFrame, table: Path, partition: str | None) -> Written
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return _found(folder, table)
+
+
+def write_one_day(frame: DataFrame, table: Path, partition: str, *, of: str) -> WrittenFiles | None:
+    """Writes rows whose times `of` are of one day below the table, as of that value of the
+    partition; returns when all files are whole. `None`, and nothing is left, if a file would hold
+    rows of several days. To divide rows by their days takes a ninth of a micro-batch, and nearly
+    all of them have one."""
+    written = write_files(frame, table, None)
+    days = {action.path: _only_day(table / action.path, of) for action in written.actions}
+    if None in days.values():
+        written.discard()
+        return None
+    for path, day in days.items():
+        target = written.folder / f"{partition}={day}" / Path(path).name
+        target.parent.mkdir(exist_ok=True)
+        (table / path).rename(target)
+    return _found(written.folder, table)
+
+
+def _only_day(path: Path, column: str) -> date | None:
+    """The day, UTC, of all times in a file, if its footer says that they have one."""
+    footer = pq.read_metadata(path)
+    place = footer.schema.to_arrow_schema().names.index(column)
+    found = [
+        footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)
+    ]
+    if any(each is None or not each.has_min_max or each.null_count for each in found):
+        return None
+    days = {time.date() for each in found for time in (each.min, each.max)}
+    return days.pop() if len(days) == 1 else None
 
 
 @contextmanager

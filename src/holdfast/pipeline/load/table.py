@@ -40,6 +40,9 @@ NOTHING = -1
 """The version of a table that holds nothing yet."""
 COMMIT_ATTEMPTS = 5
 """Compaction beside a job may take a file that a commit was to replace; the next try sees that."""
+COMMITS_TO_A_CHECKPOINT = 20
+"""A table is opened with every commit, and reads those that are behind its last checkpoint: a
+hundred, as delta-rs has it, take 25 ms."""
 HISTORY_COMMITS = 1_000
 """How far back a commit of ours is looked for; `maintain` makes a few, and nobody else any."""
 HARMLESS = frozenset(
@@ -83,7 +86,16 @@ class StoredTable:
 
     def version(self) -> int:
         """The input's greatest offset that this table has taken, or `NOTHING`."""
-        return self._version_of(self.opened()) if self.exists() else NOTHING
+        return self.version_of(self.opened_if_there())
+
+    def version_of(self, delta: DeltaTable | None) -> int:
+        """The same of the table as it was opened."""
+        found: int | None = None if delta is None else delta.transaction_version(self.application)
+        return NOTHING if found is None else found
+
+    def opened_if_there(self) -> DeltaTable | None:
+        """The table as it is now, once something was committed. Raises what `opened` does."""
+        return self.opened() if self.exists() else None
 
     def opened(self) -> DeltaTable:
         """The table as it is now. Raises `TableError` if it is another log's or a newer form."""
@@ -102,10 +114,17 @@ class StoredTable:
             )
         return delta
 
-    def commit(self, files: WrittenFiles, shape: Shape, version: int) -> bool:
-        """Adds the files and moves the version; false if the table has that version already."""
-        before = self.opened() if self.exists() else None
-        if before is not None and version <= self._version_of(before):
+    def commit(
+        self,
+        files: WrittenFiles,
+        shape: Shape,
+        version: int,
+        before: DeltaTable | None = None,
+    ) -> bool:
+        """Adds the files and moves the version; false if the table has that version already.
+        `before` is the table as it was opened just now, for whoever has looked."""
+        before = before or self.opened_if_there()
+        if version <= self.version_of(before):
             files.discard()
             return False
         delta = self._ready(shape, before)
@@ -213,10 +232,6 @@ class StoredTable:
         found = from_arrow_schema(pa.schema(self.opened().schema().to_arrow()))
         return StructType([StructField(each.name, each.dataType) for each in found])
 
-    def _version_of(self, delta: DeltaTable) -> int:
-        found: int | None = delta.transaction_version(self.application)
-        return NOTHING if found is None else found
-
     def _ready(self, shape: Shape, before: DeltaTable | None = None) -> DeltaTable:
         """The table, made if it is new, with every column of the shape, and nobody else's rows;
         `before` is what it was just now, for whoever has looked."""
@@ -226,7 +241,11 @@ class StoredTable:
                 str(self.path),
                 schema=Schema.from_arrow(_nullable(arrow)),
                 partition_by=_partitions(shape),
-                configuration={EPOCH: self._epoch, FORMAT: str(FORMAT_VERSION)},
+                configuration={
+                    EPOCH: self._epoch,
+                    FORMAT: str(FORMAT_VERSION),
+                    "delta.checkpointInterval": str(COMMITS_TO_A_CHECKPOINT),
+                },
                 raise_if_key_not_exists=False,
                 commit_properties=CommitProperties(custom_metadata={MARK: self.name}),
             )
