@@ -43,6 +43,8 @@ from tests.process import BrokerProcess
 
 TRIGGERS = ((1_000_000, 0.6), (200_000, 0.45))
 """Rows a trigger, and the least ratio of the stream to that of Parquet files."""
+BATCH_ROWS = 1_000_000
+"""Rows of a batch that is read."""
 WRITTEN = 500_000
 """Rows that a batch writes."""
 WOKEN_SECONDS = 3
@@ -70,34 +72,36 @@ class Ground:
         given = {"subscribe": "#", "startingOffsets": "earliest", "broker": self.address, **options}
         return self.spark.readStream.format("holdfast").options(**given).load()
 
-    def parquet(self, files: int) -> Path:
-        """The same rows in files."""
-        directory = self.directory / f"parquet-{files}"
+    def parquet(self, files: int, **options: str) -> Path:
+        """The same rows in files, or what these options choose of them."""
+        directory = self.directory / "-".join(["parquet", str(files), *options.values()])
         if not directory.exists():
-            filling.as_parquet(self.read(), directory, files)
+            filling.as_parquet(self.read(**options), directory, files)
         return directory
 
 
 def batches(ground: Ground) -> Iterator[Measured]:
     """Batches, each beside Spark's Parquet reader."""
-    spark, files = ground.spark, ground.parquet(2)
+    count = min(ground.rows, BATCH_ROWS)
+    first = {"endingOffsets": str(count)}
+    spark, files = ground.spark, ground.parquet(2, **first)
     data_dir = str(ground.broker.data_directory)
 
     def beside(title: str, ours: Rows, theirs: Rows, at_least: float) -> Measured:
-        mine, others = batch_rates(ours, theirs, ground.rows)
+        mine, others = batch_rates(ours, theirs, count)
         return Measured(title, "rows/s", mine, "Parquet", others, at_least)
+
+    def read(**options: str) -> Rows:
+        return lambda: ground.read(**first, **options)
 
     def all_columns() -> DataFrame:
         return filling.parquet(spark, files)
 
-    def from_files() -> DataFrame:
-        return ground.read(dataDir=data_dir)
-
-    yield beside("batch, all columns, HTTP", ground.read, all_columns, 0.6)
-    yield beside("batch, all columns, dataDir", from_files, all_columns, 0.8)
+    yield beside("batch, all columns, HTTP", read(), all_columns, 0.6)
+    yield beside("batch, all columns, dataDir", read(dataDir=data_dir), all_columns, 0.8)
     yield beside(
         "batch, one column of ten",
-        lambda: ground.read(columns="offset"),
+        read(columns="offset"),
         lambda: all_columns().select("offset"),
         0.5,
     )

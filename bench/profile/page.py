@@ -67,8 +67,8 @@ BOUNDS = """\
   takes one decision a message more: who is next and has room. With 200 messages outstanding in
   all, the time of a commit is the other bound. A shared group of 4 has two to three turns for each
   commit, with 29 messages from 4 of its 14 sockets; fan-in has 460 from 24. The decisions are no
-  part of that: all of `Deliveries.admit` and `allot` is a fifteenth of what such a message costs, so
-  that one decision for a run of messages could save no more. To wait for company was tried: where
+  part of that: all of `Deliveries.admit` and `allot` is a fifteenth of what such a message costs,
+  so that one decision for a run of messages could save no more. To wait for company was tried: where
   up to 16 KiB that come while a commit is under way wait for its end, the group of 4 has 236,000 a
   second instead of 352,000, and fan-in 807,000 instead of 887,000, for what overlapped with the
   disk comes after it. Commits into blocks that were written before
