@@ -68,11 +68,10 @@ BOUNDS = """\
   all, the time of a commit is the other bound. A shared group of 4 has two to three turns for each
   commit, with 29 messages from 4 of its 14 sockets; fan-in has 460 from 24. The decisions are no
   part of that: all of `Deliveries.admit` and `allot` is a fifteenth of what such a message costs,
-  so that one decision for a run of messages could save no more. To wait for company was tried: where
-  up to 16 KiB that come while a commit is under way wait for its end, the group of 4 has 236,000 a
-  second instead of 352,000, and fan-in 807,000 instead of 887,000, for what overlapped with the
-  disk comes after it. Commits into blocks that were written before
-  take two thirds of the time ([decision 0031](adr/0031-segments-are-written-ahead.md)), which made
+  so that one decision for a run of messages could save no more. A turn for each commit alone made
+  nothing cheaper, tried twice ([decision 0030](adr/0030-the-turn-reads-sockets.md)).
+  Commits into blocks that were written before take two thirds of the time
+  ([decision 0031](adr/0031-segments-are-written-ahead.md)), which made
   this row 1.4 times as fast.
 - **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
   commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
