@@ -128,6 +128,32 @@ def test_others_are_served_while_a_password_is_checked() -> None:
     told(story)
 
 
+def test_what_connack_says_holds_though_the_settings_change_while_a_password_is_checked() -> None:
+    async def story(town: Town) -> None:
+        before = await town.peer()
+        before.connect("before")
+        await asyncio.sleep(0.01)
+        assert before.codes() == []
+        town.server.reconfigure(replace(town.server.config, receive_maximum=2))
+        await asyncio.sleep(1)
+        [(kind, connack)] = before.packets
+        assert (kind, connack["reason_code"]) == ("connack", 0)
+        granted = connack["properties"].get("receive_maximum", 65_535)
+        assert granted == CONFIG.receive_maximum
+        for identifier in range(1, 4):
+            message = {"topic_name": "a", "payload": b"", "qos": 2}
+            before.send("publish", message | {"packet_identifier": identifier})
+        await asyncio.sleep(1)
+        assert before.codes()[1:] == [("pubrec", 0)] * 3
+        after = await town.peer()
+        after.connect("after")
+        await asyncio.sleep(1)
+        [(_, connack)] = after.packets
+        assert connack["properties"]["receive_maximum"] == 2
+
+    told(story)
+
+
 def test_a_wrong_password_is_told_after_the_delay() -> None:
     async def story(town: Town) -> None:
         peer = await town.peer()
