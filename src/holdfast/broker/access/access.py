@@ -141,14 +141,15 @@ class Access:
         """Who this is, where nobody is asked for a credential; `None` where everybody is."""
         if not self._is_open or self.required:
             return None
-        return NOBODY[self._client_types.of(client_identifier, user_name)]
+        return self._nobody(client_identifier, user_name)
 
     def authenticate(self, login: Login, later: Later) -> Identity | Denial | None:
         """The decision. `None`: the password has to be checked first, and `later` is called with
         the decision, on the loop's thread."""
         name = login.user_name
-        if not self.required and self._is_open:
-            return self._nobody(login)
+        unasked = self.unasked(login.client_identifier, name)
+        if unasked is not None:
+            return unasked
         if name is not None:
             return self._by_name(name, login, later)
         if login.password is not None:
@@ -247,8 +248,8 @@ class Access:
         for watch in self.watchers:
             watch(None if everybody else owner)
 
-    def _nobody(self, login: Login) -> Identity:
-        return NOBODY[self._client_types.of(login.client_identifier, login.user_name)]
+    def _nobody(self, client_identifier: str, user_name: str | None) -> Identity:
+        return NOBODY[self._client_types.of(client_identifier, user_name)]
 
     def _without_name(self, login: Login) -> Identity | Denial:
         if login.certificate_name is not None:
@@ -259,7 +260,7 @@ class Access:
             if _may_use(credential, login.client_identifier):
                 return self._let_in(credential, login)
         if self._anonymous:
-            return self._nobody(login)
+            return self._nobody(login.client_identifier, login.user_name)
         self._counts.add(Event.LOGINS, LoginOutcome.WITHOUT_CREDENTIAL)
         return Denial(reason=DenialReason.NOT_AUTHORIZED)
 

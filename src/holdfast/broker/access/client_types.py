@@ -22,9 +22,9 @@ class ClientTypes:
 
     def of(self, client_identifier: str, user_name: str | None) -> ClientType:
         """What the client is; its user name is what it says, and nothing proves it."""
-        if self._client_identifiers and _any_matches(self._client_identifiers, client_identifier):
+        if _any_matches(self._client_identifiers, client_identifier):
             return "APPLICATION"
-        if self._user_names and user_name is not None and _any_matches(self._user_names, user_name):
+        if user_name is not None and _any_matches(self._user_names, user_name):
             return "APPLICATION"
         return "DEVICE"
 
@@ -34,4 +34,5 @@ def _split(patterns: Sequence[str]) -> list[list[str]]:
 
 
 def _any_matches(patterns: list[list[str]], text: str) -> bool:
-    return any(matches_parts(parts, text) for parts in patterns)
+    # Most have none, and each client asks twice.
+    return bool(patterns) and any(matches_parts(parts, text) for parts in patterns)

@@ -23,7 +23,8 @@ from holdfast.protocols.mqtt.packets import Will
 @dataclass(slots=True, kw_only=True)
 class Session:
     """What is known of a client beyond its connection, subscriptions and delivery state apart.
-    Nothing changes one; as a frozen class it took as long to make as a CONNECT to decode."""
+    Nothing changes one; as a frozen class it took four times as long to make, which was a
+    twentieth of a CONNECT."""
 
     client_identifier: str
     party: int
