@@ -91,9 +91,17 @@ def test_a_batch_that_comes_again_adds_nothing(
     assert offsets(warehouse, BRONZE) == list(range(15))
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
 def test_each_record_is_in_the_partition_of_its_day_whether_a_batch_has_one_or_several(
-    spark: SparkSession, source: dict[str, str], tmp_path: Path
+    spark: SparkSession,
+    source: dict[str, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    zone: str,
 ) -> None:
+    usual = spark.conf.get("spark.sql.session.timeZone")
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", usual))
+    spark.conf.set("spark.sql.session.timeZone", zone)
     store(tmp_path / "data", mixed(60))
     warehouse = warehouse_of(source, tmp_path / "pipeline")
     batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
@@ -107,7 +115,7 @@ def test_each_record_is_in_the_partition_of_its_day_whether_a_batch_has_one_or_s
         4: "2026-03-03T00:00:00",
         5: "2026-03-04T00:00:00",
     }
-    cases = [f"when offset div 10 = {tens} then '{moment}'" for tens, moment in moments.items()]
+    cases = [f"when offset div 10 = {tens} then '{moment}Z'" for tens, moment in moments.items()]
     clock = f.expr(f"cast(case {' '.join(cases)} end as timestamp)")
     told = batch.withColumn("timestamp", clock).coalesce(1)
     appender = Appender(warehouse.table(BRONZE))

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.core.errors import OperatingError
-from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE, log_of
+from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE, log_of, with_day
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.stepping import STEP_ROWS, catch_up, made_again
 from holdfast.pipeline.load.files import write_files
@@ -67,7 +66,7 @@ def replace_range(
     options = {key: value for key, value in source.items() if key not in STREAM_ONLY}
     options |= {"startingOffsets": str(begin), "endingOffsets": str(end)}
     records = spark.read.format("holdfast").options(**options).load().select(*RECORDS.names)
-    fresh = records.withColumn("day", f.to_date("timestamp"))
+    fresh = with_day(records)
     yield _replaced(warehouse, bronze, fresh, SHAPE, begin, end)
     for job in jobs:
         if job.reads == BRONZE and not any(shape.key for shape in job.makes.values()):

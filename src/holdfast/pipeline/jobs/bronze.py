@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 BRONZE = "bronze"
 RECORDS = read_schema(DEFAULT_COLUMNS)
 DAY = "day"
+DAY_US = 86_400_000_000
 SHAPE = Shape(StructType([*RECORDS, StructField(DAY, DateType())]), partition=DAY)
 
 Continued = Callable[[int], None]
@@ -44,6 +45,13 @@ Continued = Callable[[int], None]
 def log_of(source: Mapping[str, str]) -> ReadableLog:
     """The log itself: a cursor of it is made when the query first starts, and this asks before."""
     return open_log(parse_options({key: source[key] for key in source if key != CURSOR}))
+
+
+def with_day(records: DataFrame) -> DataFrame:
+    """The records with their day, UTC, whatever zone the session shows times in."""
+    micros = f.unix_micros("timestamp")
+    midnight = micros - f.pmod(micros, f.lit(DAY_US))
+    return records.withColumn(DAY, f.date_from_unix_date((midnight / DAY_US).cast("int")))
 
 
 class Appender:
@@ -76,8 +84,7 @@ class Appender:
             files = write_one_day(records, self._table.path, DAY, of="timestamp")
             if files is not None:
                 return files
-        days = records.withColumn(DAY, f.to_date("timestamp"))
-        files = write_files(days, self._table.path, DAY)
+        files = write_files(with_day(records), self._table.path, DAY)
         self._are_days_mixed = len({action.partition_values[DAY] for action in files.actions}) > 1
         return files
 
