@@ -52,11 +52,12 @@ BOUNDS = """\
   publisher with 1 000 outstanding waits for the disk: a commit and the turns around it bound what
   can be outstanding, so a quicker sync helps more than quicker code.
 - **One pair with 100 outstanding.** All 100 go round together: from the publisher to the loop, to
-  the committer, back to the loop, to both clients and back. Of a cycle of some 370 us the disk has
-  130 to 200, four wake-ups of threads that wait some 30 each, and two turns the rest. FlashMQ,
-  whose cycle has no disk, takes 200; so beside it this row can only be equal where the disk takes
-  next to nothing. What would change it: a commit on the loop's own thread, which saves two of the
-  wake-ups and stands still with the disk.
+  the committer, back to the loop, to both clients and back. Of a cycle of 230 to 370 us the disk has
+  75 to 200, four wake-ups of threads that wait 10 to 30 each, and two turns the rest. So beside
+  FlashMQ, whose cycle has two wake-ups and no disk, it depends on the machine: where two threads
+  take 66 us to wake one another there and back this row is 0.48 of it, and where they take 24, on
+  the same kind of machine another day, 1.9. What would change it: a commit on the loop's own
+  thread, which saves two of the wake-ups and stands still with the disk.
 - **50 pairs.** Each socket carries at most 20 messages a turn, and each batch passes four system
   calls in the broker: publishes in, acknowledgements out, messages out, acknowledgements in. By
   the table above these alone take half a microsecond a message. They are made in one call for all
@@ -67,7 +68,7 @@ BOUNDS = """\
   takes one decision a message more: who is next and has room. With 200 messages outstanding in
   all, the time of a commit is the other bound. A shared group of 4 has two to three turns for each
   commit, with 29 messages from 4 of its 14 sockets; fan-in has 460 from 24. The decisions are no
-  part of that: all of `Deliveries.admit` and `allot` is a fifteenth of what such a message costs,
+  part of that: all of `Deliveries.admit` and `allot` is an eighth of what such a message costs,
   so that one decision for a run of messages could save no more. A turn for each commit alone made
   nothing cheaper, tried twice ([decision 0030](adr/0030-the-turn-reads-sockets.md)).
   Commits into blocks that were written before take two thirds of the time
@@ -75,8 +76,8 @@ BOUNDS = """\
   this row 1.4 times as fast.
 - **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
   commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
-  processor time in the system alone; the turns' Python is a quarter of all, and as much goes by
-  while others have the core. At 10 000 a second the slowest hundredth is the machine's, where it is
+  processor time in the system alone; the turns' Python is a quarter to a third of all, and up
+  to a quarter goes by while others have the core. At 10 000 a second the slowest hundredth is the machine's, where it is
   lent a part of another one's processors: with four thousand syncs a second it stood still for
   10 ms in each 100, so that somebody who comes at any moment waits 10.8 ms at p99 whatever runs
   there, and a message took 13.8 (`python -m bench.macro --only latency-` shows both; p99 is 0.4 ms
