@@ -52,8 +52,8 @@ BOUNDS = """\
   publisher with 1 000 outstanding waits for the disk: a commit and the turns around it bound what
   can be outstanding, so a quicker sync helps more than quicker code.
 - **One pair with 100 outstanding.** All 100 go round together: from the publisher to the loop, to
-  the committer, back to the loop, to both clients and back. Of a cycle of 230 to 370 us the disk has
-  75 to 200, four wake-ups of threads that wait 10 to 30 each, and two turns the rest. So beside
+  the committer, back to the loop, to both clients and back. Of a cycle of 230 to 370 us the disk
+  has 75 to 200, four wake-ups of threads that wait 10 to 30 each, and two turns the rest. So beside
   FlashMQ, whose cycle has two wake-ups and no disk, it depends on the machine: where two threads
   take 66 us to wake one another there and back this row is 0.48 of it, and where they take 24, on
   the same kind of machine another day, 1.9. What would change it: a commit on the loop's own
@@ -76,12 +76,12 @@ BOUNDS = """\
   this row 1.4 times as fast.
 - **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
   commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
-  processor time in the system alone; the turns' Python is a quarter to a third of all, and up
-  to a quarter goes by while others have the core. At 10 000 a second the slowest hundredth is the machine's, where it is
-  lent a part of another one's processors: with four thousand syncs a second it stood still for
-  10 ms in each 100, so that somebody who comes at any moment waits 10.8 ms at p99 whatever runs
-  there, and a message took 13.8 (`python -m bench.macro --only latency-` shows both; p99 is 0.4 ms
-  without syncs).
+  processor time in the system alone; the turns' Python is a quarter to a third of all, and up to a
+  quarter goes by while others have the core. At 10 000 a second the slowest hundredth is the
+  machine's, where it is lent a part of another one's processors: with four thousand syncs a second
+  it stood still for 10 ms in each 100, so that somebody who comes at any moment waits 10.8 ms at
+  p99 whatever runs there, and a message took 13.8 (`python -m bench.macro --only latency-` shows
+  both; p99 is 0.4 ms without syncs).
 - **New connections.** More than half is Python, and no line of it has more than a twentieth: a
   CONNECT is the one packet whose every field is policy, and a connection, a session and their books
   are made for it. What a fleet has in common is made once: the terms with both CONNACKs, and the
