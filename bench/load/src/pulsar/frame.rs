@@ -58,9 +58,10 @@ pub fn scan(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, &'static str> {
     let cut = "a frame shorter than its command";
     let (size, rest) = frame.split_first_chunk::<SIZE_BYTES>().ok_or(cut)?;
     let (command, tail) = rest.split_at_checked(u32::from_be_bytes(*size) as usize).ok_or(cut)?;
-    let kind = protobuf::number(command, 1);
-    // The fields of a command stand in the field that has its kind's number.
-    let fields = Fields(command).find_map(|(field, value)| match value {
+    // A command begins with its kind; its fields stand in the field that has the kind's number.
+    let mut command = Fields(command);
+    let Some((1, Value::Number(kind))) = command.next() else { return Err("a command of no kind") };
+    let fields = command.find_map(|(field, value)| match value {
         Value::Bytes(fields) if u64::from(field) == kind => Some(fields),
         _ => None,
     });

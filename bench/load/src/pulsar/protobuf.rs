@@ -37,6 +37,16 @@ impl<'a> Iterator for Fields<'a> {
 impl Fields<'_> {
     #[inline]
     fn number(&mut self) -> Option<u64> {
+        let (&byte, rest) = self.0.split_first()?;
+        if byte >= 0x80 {
+            return self.long_number();
+        }
+        self.0 = rest;
+        Some(byte.into())
+    }
+
+    /// One of more than one byte.
+    fn long_number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.0.split_first()?;
@@ -51,6 +61,7 @@ impl Fields<'_> {
 }
 
 /// The number in a field of a message; 0 if it is not there.
+#[inline]
 pub fn number(message: &[u8], field: u32) -> u64 {
     Fields(message)
         .find_map(
@@ -60,6 +71,7 @@ pub fn number(message: &[u8], field: u32) -> u64 {
 }
 
 /// The bytes in a field of a message; none if it is not there.
+#[inline]
 pub fn bytes(message: &[u8], field: u32) -> &[u8] {
     Fields(message)
         .find_map(
