@@ -51,6 +51,15 @@ BOUNDS = """\
   kernel's own work, two of three instructions in encode, append and allot (`make bench-micro`). A
   publisher with 1 000 outstanding waits for the disk: a commit and the turns around it bound what
   can be outstanding, so a quicker sync helps more than quicker code.
+- **QoS 0.** No message of it waits for the disk, so that a row shows what a turn costs: one pair
+  with 100 outstanding has a turn for every hundred. Three rows miss their ratio to FlashMQ, and
+  not because they are slower than they were: beside the program of 2026-11-22, in turn on one
+  machine (`python -m bench.macro --holdfast`, two runs each, k/s then and now), one pair has 4 020
+  to 4 290 and 4 068 to 4 117, with 100 outstanding 899 to 1 151 and 1 155 to 1 214, of 1 KiB 850
+  to 899 and 844 to 916; 50 pairs have 4 707 to 5 303 and 6 271 to 6 325, with 20 outstanding 1 677
+  to 1 816 and 2 354 to 2 403, of 1 KiB 828 to 895 and 1 784 to 1 869. The ratios were taken where
+  FlashMQ carried 481 000 a second from one to one; here it carries 605 000 to 941 000. What would
+  change it: less Python in a turn, as with single messages.
 - **One pair with 100 outstanding.** All 100 go round together: from the publisher to the loop, to
   the committer, back to the loop, to both clients and back. Of a cycle of 230 to 370 us the disk
   has 75 to 200, four wake-ups of threads that wait 10 to 30 each, and two turns the rest. So beside
@@ -73,7 +82,8 @@ BOUNDS = """\
   nothing cheaper, tried twice ([decision 0030](adr/0030-the-turn-reads-sockets.md)).
   Commits into blocks that were written before take two thirds of the time
   ([decision 0031](adr/0031-segments-are-written-ahead.md)), which made
-  this row 1.4 times as fast.
+  this row 1.4 times as fast. What would change it: more outstanding (a group of 100 publishers is
+  above its step), or a sync that takes less.
 - **Single messages** (1 000 a second). Nothing is shared: each has two turns (arrival, commit), a
   commit, and two wake-ups between threads. The sync, the write and the packets take some 90 us of
   processor time in the system alone; the turns' Python is a quarter to a third of all, and up to a
@@ -81,17 +91,31 @@ BOUNDS = """\
   machine's, where it is lent a part of another one's processors: with four thousand syncs a second
   it stood still for 10 ms in each 100, so that somebody who comes at any moment waits 10.8 ms at
   p99 whatever runs there, and a message took 13.8 (`python -m bench.macro --only latency-` shows
-  both; p99 is 0.4 ms without syncs).
+  both; p99 is 0.4 ms without syncs). What would change the processor time: one turn in place of
+  two, for which the disk would have to answer while the loop waits for it, and a turn whose calls
+  from stage to stage are made in native code; each alone is less than what is missing. What would
+  change p99: processors that nobody else is lent.
 - **New connections.** More than half is Python, and no line of it has more than a twentieth: a
   CONNECT is the one packet whose every field is policy, and a connection, a session and their books
   are made for it. What a fleet has in common is made once: the terms with both CONNACKs, and the
   identity of those who need no credential. The rest is sockets: one is accepted, made known to
   epoll, read, written and closed, a system call each. Connections that come together share a turn,
-  and one call takes all that wait at a listener.
+  and one call takes all that wait at a listener. What would change it: CONNECTs of which each field
+  is as in the table are answered in native code, and Python hears of them behind that; a session
+  that nobody has asked for would be a row there, and no object. That moves what a connection may
+  do to the other side of the boundary ([decision 0001](adr/0001-language-boundary.md)), and is
+  not done.
 - **1 KiB.** At QoS 1 and 2 the disk is not the limit here: what it takes in order is more than a
   million such messages a second. A message of 1 KiB costs more than one of 64 bytes because a
   socket copies it twice, the log and the page cache once each, and it is summed up once; so the
-  processor ends it at a quarter of the disk.
+  processor ends it at a quarter of the disk. Copies that a program makes are little of that: all of
+  them were 4 to 6 % of the broker's time in the row of 50 pairs, so that one less was not built.
+  Half of its time is one copy that the system makes, into the page cache: where memory is lent to
+  the machine only as it is used, a page takes 7 us the first time and 0.9 afterwards, and a log
+  takes new pages as long as it grows. So this row rises by a third over a few runs on a machine
+  that has just begun. What would change it: commits around the page cache, for which the mark
+  behind each group must not be a write of its own ([decision
+  0031](adr/0031-segments-are-written-ahead.md)), or a second loop.
 - **Entries.** A batch is one record, one look-up and one receipt, so that it costs what its bytes
   take to be moved and summed up. An entry of one message costs a fifth more than a message at
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
