@@ -206,10 +206,14 @@ class Ends:
             async with asyncio.timeout(within_s):
                 for publisher in self._publishers:
                     await publisher.idle.wait()
-                while self._lacking():
+                while self._are_behind() or self._lacking():
                     self._progress.clear()
                     await self._progress.wait()
         return self._lacking()
+
+    def _are_behind(self) -> bool:
+        """True if not even the numbers agree; asked for each that comes, out of a million."""
+        return any(len(self._wanted[name]) > len(got) for name, got in self._got.items())
 
     def _lacking(self) -> dict[str, int]:
         lacking = {name: len(self._wanted[name] - got) for name, got in self._got.items()}
