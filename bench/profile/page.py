@@ -108,14 +108,16 @@ BOUNDS = """\
 - **1 KiB.** At QoS 1 and 2 the disk is not the limit here: what it takes in order is more than a
   million such messages a second. A message of 1 KiB costs more than one of 64 bytes because a
   socket copies it twice, the log and the page cache once each, and it is summed up once; so the
-  processor ends it at a quarter of the disk. Copies that a program makes are little of that: all of
-  them were 4 to 6 % of the broker's time in the row of 50 pairs, so that one less was not built.
-  Half of its time is one copy that the system makes, into the page cache: where memory is lent to
-  the machine only as it is used, a page takes 7 us the first time and 0.9 afterwards, and a log
-  takes new pages as long as it grows. So this row rises by a third over a few runs on a machine
-  that has just begun. What would change it: commits around the page cache, for which the mark
-  behind each group must not be a write of its own ([decision
-  0031](adr/0031-segments-are-written-ahead.md)), or a second loop.
+  processor ends it at a quarter of the disk. Copies that a program makes are 7 to 9 % of the
+  broker's time in the row of 50 pairs, three of them together (into the turn, into the group that
+  is committed, to the socket): one less would be 3 %, and what was tried for it cost as much. The
+  copy into the page cache is 3 to 7 % where the machine has been at work for a while, and was 41 %
+  where it had just begun: a page of memory that is lent to it only as it is used takes 7 us the
+  first time and 0.9 afterwards, and a log takes new pages as long as it grows. What would change
+  it: commits around the page cache, for which the mark behind each group must not be a write of
+  its own ([decision 0031](adr/0031-segments-are-written-ahead.md)), or a second loop. One pair
+  depends on the machine as with 100 outstanding: 1.23 of FlashMQ one day, and 0.37 in an hour in
+  which a sync took 150 us in place of 100.
 - **Entries.** A batch is one record, one look-up and one receipt, so that it costs what its bytes
   take to be moved and summed up. An entry of one message costs a fifth more than a message at
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
