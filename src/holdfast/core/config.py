@@ -31,7 +31,7 @@ from holdfast.core.sections.shared import SharedSection
 from holdfast.core.sections.storage import StorageSection
 from holdfast.core.settings import Setting, show_size
 from holdfast.core.sources import Sources, parse
-from holdfast.core.units import GB, KIB, MIB
+from holdfast.core.units import GB, KIB, MB, MIB
 
 RETENTION_BYTES_DEFAULT_MAXIMUM: Final = 10 * GB
 RETENTION_DISK_SHARE: Final = 10
@@ -143,7 +143,8 @@ def load(
     config = Config(**values, bridge_tables=sources.bridge_tables)
     origins = {name: written[name].place if name in written else "default" for name in SETTINGS}
     if not config.retention_bytes:
-        tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE
+        # Whole megabytes, so that people read a number of few digits.
+        tenth = disk_bytes(config.data_dir) // RETENTION_DISK_SHARE // MB * MB
         chosen = max(MIB, min(RETENTION_BYTES_DEFAULT_MAXIMUM, tenth))
         config = replace(config, retention_bytes=chosen)
         origins["log.retention_bytes"] += " (auto)"

@@ -226,7 +226,13 @@ def test_pulsar_clients_are_told_of_no_message_that_would_not_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disk_bytes", "kept"), [(TERABYTE, 10 * 10**9), (50 * 10**9, 5 * 10**9), (1, 2**20)]
+    ("disk_bytes", "kept"),
+    [
+        (TERABYTE, 10 * 10**9),
+        (50 * 10**9, 5 * 10**9),
+        (25_276_502_010, 2_527_000_000),
+        (1, 2**20),
+    ],
 )
 def test_retention_is_the_smaller_of_10_gb_and_a_tenth_of_the_disk(
     disk_bytes: int, kept: int

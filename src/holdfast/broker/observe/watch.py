@@ -231,7 +231,11 @@ class Watch:
         refused = self._log_full()
         if refused > self._refused:
             if self._refused_at_us is None:
-                log.warning("log full: messages are refused until retention makes room")
+                log.warning(
+                    "log full: messages are refused, for the disk has less than log.reserve_bytes"
+                    " free; make room on it, or shorten log.retention_bytes or log.retention_age_s"
+                    " and reload"
+                )
             self._refused_at_us = now_us
         since_us = self._refused_at_us
         if since_us is not None and now_us - since_us >= QUIET_AFTER_S * SECOND_US:

@@ -157,3 +157,4 @@ def test_a_full_log_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixt
     broker.look(QUIET_AFTER_S + 5)
     told = [record.getMessage() for record in caplog.records]
     assert [line.partition(":")[0] for line in told] == ["log full", "log takes messages again"]
+    assert "log.reserve_bytes" in told[0], "retention alone may never make room"
