@@ -135,10 +135,10 @@ BOUNDS = """\
   the interpreter.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
   to the same receiver, and a quarter of both cores is idle meanwhile: a message waits for two turns
-  and a commit of the first broker and a turn of the second, 1.2 to 1.9 ms in place of some 0.6, and what
-  is outstanding bounds the rest. With 4 000 outstanding it is the remote's Receive Maximum: 0.7 of
-  a million a second with 1 000, and 1.0 with 65 535. What would change it: more outstanding, and a
-  core for each broker.
+  and a commit of the first broker and a turn of the second, 1.2 to 1.9 ms in place of some 0.6, and
+  what is outstanding bounds the rest. With 4 000 outstanding it is the remote's Receive Maximum:
+  0.7 of a million a second with 1 000, and 1.0 with 65 535. What would change it: more outstanding,
+  and a core for each broker.
 - **A second core.** See [decision 0032](adr/0032-one-loop-for-now.md).
 """
 
