@@ -1,8 +1,8 @@
 """Plain sockets: what the turn reads and writes by itself, on real sockets."""
 
 import asyncio
-import gc
 import errno
+import gc
 import os
 import resource
 import select
