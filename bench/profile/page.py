@@ -58,7 +58,7 @@ BOUNDS = """\
   to 4 290 and 4 068 to 4 117, with 100 outstanding 899 to 1 151 and 1 155 to 1 214, of 1 KiB 850
   to 899 and 844 to 916; 50 pairs have 4 707 to 5 303 and 6 271 to 6 325, with 20 outstanding 1 677
   to 1 816 and 2 354 to 2 403, of 1 KiB 828 to 895 and 1 784 to 1 869. The ratios were taken where
-  FlashMQ carried 481 000 a second from one to one; here it carries 605 000 to 941 000. What would
+  FlashMQ carried 481 000 a second from one to one; here it carries 555 000 to 941 000. What would
   change it: less Python in a turn, as with single messages.
 - **One pair with 100 outstanding.** All 100 go round together: from the publisher to the loop, to
   the committer, back to the loop, to both clients and back. Of a cycle of 230 to 370 us the disk
@@ -132,7 +132,9 @@ BOUNDS = """\
   0.6 ms without it; a message wakes four threads one after the other (`python -m bench.pipeline
   --only publisher`). Tried and left out: for the threads that read, nice 19 made no difference, and
   SCHED_IDLE took p99 from 5 to 3 ms, but a thread that is kept from the processor for long may have
-  the interpreter.
+  the interpreter. Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader,
+  took it from 4 to 3 ms; rests between answers, as long as the loop had waited for a core and up to
+  eight times that, changed nothing. What would change it: a third core.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
   to the same receiver, and a quarter of both cores is idle meanwhile: a message waits for two turns
   and a commit of the first broker and a turn of the second, 1.2 to 1.9 ms in place of some 0.6, and
