@@ -301,6 +301,10 @@ impl Log {
         self.inner.ahead_job().map(Job::new)
     }
 
+    fn release_job(&mut self, kept_bytes: u64) -> Option<Job> {
+        self.inner.release_job(kept_bytes).map(Job::new)
+    }
+
     fn leave_footers(&mut self) {
         self.inner.leave_footers();
     }

@@ -698,6 +698,9 @@ class Log:
     def ahead_job(self) -> Job | None:
         """The file of the next segment, to be written in full beside the loop: once the open segment is an eighth full,
         where commits sync and there is room. None where there is one."""
+    def release_job(self, kept_bytes: int) -> Job | None:
+        """The oldest segment written since the log was opened that ends at least so far before its end: what the system
+        has of it in memory, to be given back beside the loop. None if there is none."""
     def leave_footers(self) -> None:
         """Commits that sync leave the footers of segments to `seal_job` from now on, as long as no more than
         LIMITS["unsealed_segments_maximum"] wait."""

@@ -77,6 +77,8 @@ struct Content {
     pending: Vec<Pending>,
     /// Each who has opened it for reading only has another.
     hold: Arc<()>,
+    /// What need not be in memory: from where to where.
+    released: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,13 @@ impl FakeDisk {
     /// After `writes` further writes every write fails, until the next crash.
     pub fn stop_after(&self, writes: u64) {
         lock(&self.state).writes_left = Some(writes);
+    }
+
+    /// What of a file need not be in memory, from where to where, as it was told.
+    pub fn released(&self, file: &str) -> Vec<(u64, u64)> {
+        let state = lock(&self.state);
+        let content = state.shown.get(file).and_then(|identity| state.contents.get(identity));
+        content.map(|content| content.released.clone()).unwrap_or_default()
     }
 
     /// Grows or shrinks the disk.
@@ -401,6 +410,11 @@ impl DiskFile for FakeFile {
             change_bytes(&mut content.shown, &change);
             content.pending.push(change);
         })
+    }
+
+    fn release(&self, position: u64, bytes: u64) {
+        let end = position.saturating_add(bytes);
+        drop(self.with("release", |content| content.released.push((position, end))));
     }
 
     fn is_held(&self) -> bool {

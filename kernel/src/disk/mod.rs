@@ -39,6 +39,8 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> Result<u64>;
     /// Cuts or extends the file.
     fn truncate(&self, size: u64) -> Result<()>;
+    /// The system need not keep these bytes in memory: whoever reads them later reads the medium. It may keep them.
+    fn release(&self, position: u64, bytes: u64);
     /// True of a file that has been removed if anybody holds it who has opened it for reading only, if it has another
     /// name, or if that cannot be told; once it is false it is so for good.
     fn is_held(&self) -> bool;

@@ -5,8 +5,9 @@
 
 use super::{Disk, DiskFile};
 use crate::error::{Error, Result};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use std::fs::{File, OpenOptions};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,6 +143,11 @@ impl DiskFile for OsFile {
             _ => self.file.set_len(size),
         };
         result.map_err(|error| failure("truncate", &self.name, &error))
+    }
+
+    fn release(&self, position: u64, bytes: u64) {
+        // Advice: where it is not taken, the memory goes when somebody else needs it.
+        rustix::fs::fadvise(&self.file, position, NonZeroU64::new(bytes), Advice::DontNeed).ok();
     }
 
     fn is_held(&self) -> bool {

@@ -12,8 +12,11 @@ use std::sync::Arc;
 /// The file's name until it is a segment.
 pub(super) const WRITTEN_AHEAD: &str = "segment-ahead.partial";
 
-/// What one step writes and syncs. A commit that comes meanwhile waits for that, a fraction of a millisecond.
-const STEP_BYTES: usize = 262_144;
+/// What one step writes and syncs. A commit that comes meanwhile waits for that, a fraction of a millisecond; a step
+/// costs a journal entry and a turn besides.
+const STEP_BYTES: usize = 1_048_576;
+
+static ZEROS: [u8; STEP_BYTES] = [0; STEP_BYTES];
 
 /// A file of zeros on its way.
 pub(super) struct AheadWrite {
@@ -35,7 +38,7 @@ impl AheadWrite {
             None => self.disk.create(WRITTEN_AHEAD, self.size_bytes)?,
         };
         let count = index64(self.size_bytes.saturating_sub(self.written_bytes)).min(STEP_BYTES);
-        file.write_at(self.written_bytes, &vec![0; count])?;
+        file.write_at(self.written_bytes, ZEROS.get(..count).unwrap_or_default())?;
         file.sync()?;
         self.file = Some(file);
         self.written_bytes = self.written_bytes.saturating_add(wide(count));

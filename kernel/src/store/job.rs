@@ -7,6 +7,7 @@ use super::ahead::AheadWrite;
 use super::carry::{CarryWrite, Survey};
 use super::checkpoint::CheckpointWrite;
 use super::nameless::Nameless;
+use super::release::Release;
 use super::seal::SealWrite;
 use super::segment::Segment;
 use crate::disk::Disk;
@@ -38,6 +39,7 @@ pub(super) enum Task {
     Naming(Box<CarryWrite>),
     Removal(Removal),
     Ahead(AheadWrite),
+    Release(Release),
     Seal(Box<SealWrite>),
     /// Forgets the index of a sealed segment: those of many topics take long.
     Forgetting(Option<Box<SealWrite>>),
@@ -74,6 +76,7 @@ impl Job {
             Task::Naming(write) => write.give_name().map(|()| false),
             Task::Removal(removal) => removal.step(),
             Task::Ahead(write) => write.step(),
+            Task::Release(release) => release.step(),
             Task::Seal(write) => write.step(),
             Task::Forgetting(write) => {
                 *write = None;
@@ -87,7 +90,7 @@ impl Job {
                     Task::Checkpoint(write) => write.undo(),
                     Task::Carry(write) | Task::Naming(write) => write.undo(),
                     Task::Ahead(write) => write.undo(),
-                    Task::Survey(_) | Task::Removal(_) | Task::Seal(_) | Task::Forgetting(_) => {}
+                    Task::Survey(_) | Task::Removal(_) | Task::Release(_) | Task::Seal(_) | Task::Forgetting(_) => {}
                 }
                 self.failed = Some(error);
             }

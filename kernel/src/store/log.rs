@@ -14,6 +14,7 @@ use super::job::{Finished, Job, Task};
 use super::options::Options;
 use super::records::Records;
 use super::recovery::{self, Recovery};
+use super::release::Released;
 use super::retention::{Loss, Retention, RetentionCursor};
 use super::scan::Scanning;
 use super::seal::SealWrite;
@@ -39,6 +40,7 @@ pub struct Log {
     retention: Retention,
     filters: FilterMemory,
     scanning: Scanning,
+    released: Released,
 }
 
 impl Log {
@@ -47,7 +49,9 @@ impl Log {
         let (records, checkpoints, recovery) = recovery::open(disk, &options, now)?;
         let scanning = Scanning::new(records.end_offset());
         let filters = FilterMemory::new(options.seed);
-        Ok((Log { records, checkpoints, retention: Retention::default(), filters, scanning }, recovery))
+        // What is there already is in memory for whoever has read it.
+        let released = Released { until: records.archive.segments.last().map_or(0, |segment| segment.header.number) };
+        Ok((Log { records, checkpoints, retention: Retention::default(), filters, scanning, released }, recovery))
     }
 
     /// Commits what is left, with a checkpoint, so that the next start reads little.
@@ -335,6 +339,13 @@ impl Log {
         files.ahead().filter(|_| is_due && may).map(|write| Job::new(Task::Ahead(write)))
     }
 
+    /// The oldest segment written since the log was opened that ends at least so many bytes before its end: what the
+    /// system has of it in memory, to be given back beside the loop. `None` if there is none.
+    pub fn release_job(&mut self, kept_bytes: u64) -> Option<Job> {
+        let release = self.released.next(&self.records.archive.segments, self.end_position(), kept_bytes);
+        release.map(|release| Job::new(Task::Release(release)))
+    }
+
     /// Commits leave the footers of segments to whoever asks for them from now on, as long as no more than
     /// `UNSEALED_SEGMENTS_MAXIMUM` wait. Where messages are not synced they do not: there, what is sealed is what is
     /// known to be on the medium.
@@ -384,7 +395,7 @@ impl Log {
                 Ok(Finished { next: Some(Job::new(Task::Naming(write))), ..Finished::default() })
             }
             (Task::Naming(write), None) => Ok(self.retention.carried(&mut self.records.archive, write)),
-            (Task::Removal(_) | Task::Forgetting(_), None) => Ok(Finished::default()),
+            (Task::Removal(_) | Task::Release(_) | Task::Forgetting(_), None) => Ok(Finished::default()),
             (Task::Ahead(write), None) => {
                 self.records.appending.files.set_aside_written(write);
                 Ok(Finished::default())

@@ -47,6 +47,7 @@ mod record;
 mod recorded;
 mod records;
 mod recovery;
+mod release;
 mod renewal;
 mod replay;
 mod resync;

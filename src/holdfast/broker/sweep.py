@@ -17,6 +17,7 @@ from holdfast.broker.store.beside import Beside
 from holdfast.broker.store.checkpoints import Checkpoints
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.footers import Footers
+from holdfast.broker.store.page_cache import PageCache
 from holdfast.broker.store.retention import Outcome, Retention
 from holdfast.broker.store.segments_ahead import SegmentsAhead
 from holdfast.broker.turn import Stages
@@ -56,6 +57,7 @@ class Sweep:
         self._checkpoints = Checkpoints(config, kernel_log, stages.commits, self._beside)
         self._segments_ahead = SegmentsAhead(kernel_log, self._beside)
         self._footers = Footers(kernel_log, self._beside)
+        self._page_cache = PageCache(config, kernel_log, self._beside)
         self._queues = AllQueues(stages)
         self._retention = Retention(
             config,
@@ -95,6 +97,7 @@ class Sweep:
         self._expiry.reconfigure(config, self._now_us())
         self._retention.reconfigure(config)
         self._checkpoints.reconfigure(config)
+        self._page_cache.reconfigure(config)
 
     def start(self) -> None:
         """Sweeps every second from now on."""
@@ -195,6 +198,7 @@ class Sweep:
             chores.begin(self._checkpoints.write(self._now_us), lambda _: None)
         self._segments_ahead.sweep(chores, now_us)
         self._footers.sweep(chores, now_us)
+        self._page_cache.sweep(chores)
 
     def _retained(self, outcome: Outcome) -> None:
         self.segments_removed += outcome.segments

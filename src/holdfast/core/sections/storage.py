@@ -35,6 +35,15 @@ class StorageSection:
         "64MiB",
         "Memory for stored messages that are read back; queues near the end need no disk.",
     )
+    page_cache_bytes: int = setting(
+        "log.page_cache_bytes",
+        size(0, 2**50),
+        "256MiB",
+        """How far behind the log's end a segment may lie before the system gets back the memory
+        that it has for the file. Whoever reads it then reads the disk: raise it where the disk is
+        slow and there is memory for all that clients come back for.""",
+        reloadable=True,
+    )
     reserve_bytes: int = setting(
         "log.reserve_bytes",
         size(1 * MIB, 64 * GIB),
