@@ -4,15 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import socket
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
+from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
 from aiohttp import web
 
 from holdfast.broker.admin.http import arrow_stream
-from holdfast.broker.admin.http.arrow_stream import SENDERS, SENDERS_MAXIMUM, Senders, send
+from holdfast.broker.admin.http.arrow_stream import (
+    CHUNK_BYTES,
+    SENDERS,
+    SENDERS_MAXIMUM,
+    SENT_BYTES,
+    Senders,
+    send,
+)
 from tests.builders.certificates import Authority
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 HOST = "127.0.0.1"
 HEAD, BODY = b"head", bytes(range(256)) * (32 << 10)
@@ -104,6 +116,26 @@ def test_what_is_one_large_piece_has_a_thread_too() -> None:
             assert await read_answer(reader) == HEAD + BODY
 
     uvloop.run(run())
+
+
+def test_a_thread_sends_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Noted(socket):
+        def sendall(self, data: "Buffer", flags: int = 0, /) -> None:
+            sizes.append(len(memoryview(data)))
+            super().sendall(data, flags)
+
+    monkeypatch.setattr(arrow_stream, "socket", Noted)
+
+    async def run() -> None:
+        async with served(HEAD + BODY) as (_, ask, _runner):
+            reader, _writer = await ask()
+            assert await read_answer(reader) == HEAD + BODY
+
+    uvloop.run(run())
+    assert max(sizes) == SENT_BYTES
+    assert sum(sizes) > len(BODY) - CHUNK_BYTES
 
 
 def test_through_tls_the_loop_sends(tmp_path: Path) -> None:

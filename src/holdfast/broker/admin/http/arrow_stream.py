@@ -34,6 +34,10 @@ SEND_TIMEOUT_S: Final = 60
 """A peer that has not taken its answer by then does not read."""
 CHUNK_BYTES: Final = 256 << 10
 """What the loop writes to a socket at a time; the next follows when the peer has taken it."""
+SENT_BYTES: Final = 32 << 10
+"""What a thread sends at a time. Many systems let nobody else have the core before such a call
+returns: with megabytes at a time a publisher beside a reader had 0.72 of its rate, with this 0.83.
+A reader alone is as fast; with half of this it is not."""
 WHOLE_BYTES: Final = 64 << 10
 """From this size on a buffer of an answer is sent from where it lies; smaller ones are gathered,
 since a write of its own costs more than to copy it."""
@@ -136,7 +140,8 @@ async def _is_flushed(transport: asyncio.Transport) -> bool:
 def _send_all(copy: socket, pieces: Sequence[memoryview]) -> None:
     with copy:
         for piece in pieces:
-            copy.sendall(piece)
+            for at in range(0, len(piece), SENT_BYTES):
+                copy.sendall(piece[at : at + SENT_BYTES])
 
 
 def _give_up(copy: socket, *, has_begun: bool) -> None:
