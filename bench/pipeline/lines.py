@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from bench.macro import standstill
 from bench.macro.measurement import GENERATOR
-from bench.pipeline import filling
+from bench.pipeline import filling, ready
 from bench.pipeline.result import Measured
 from bench.pipeline.spark_lines import (
     REPETITIONS,
@@ -87,7 +87,7 @@ def batches(ground: Ground) -> Iterator[Measured]:
     spark, files = ground.spark, ground.parquet(2, **first)
     data_dir = str(ground.broker.data_directory)
 
-    def beside(title: str, ours: Rows, theirs: Rows, at_least: float) -> Measured:
+    def beside(title: str, ours: Rows, theirs: Rows, at_least: float | None) -> Measured:
         mine, others = batch_rates(ours, theirs, count)
         return Measured(title, "rows/s", mine, "Parquet", others, at_least)
 
@@ -99,6 +99,10 @@ def batches(ground: Ground) -> Iterator[Measured]:
 
     yield beside("batch, all columns, HTTP", read(), all_columns, 0.6)
     yield beside("batch, all columns, dataDir", read(dataDir=data_dir), all_columns, 0.8)
+    lie_ready = ready.rows(
+        spark, ground.read(dataDir=data_dir, **first), ground.directory / "ready"
+    )
+    yield beside("a source in Python whose batches lie ready", lambda: lie_ready, all_columns, None)
     yield beside(
         "batch, one column of ten",
         read(columns="offset"),

@@ -111,36 +111,48 @@ BOUNDS = """\
   processor ends it at a quarter of the disk. Copies that a program makes are 7 to 9 % of the
   broker's time in the row of 50 pairs, three of them together (into the turn, into the group that
   is committed, to the socket): one less would be 3 %, and what was tried for it cost as much. The
-  copy into the page cache is 3 to 7 % where the machine has been at work for a while, and was 41 %
-  where it had just begun: a page of memory that is lent to it only as it is used takes 7 us the
-  first time and 0.9 afterwards, and a log takes new pages as long as it grows. What would change
-  it: commits around the page cache, for which the mark behind each group must not be a write of
-  its own ([decision 0031](adr/0031-segments-are-written-ahead.md)), or a second loop. One pair
-  depends on the machine as with 100 outstanding: 1.23 of FlashMQ one day, and 0.37 in an hour in
-  which a sync took 150 us in place of 100.
+  copy into the page cache is 3 to 7 % where pages are used again, and was 41 % where the log took
+  new ones as long as it grew: a page of memory that is lent to the machine only as it is used takes
+  7 us the first time and 0.9 afterwards. So what lies far behind the log's end is given back, and
+  50 pairs carried 368 000 and 277 000 a second in place of 223 000 and 245 000
+  ([decision 0037](adr/0037-what-lies-far-behind-leaves-memory.md); the table of benchmarks is from
+  before). What would change it: commits around the page cache, for which the mark behind each group
+  must not be a write of its own ([decision 0031](adr/0031-segments-are-written-ahead.md)), or a
+  second loop. One pair depends on the machine as with 100 outstanding: 1.23 of FlashMQ one day, and
+  0.37 in an hour in which a sync took 150 us in place of 100.
 - **Entries.** A batch is one record, one look-up and one receipt, so that it costs what its bytes
   take to be moved and summed up. An entry of one message costs a fifth more than a message at
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
   Pulsar's official clients on both sides these are the limit: of a message in a batch the broker
-  has 0.4 to 0.5 us of processor time and the Java client's pair 1.8, of one that is sent singly 2.0
-  and 4.6 ([benchmarks](benchmarks.md)). The Java client gives permits for a thousand messages, so
-  that its batches of a thousand are given out one by one: each has two to three turns, and of
-  0.41 us a message Python has 0.11, the disk 0.09, and sending 0.04.
+  has 0.33 to 0.54 us of processor time and the Java client's pair 1.8, of one that is sent singly
+  2.0 and 4.6 ([benchmarks](benchmarks.md)). Pulsar's own broker has 1.35 to 2.4, so that ours has
+  0.20 to 0.27 of it (eight runs, in turn) and not yet a fifth. The Java client gives permits for a
+  thousand messages, so that its batches of a thousand are given out one by one: each has about two
+  turns and a commit of its own, and of 0.4 us a message the committer has 0.12, three copies in
+  user space 0.03, and Python 0.08. What would change it: commits that wait for a second batch,
+  which everybody would wait for who sends one, or a turn whose calls from stage to stage are made
+  in native code.
 - **Beside a reader at full speed.** The columns of an answer lie where the kernel has filled them,
   and a thread sends them, so that the loop has little of it. What is left is the machine's: on two
   processors somebody who only wakes is 2 to 3 ms late at p99 while one reader reads, and 0.1 to
   0.6 ms without it; a message wakes four threads one after the other (`python -m bench.pipeline
-  --only publisher`). Tried and left out: for the threads that read, nice 19 made no difference, and
-  SCHED_IDLE took p99 from 5 to 3 ms, but a thread that is kept from the processor for long may have
-  the interpreter. Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader,
+  --only publisher`). A thread sends 32 KiB at a time, since many systems let nobody else have the
+  core before a system call returns: that gave a publisher 0.83 of its rate in place of 0.72. Tried
+  and left out: for the threads that read, nice 19 made no difference, and SCHED_IDLE took p99 from
+  5 to 3 ms, but a thread that is kept from the processor for long may have the interpreter. Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader,
   took it from 4 to 3 ms; rests between answers, as long as the loop had waited for a core and up to
   eight times that, changed nothing. What would change it: a third core.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
-  to the same receiver, and a quarter of both cores is idle meanwhile: a message waits for two turns
-  and a commit of the first broker and a turn of the second, 1.2 to 1.9 ms in place of some 0.6, and
-  what is outstanding bounds the rest. With 4 000 outstanding it is the remote's Receive Maximum:
-  0.7 of a million a second with 1 000, and 1.0 with 65 535. What would change it: more outstanding,
-  and a core for each broker.
+  to the same receiver where the disk is quick, and 0.64 in an hour in which it is slow for both.
+  Processor time bounds it: a message takes 0.9 us of one broker that hands it on at QoS 0 and 0.4
+  of the generator; through a bridge 1.4 us of the first, which takes it in, stores it, sends it at
+  QoS 1 and takes its acknowledgement, 0.9 of the second, and 0.5 of the generator: 1.3 us in place
+  of 2.8, which is 0.47, with a quarter of both cores idle in both. What is idle cannot be used:
+  with a committer that goes first commits are smaller and more, and less comes through. 100 bridges
+  have a socket more for each publisher at both ends, and each socket costs four system calls for
+  some twenty messages; that is the tenth to the quarter that they lack. With 4 000 outstanding it
+  is the remote's Receive Maximum: 0.7 of a million a second with 1 000, and 1.0 with 65 535. What
+  would change it: a core for each broker, or many messages in one packet between two Holdfasts.
 - **A second core.** See [decision 0032](adr/0032-one-loop-for-now.md).
 """
 
