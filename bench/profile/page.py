@@ -139,9 +139,10 @@ BOUNDS = """\
   --only publisher`). A thread sends 32 KiB at a time, since many systems let nobody else have the
   core before a system call returns: that gave a publisher 0.83 of its rate in place of 0.72. Tried
   and left out: for the threads that read, nice 19 made no difference, and SCHED_IDLE took p99 from
-  5 to 3 ms, but a thread that is kept from the processor for long may have the interpreter. Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader,
-  took it from 4 to 3 ms; rests between answers, as long as the loop had waited for a core and up to
-  eight times that, changed nothing. What would change it: a third core.
+  5 to 3 ms, but a thread that is kept from the processor for long may have the interpreter.
+  Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader, took it from 4 to
+  3 ms; rests between answers, as long as the loop had waited for a core and up to eight times that,
+  changed nothing. What would change it: a third core.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
   to the same receiver where the disk is quick, and 0.64 in an hour in which it is slow for both.
   Processor time bounds it: a message takes 0.9 us of one broker that hands it on at QoS 0 and 0.4
