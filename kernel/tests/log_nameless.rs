@@ -85,6 +85,18 @@ fn a_file_that_somebody_reads_stays_whole_for_them() {
 }
 
 #[test]
+fn a_file_whose_memory_is_being_given_back_goes_little_by_little_too() {
+    let disk: Arc<dyn Disk> = Arc::new(FakeDisk::new(1, 1 << 30));
+    let (mut log, file) = filled(&disk);
+    let mut release = log.release_job(0).unwrap();
+    let sizes = sizes(&mut log, file.as_ref());
+    assert!(sizes.windows(2).all(|pair| pair[0] - pair[1] <= sizes[0].div_ceil(16)), "{sizes:?}");
+    assert!(sizes.last().unwrap() <= &sizes[0].div_ceil(16), "{sizes:?}");
+    assert!(!release.step(), "there is nothing to give back any more");
+    log.finish(release).unwrap();
+}
+
+#[test]
 fn a_file_that_goes_is_not_opened_any_more() {
     let disk = os_disk("nameless-opened");
     let (_log, _) = filled(&disk);

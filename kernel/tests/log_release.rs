@@ -55,7 +55,6 @@ fn a_segment_is_released_once_as_a_whole_when_the_log_has_gone_on_so_far() {
     assert!(log.release_job(0).is_none(), "the open segment stays");
     put(&mut log, 70);
     let names = segments(&disk);
-    println!("{names:?} {:?}", disk.list());
     assert_eq!(release(&mut log, u64::MAX), 0);
     assert_eq!(release(&mut log, 2 * SEGMENT_BYTES), 2);
     assert_eq!(are_released(&disk)[..4], [true, true, false, false]);

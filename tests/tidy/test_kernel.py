@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy.repository import ROOT, is_rust_test, name, under, without_tests
 
-RUST_LINES_MAXIMUM = {"kernel/src": 20_750, "kernel-py/src": 3_400}
+RUST_LINES_MAXIMUM = {"kernel/src": 20_760, "kernel-py/src": 3_400}
 """For all doors together: lines of code. A comment is never too much (ADR 0007, 0027, 0030)."""
 
 TEST_EQUIPMENT = {"kernel/src/disk/fake.rs"}

@@ -43,9 +43,9 @@ impl Nameless {
             self.is_unsynced = false;
             return Ok(true);
         }
-        let Some((mut file, step)) = self.files.pop_front() else { return Ok(false) };
+        let Some((file, step)) = self.files.pop_front() else { return Ok(false) };
         let size = file.size()?.saturating_sub(step);
-        if size > 0 && Arc::get_mut(&mut file).is_some() && !file.is_held() {
+        if size > 0 && Arc::strong_count(&file) == 1 && !file.is_held() {
             file.truncate(size)?;
             self.files.push_front((file, step));
         }

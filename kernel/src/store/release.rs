@@ -9,7 +9,7 @@ use super::segment::{Indexed, Segment};
 use crate::disk::DiskFile;
 use crate::error::Result;
 use crate::ids::LogPosition;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// What one step gives back: a thousand pages, in some tenths of a millisecond.
 const STEP_BYTES: u64 = 4_194_304;
@@ -30,21 +30,22 @@ impl Released {
             return None;
         }
         self.until = next.header.number.saturating_add(1);
-        Some(Release { file: Arc::clone(&next.file), position: 0 })
+        Some(Release { file: Arc::downgrade(&next.file), position: 0 })
     }
 }
 
-/// The file of a segment whose memory is given back.
+/// The file of a segment whose memory is given back. It is not held: where the segment goes meanwhile, so does the file.
 pub(super) struct Release {
-    file: Arc<dyn DiskFile>,
+    file: Weak<dyn DiskFile>,
     position: u64,
 }
 
 impl Release {
     /// Gives back some more; true while there is more.
     pub(super) fn step(&mut self) -> Result<bool> {
-        self.file.release(self.position, STEP_BYTES);
+        let Some(file) = self.file.upgrade() else { return Ok(false) };
+        file.release(self.position, STEP_BYTES);
         self.position = self.position.saturating_add(STEP_BYTES);
-        Ok(self.position < self.file.size()?)
+        Ok(self.position < file.size()?)
     }
 }
