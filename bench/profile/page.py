@@ -125,8 +125,9 @@ BOUNDS = """\
   QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
   Pulsar's official clients on both sides these are the limit: of a message in a batch the broker
   has 0.33 to 0.54 us of processor time and the Java client's pair 1.8, of one that is sent singly
-  2.0 and 4.6 ([benchmarks](benchmarks.md)). Pulsar's own broker has 1.35 to 2.4, so that ours has
-  0.20 to 0.27 of it (eight runs, in turn) and not yet a fifth. The Java client gives permits for a
+  2.0 and 4.6 ([benchmarks](benchmarks.md)). Pulsar's own broker has 1.35 to 2.4 in eight runs, in
+  turn with ours, and 0.87 to 0.96 in three of a quicker hour, in which ours had 0.32 to 0.33: that
+  is 0.20 to 0.27 of it, and 0.34 to 0.37. The Java client gives permits for a
   thousand messages, so that its batches of a thousand are given out one by one: each has about two
   turns and a commit of its own, and of 0.4 us a message the committer has 0.12, three copies in
   user space 0.03, and Python 0.08. What would change it: commits that wait for a second batch,
@@ -137,12 +138,13 @@ BOUNDS = """\
   processors somebody who only wakes is 2 to 3 ms late at p99 while one reader reads, and 0.1 to
   0.6 ms without it; a message wakes four threads one after the other (`python -m bench.pipeline
   --only publisher`). A thread sends 32 KiB at a time, since many systems let nobody else have the
-  core before a system call returns: that gave a publisher 0.83 of its rate in place of 0.72. Tried
-  and left out: for the threads that read, nice 19 made no difference, and SCHED_IDLE took p99 from
-  5 to 3 ms, but a thread that is kept from the processor for long may have the interpreter.
-  Slices of 0.1 ms of the scheduler, for all threads of the broker and the reader, took it from 4 to
-  3 ms; rests between answers, as long as the loop had waited for a core and up to eight times that,
-  changed nothing. What would change it: a third core.
+  core before a system call returns: that gave a publisher 0.83 of its rate in place of 0.72 (means
+  of eight runs; the bench had 0.83 and 0.76 with it). Tried and left out: for the threads that
+  read, nice 19 made no difference, and SCHED_IDLE took p99 from 5 to 3 ms, but a thread that is
+  kept from the processor for long may have the interpreter. Slices of 0.1 ms of the scheduler, for
+  all threads of the broker and the reader, took it from 4 to 3 ms; rests between answers, as long
+  as the loop had waited for a core and up to eight times that, changed nothing. What would change
+  it: a third core.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
   to the same receiver where the disk is quick, and 0.64 in an hour in which it is slow for both.
   Processor time bounds it: a message takes 0.9 us of one broker that hands it on at QoS 0 and 0.4
