@@ -34,7 +34,8 @@ impl Released {
     }
 }
 
-/// The file of a segment whose memory is given back. It is not held: where the segment goes meanwhile, so does the file.
+/// The file of a segment whose memory is given back. It is not held: where the segment goes meanwhile, so does
+/// the file.
 pub(super) struct Release {
     file: Weak<dyn DiskFile>,
     position: u64,
