@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 def rows(spark: SparkSession, given: DataFrame, directory: Path) -> DataFrame:
     """The same rows in the same partitions and batches, written to a directory and read from it."""
+    # All of it here: what a function holds goes to Spark's workers as it is; they know no bench.
     schema, folder = given.schema, str(directory)
     directory.mkdir()
 
