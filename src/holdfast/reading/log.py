@@ -29,8 +29,10 @@ COLUMNS_UNASKED = COLUMNS[:-1]
 """What a reader gets that names no columns: `headers` tells again what `properties` tells."""
 BATCH_ROWS_MAXIMUM = 65_536
 """Spark's throughput no longer grows beyond 64k rows a batch, and falls below 10k."""
-BATCH_BYTES_MAXIMUM = 4 << 20
-"""Large enough that the cost of a batch vanishes, small enough that some of them fit a task."""
+BATCH_BYTES_MAXIMUM = 8 << 20
+"""An answer costs the broker a millisecond or two beside its bytes: with 4 MiB the broker took 0.61
+to 0.69 us of processor time a row of 340 bytes, with this 0.51, with 16 MiB 0.47. A reader holds
+two, the one it is at and the one that is on its way."""
 
 
 class UnreadableLogError(Exception):

@@ -18,7 +18,7 @@ from holdfast.reading.log import BATCH_BYTES_MAXIMUM, BATCH_ROWS_MAXIMUM, COLUMN
 FILTERS_MAXIMUM = 256
 """Each filter is matched against the dictionary of topics once a request."""
 READ_ROWS_MAXIMUM = 16 * BATCH_ROWS_MAXIMUM
-READ_BYTES_MAXIMUM = 4 * BATCH_BYTES_MAXIMUM
+READ_BYTES_MAXIMUM = 2 * BATCH_BYTES_MAXIMUM
 """An answer is built in memory; this times the answers at once is what reading may take."""
 PARTS_MAXIMUM = 4096
 OFFSET_MAXIMUM = 2**63 - 1
