@@ -334,8 +334,7 @@ impl Deliveries {
     }
 
     fn sent(&mut self, queue: u32) -> PyResult<Vec<(u64, u64)>> {
-        let sent = self.inner.sent(Queue(queue)).map_err(to_python)?;
-        Ok(sent.into_iter().map(|(offset, at)| (offset.0, at.0)).collect())
+        Ok(self.inner.sent(Queue(queue)).map_err(to_python)?.into_iter().map(|(offset, at)| (offset.0, at.0)).collect())
     }
 
     fn queues(&self) -> Vec<(u32, u32, u32)> {
@@ -368,8 +367,7 @@ impl Deliveries {
 #[pyfunction]
 fn unreleased<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let state = decode(state, 0)?;
-    let bytes: Vec<u8> = state.unreleased.iter().flat_map(|identifier| identifier.to_le_bytes()).collect();
-    Ok(PyBytes::new(py, &bytes))
+    Ok(PyBytes::new(py, &state.unreleased.iter().flat_map(|identifier| identifier.to_le_bytes()).collect::<Vec<_>>()))
 }
 
 #[pyfunction]
@@ -394,9 +392,11 @@ fn state_mark(state: &[u8]) -> PyResult<u64> {
 }
 
 #[pyfunction]
-fn state_skip<'py>(py: Python<'py>, state: &[u8], mark: u64) -> PyResult<Bound<'py, PyBytes>> {
+#[pyo3(signature = (state, mark, *, abandons = false))]
+fn state_skip<'py>(py: Python<'py>, state: &[u8], mark: u64, abandons: bool) -> PyResult<Bound<'py, PyBytes>> {
     let mut state = decode(state, 0)?;
-    state.skip(Offset(mark));
+    let cut = if abandons { State::abandon } else { State::skip };
+    cut(&mut state, Offset(mark));
     Ok(encoded(py, &state))
 }
 

@@ -1146,8 +1146,10 @@ def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ..., *, unrel
     `unreleased`."""
 def state_mark(state: bytes) -> int:
     """The mark of a delivery state: everything below is acknowledged."""
-def state_skip(state: bytes, mark: int) -> bytes:
-    """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits)."""
+def state_skip(state: bytes, mark: int, *, abandons: bool = False) -> bytes:
+    """The state that wants nothing below `mark` but what is in flight (a queue at rest was cut to its limits); if it
+    abandons that too, only the ends of exchanges at QoS 2 are left, so that the party takes no later message for one of
+    these."""
 def describe_state(state: bytes) -> dict[str, Any]:
     """mark, acknowledged (ranges), in_flight (list of packet_identifier, offset, qos, phase, and group: the party of the
     group it came from), unreleased, owed."""

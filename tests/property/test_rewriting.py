@@ -46,7 +46,8 @@ def test_rewriting_equals_its_twin(
 def test_a_message_ends_its_way_after_as_many_hops_as_it_may(
     filter_: bytes, topic: bytes, limit: int
 ) -> None:
-    rewriting = kernel.Rewriting([([filter_], [0], [], False)], hops=("hops", limit))
+    rules = [([filter_], [0], [], False), ([topic], [0], [], False)]
+    rewriting = kernel.Rewriting(rules, hops=("hops", limit))
     properties, crossed = b"", 0
     while (made := rewriting.apply(topic, properties)) is not None:
         crossed += 1

@@ -343,6 +343,14 @@ impl State {
         }
     }
 
+    /// Wants nothing below `to`, and of what is in flight only the ends of exchanges at QoS 2, so that the party takes
+    /// no later message for one of these.
+    pub fn abandon(&mut self, to: Offset) {
+        self.flights.retain(|_, flight| flight.qos == 2);
+        self.flights.values_mut().for_each(|flight| flight.phase = Phase::Received);
+        self.skip(to);
+    }
+
     fn note_sent(&mut self, packet_identifier: u16, offset: Offset, source: Source) {
         self.last_packet_identifier = packet_identifier;
         self.flights.insert(packet_identifier, Flight { offset, qos: 2, phase: Phase::Sent, source });

@@ -47,7 +47,7 @@ pub struct Hops {
 }
 
 /// All rules of one connection, in one direction: the first that a topic falls under decides, and one that falls under
-/// none is left as it is.
+/// none is left out.
 #[derive(Debug)]
 pub struct Rewriting {
     rules: Vec<Compiled>,
@@ -85,7 +85,7 @@ pub struct Rewritten {
 pub enum Outcome {
     /// It is what [`Rewritten`] says.
     Carried,
-    /// A rule leaves it out, or it has no topic.
+    /// A rule leaves it out, or no rule is about it.
     #[default]
     LeftOut,
     /// It is lost, for this reason.
@@ -129,14 +129,13 @@ impl Rewriting {
         into.topic.clear();
         into.properties.clear();
         let rule = self.rules.iter().find(|rule| rule.filters.iter().any(|filter| topic::matches(filter, topic)));
-        into.keeps_retain = rule.is_none_or(|rule| rule.keeps_retain);
-        if rule.is_some_and(|rule| rule.topic.is_none()) {
+        let Some((rule, parts)) = rule.and_then(|rule| Some((rule, rule.topic.as_deref()?))) else {
             return Outcome::LeftOut;
-        }
+        };
+        into.keeps_retain = rule.keeps_retain;
         if !self.count(properties, rule, into) {
             return Outcome::Lost(NoticeKind::Looped);
         }
-        let parts = rule.and_then(|rule| rule.topic.as_deref()).unwrap_or(&[Part::Topic]);
         match write_topic(parts, topic, &mut into.topic) {
             Some(()) => Outcome::Carried,
             None => Outcome::Lost(NoticeKind::Unmappable),
@@ -144,14 +143,13 @@ impl Rewriting {
     }
 
     /// The properties with one hop more, and those that the rule adds; false if that is one hop too many.
-    fn count(&self, properties: &[u8], rule: Option<&Compiled>, into: &mut Rewritten) -> bool {
-        let added = rule.map_or(&[][..], |rule| &rule.properties);
+    fn count(&self, properties: &[u8], rule: &Compiled, into: &mut Rewritten) -> bool {
         let Some(hops) = &self.hops else {
             into.properties.extend_from_slice(properties);
-            into.properties.extend_from_slice(added);
+            into.properties.extend_from_slice(&rule.properties);
             return true;
         };
-        if let (true, Some(rule)) = (properties.is_empty(), rule) {
+        if properties.is_empty() {
             into.properties.extend_from_slice(&rule.properties_and_hop);
             return hops.maximum > 0;
         }
@@ -164,7 +162,7 @@ impl Rewriting {
                 _ => into.properties.extend_from_slice(item.bytes),
             }
         }
-        into.properties.extend_from_slice(added);
+        into.properties.extend_from_slice(&rule.properties);
         let text = carried.saturating_add(1).to_string();
         carried < hops.maximum && put_pair(&mut into.properties, &hops.name, &text).is_ok()
     }

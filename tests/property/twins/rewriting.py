@@ -7,8 +7,8 @@ FIELD_BYTES_MAXIMUM = 65_535
 
 Pair = tuple[str, str]
 Rule = tuple[list[bytes], list[bytes | int] | None, list[Pair]]
-UNTOUCHED: Rule = ([], [0], [])
-"""What no rule is about stays as it is."""
+LEFT_OUT: Rule = ([], None, [])
+"""What no rule is about."""
 
 
 def matches(topic_filter: bytes, topic: bytes) -> bool:
@@ -38,7 +38,7 @@ def apply(
     """What becomes of a message; `None` if it is left out or lost."""
     rule = next(
         (rule for rule in rules if any(matches(each, topic) for each in rule[0])),
-        UNTOUCHED,
+        LEFT_OUT,
     )
     _, parts, added = rule
     if parts is None:

@@ -1,4 +1,5 @@
-"""What is told of a bridge that goes round by itself, or makes one topic of several."""
+"""What is told of a bridge that goes round by itself, makes one topic of several, or says two
+things of one topic."""
 
 import pytest
 
@@ -79,3 +80,22 @@ def test_of_topics_that_stay_apart_nothing_is_told(filters: list[str], destinati
 def test_hops_that_cannot_be_counted_are_told_of() -> None:
     (found,) = doubts(checked(["a"], "{#}", protocol_version="3.1.1"))
     assert "MQTT 3.1.1 has no user properties" in found
+
+
+@pytest.mark.parametrize("other", [{"max_qos": 1}, {"persist": False}])
+def test_two_that_carry_a_topic_with_different_qos_are_told(other: dict[str, object]) -> None:
+    wide: dict[str, object] = {"filters": ["a/#"]}
+    table = {"name": "b", "address": "there", "local_subscriptions": [wide]}
+
+    def told(*items: dict[str, object]) -> list[str]:
+        bridge = parse_checked(table | {"local_subscriptions": [*items]}, "here")
+        return [sentence for sentence in doubts(bridge) if "both are about" in sentence]
+
+    assert told(wide, {"filters": ["a/b"]}) == []
+    assert told({"filters": ["c/b"], **other}, wide) == []
+    assert told({"filters": ["a/b"], **other}, wide | {"excludes": ["a/b"]}) == []
+    (sentence,) = told({"filters": ["a/b"], **other}, wide)
+    assert sentence == (
+        "local_subscriptions 1 and 2: both are about a/b; 1 says what becomes of it, but it is"
+        " carried with QoS 2, the higher one of both"
+    )

@@ -42,7 +42,7 @@ from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.queue_names import bridge_queue_name
-from holdfast.kernel import unreleased
+from holdfast.kernel import state_skip
 from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
@@ -209,6 +209,8 @@ class Bridges:
         that is durable."""
         known = self._known.pop(name)
         assert not known.is_configured, "who removes one has looked"
+        if known.link is not None:
+            known.link.forget()
         self._end(known, now_us)
         self._end_queue(name, now_us)
         return self._records.put(Table.BRIDGES, name.encode(), b"", now_us)
@@ -289,23 +291,13 @@ class Bridges:
             known.link = None
 
     def _record(self, bridge: Bridge, now_us: int) -> QueueRecord:
-        """Its queue's record, which reads what the bridge says now."""
+        """Its queue's record, which reads what the bridge says now, and what already waits."""
         end, queues = self._kernel.log.end_offset(), self._delivery.queues
         record = self._queues.get(bridge.name)
         if record is None:
             record = new_queue(bridge.name, bridge, self._delivery.parties, queues, end, now_us)
         else:
-            before = {item.topic_filter: item for item in record.reads}
-            found = [
-                (item, before.get(item.topic_filter, item)) for item in terms.reads(bridge, end)
-            ]
-            # What it has brought may still wait, though it brings nothing any more.
-            reads = tuple(
-                item._replace(
-                    from_offset=known.from_offset, no_local=item.no_local or known.no_local
-                )
-                for item, known in found
-            )
+            reads = terms.read_on(bridge, record.reads, queues.mark(record), end)
             record = replace(record, reads=reads, messages_maximum=bridge.queue_limit)
             queues.put(record, now_us)
         self._keep(record)
@@ -328,12 +320,15 @@ class Bridges:
 
     def _lose_past(self, name: str, now_us: int) -> None:
         """It begins at the end of the log. What its remote has published and not released is known
-        on: that comes from there, and may come again."""
+        on: that comes from there, and may come again. Exchanges of QoS 2 that it had begun itself
+        are ended: the remote has their packet identifiers, and would take another message for the
+        one that it knows (MQTT 5 section 4.3.3)."""
         party, kernel_log = self._queues[name].party, self._kernel.log
-        state = kernel_log.delivery_state(party)
-        known = unreleased(state) if state else b""
-        end = kernel_log.end_offset()
-        self._delivery.queues.begin(party, end, [], now_us, unreleased=known)
+        state, end = kernel_log.delivery_state(party), kernel_log.end_offset()
+        if state:
+            self._delivery.queues.rest(party, state_skip(state, end, abandons=True), now_us)
+        else:
+            self._delivery.queues.begin(party, end, [], now_us)
 
     def _lose(self, record: QueueRecord, then: Callable[[], None]) -> None:
         """What waits in a queue at rest is lost, and on record as that."""

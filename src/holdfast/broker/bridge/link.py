@@ -168,6 +168,7 @@ class Link:
         self._pinged_at_us = 0
         self._moved = (0, 0, 0)
         self._moved_at_us = 0
+        self._is_removed = False
         self._awaits_suback = 0
         """The packet identifier of the SUBSCRIBE that waits for its answer."""
 
@@ -191,6 +192,11 @@ class Link:
             self.ended(connection, "stopped", now_us)
             self._connections.close(connection, words)
         self.queue.end(now_us)
+
+    def forget(self) -> None:
+        """The remote is to keep nothing for this bridge once it has stopped. One that is away at
+        that moment, or speaks MQTT 3.1.1, cannot be told."""
+        self._is_removed = True
 
     def abandon(self) -> None:
         """Begins nothing any more."""
@@ -303,7 +309,7 @@ class Link:
         self._wish = Wish(
             client_identifier=self._identifier,
             protocol_version=version,
-            clean_start=self.bridge.clean_start,
+            clean_start=self.bridge.clean_start or self.queue.is_new_to_remote(),
             keep_alive_s=self.bridge.keep_alive_s,
             session_expiry_s=self.bridge.session_expiry_s,
             receive_maximum=config.receive_maximum,
@@ -474,7 +480,8 @@ class Link:
 
     def _subscribed(self, reason_codes: list[int], now_us: int) -> bool:
         """SUBACK has come; false if it is no answer."""
-        filters = [text for item in self.bridge.remote_subscriptions for text in item.filters]
+        items = self.bridge.remote_subscriptions
+        filters = list(dict.fromkeys(text for item in items for text in item.filters))
         if len(reason_codes) != len(filters):
             counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
             self._blame(Failure.PROTOCOL, f"the remote broke the protocol: SUBACK with {counts}")
@@ -499,7 +506,8 @@ class Link:
             return b""
         if reason_code in SERVERS_REASONS:
             reason_code = ReasonCode.UNSPECIFIED_ERROR
-        fields = {"reason_code": reason_code, "properties": {}}
+        properties = {"session_expiry_interval": 0} if self._is_removed and version == 5 else {}
+        fields = {"reason_code": reason_code, "properties": properties}
         return encode_packet("disconnect", fields, protocol_version=version)
 
     def _write(self, connection: Connection, kind: str, fields: dict[str, Any]) -> None:

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.broker.access.rules import Grant
-from holdfast.broker.bridge.terms import caller, reads, receive_grant, within
+from holdfast.broker.bridge.terms import caller, is_named, reads, receive_grant, within
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queue_at_rest import own_flights
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
@@ -29,8 +30,9 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
-from holdfast.kernel import Rewriting, describe_state, unreleased
+from holdfast.kernel import RangeSet, Rewriting, describe_state, unreleased
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
 from holdfast.protocols.mqtt.remote import Granted
 
@@ -102,6 +104,15 @@ class BridgeQueue:
         is_given = self.record.given_to == caller(bridge)
         return self.record.given if is_given else bridge.identifier
 
+    def is_new_to_remote(self) -> bool:
+        """True if no session under the bridge's client identifier is this queue's. One that a
+        remote has nevertheless is not to be resumed: it has packet identifiers that mean other
+        messages, and would hand on none that comes under one of them (MQTT 5 section 4.1). Before
+        MQTT 5 whoever begins anew cannot have a session that lasts, so there it is."""
+        session_of = self.record.session_of
+        is_other = session_of is not None and not is_named(self._bridge, session_of)
+        return is_other and self._bridge.mqtt_version == 5
+
     def connected(
         self, connection: int, granted: Granted, client_identifier: str, now_us: int
     ) -> bytes:
@@ -111,6 +122,9 @@ class BridgeQueue:
         self._rest(now_us)
         if not granted.session_present:
             self._forget_session(now_us)
+        if granted.maximum_qos == 0:
+            # At QoS 0 nothing is read from the log; what comes from now on is sent as it comes.
+            self._queues.lose_waiting(self.record, LossReason.REFUSED, now_us)
         self._kernel.outboxes.open(
             connection,
             protocol_version=self._bridge.mqtt_version,
@@ -129,7 +143,7 @@ class BridgeQueue:
         is_given = client_identifier != self._bridge.identifier
         given_to = caller(self._bridge) if is_given else ""
         given = client_identifier if is_given else ""
-        held = replace(self.record, held_as=HELD_AS_CONNECTED)
+        held = replace(self.record, held_as=HELD_AS_CONNECTED, session_of=caller(self._bridge))
         self._note(replace(held, given_to=given_to, given=given), now_us)
         return self._unreleased
 
@@ -272,20 +286,26 @@ class BridgeQueue:
         self._queues.rest(party, state, now_us)
 
     def _forget_session(self, now_us: int) -> None:
-        """What the remote has said to have is done; what it may have or not is sent as new."""
+        """What the remote has said to have is done; what it may have or not is sent as new. So is
+        what another remote has said to have, or this one to a client of another name."""
         self._unreleased = b""
         self._sent_before = 0
         state = self._kernel.log.delivery_state(self.record.party)
         if not state:
             return
         told = describe_state(state)
-        done = [tuple(span) for span in told["acknowledged"]]
-        done += [
-            (flight["offset"], flight["offset"] + 1)
-            for flight in told["in_flight"]
-            if flight["phase"] == "received"
-        ]
-        self._queues.begin(self.record.party, told["mark"], done, now_us)
+        mark, done = told["mark"], RangeSet(told["acknowledged"])
+        received = [(at, at + 1) for at in sorted(own_flights(state, "received"))]
+        if self.record.session_of in (None, caller(self._bridge)):
+            for span in received:
+                done.insert(*span)
+        elif received and received[0][0] < mark:
+            # The mark has gone past them: it goes back, and everything between them is done.
+            first, *_ = received[0]
+            for span in RangeSet(received).gaps(first, mark):
+                done.insert(*span)
+            mark = first
+        self._queues.begin(self.record.party, mark, done.ranges(), now_us)
 
     def _note(self, record: QueueRecord, now_us: int) -> None:
         if record != self.record:
@@ -304,6 +324,7 @@ def new_queue(
         created_at_offset=end_offset,
         reads=reads(bridge, end_offset),
         messages_maximum=bridge.queue_limit,
+        session_of="",
     )
     queues.begin(record.party, end_offset, [], now_us)
     queues.put(record, now_us)

@@ -1,21 +1,25 @@
 """What is wrong or doubtful in a bridge although each of its settings is right by itself.
 
-Owns: loops that a bridge would be by itself, and topics that become one. Never: changes a bridge.
+Owns: loops that a bridge would be by itself, topics that become one, and subscriptions that differ
+about one topic. Never: changes a bridge.
 
 It tries the rules on topics that the filters match: a word of its own for each wildcard, and once
 another one, so that it sees which parts of a topic its destination depends on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice
 from typing import Final
 
 from holdfast.broker.bridge import terms
-from holdfast.core.bridge import Bridge, BridgeSubscription, parse_bridge
+from holdfast.core.bridge import Bridge, BridgeSubscription, LocalSubscription, parse_bridge
 from holdfast.core.errors import ConfigurationError
 from holdfast.kernel import Rewriting, is_valid_topic_filter, topic_matches
 
 WORDS: Final = ("x", "y")
 """In place of a wildcard."""
+TOPICS_MAXIMUM: Final = 1_000
+"""So many topics are tried on pairs of subscriptions: whoever asks waits for it, and so do all."""
 
 
 def is_filter(text: str) -> bool:
@@ -38,6 +42,7 @@ def doubts(bridge: Bridge) -> tuple[str, ...]:
     found = []
     for name, items, rewriting in _directions(bridge):
         found += [f"{name}: {sentence}" for sentence in _merged(items, rewriting)]
+        found += [f"{name} {sentence}" for sentence in _mixed(items)]
     if bridge.loop_prevention and bridge.mqtt_version < 5:
         found.append(
             "loop_prevention: MQTT 3.1.1 has no user properties to count hops in, so what comes"
@@ -90,6 +95,32 @@ def _merged(items: Sequence[BridgeSubscription], rewriting: Rewriting) -> Iterat
                     f'the destination "{item.destination}" makes one topic of several:'
                     f" {before[became]} and {topic} both become {became}"
                 )
+
+
+def _mixed(items: Sequence[BridgeSubscription]) -> Iterator[str]:
+    """For each two that have a topic in common and carry it with different QoS, one sentence."""
+    tried = (
+        (pair, topic)
+        for pair in combinations(enumerate(items, 1), 2)
+        if _ceiling(pair[0][1]) != _ceiling(pair[1][1])
+        for topic in _topics((*pair[0][1].filters, *pair[1][1].filters))
+    )
+    told = set()
+    for ((first, one), (second, other)), topic in islice(tried, TOPICS_MAXIMUM):
+        is_told = (first, second) in told
+        if not is_told and _is_carried(one, topic) and _is_carried(other, topic):
+            told.add((first, second))
+            yield (
+                f"{first} and {second}: both are about {topic}; {first} says what becomes of it,"
+                f" but it is carried with QoS {max(_ceiling(one), _ceiling(other))}, the higher"
+                " one of both"
+            )
+
+
+def _ceiling(item: BridgeSubscription) -> int:
+    """The highest QoS that it carries anything with."""
+    is_kept = not isinstance(item, LocalSubscription) or item.persist
+    return item.max_qos if is_kept else 0
 
 
 def _is_carried(item: BridgeSubscription, topic: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.broker.access.rules import Grant
 from holdfast.core.bridge import Bridge, BridgeSubscription, parts_of
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import Subscription, without_past
 from holdfast.kernel import Rewriting
 from holdfast.protocols.mqtt.remote import Granted, Wish
 
@@ -38,6 +38,28 @@ def reads(bridge: Bridge, from_offset: int) -> tuple[Subscription, ...]:
                 ),
             )
     return tuple(found.values())
+
+
+def read_on(
+    bridge: Bridge, before: Iterable[Subscription], mark: int, end_offset: int
+) -> tuple[Subscription, ...]:
+    """What the queue reads once it is the queue of this bridge: what has come until `end_offset`
+    and waits behind `mark` was for it on the terms of `before`, and stays for it."""
+    held = tuple(before)
+    in_force = {item.topic_filter: item for item in held if item.in_force}
+    now = []
+    for item in reads(bridge, end_offset):
+        known = in_force.get(item.topic_filter)
+        if known is not None and known.qos == item.qos:
+            del in_force[item.topic_filter]
+            # What it has brought may still wait, though it brings nothing any more.
+            no_local = item.no_local or known.no_local
+            item = item._replace(from_offset=known.from_offset, no_local=no_local)
+        now.append(item)
+    ended = [item._replace(until_offset=end_offset) for item in in_force.values()]
+    past = [item for item in (*held, *ended) if not item.in_force]
+    kept = [item for item in past if item.from_offset < item.until_offset]
+    return (*now, *without_past(tuple(kept), mark))
 
 
 def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Subscription, ...]:
@@ -73,6 +95,12 @@ def caller(bridge: Bridge) -> str:
     return f"{bridge.identifier}@{bridge.address}"
 
 
+def is_named(bridge: Bridge, session_of: str) -> bool:
+    """True if a session that this caller has had goes by the bridge's client identifier."""
+    # An address has no user in it, so no "@".
+    return session_of.rpartition("@")[0] == bridge.identifier
+
+
 def receive_grant(bridge: Bridge) -> Grant | None:
     """Which topics go to the remote: excludes of a subscription come before its filters. `None`:
     all that it subscribes to, so that what it loses is never said to have been denied."""
@@ -98,18 +126,22 @@ def inbound(bridge: Bridge) -> Rewriting:
 def subscriptions(bridge: Bridge, granted: Granted) -> list[dict[str, Any]]:
     """What SUBSCRIBE asks the remote for."""
     is_new = bridge.mqtt_version == 5
-    return [
-        {
-            "topic_filter": topic_filter,
-            "qos": min(item.max_qos, granted.maximum_qos),
-            # Before MQTT 5 there is nothing but the QoS to ask for.
-            "no_local": is_new,
-            "retain_as_published": is_new and item.preserve_retain,
-            "retain_handling": 1 if is_new else 0,
-        }
-        for item in bridge.remote_subscriptions
-        for topic_filter in item.filters
-    ]
+    found: dict[str, dict[str, Any]] = {}
+    for item in bridge.remote_subscriptions:
+        for topic_filter in item.filters:
+            # The remote would take the last of two to one filter; the first decides.
+            found.setdefault(
+                topic_filter,
+                {
+                    "topic_filter": topic_filter,
+                    "qos": min(item.max_qos, granted.maximum_qos),
+                    # Before MQTT 5 there is nothing but the QoS to ask for.
+                    "no_local": is_new,
+                    "retain_as_published": is_new and item.preserve_retain,
+                    "retain_handling": 1 if is_new else 0,
+                },
+            )
+    return list(found.values())
 
 
 def _rewriting(bridge: Bridge, items: Iterable[BridgeSubscription]) -> Rewriting:

@@ -42,7 +42,7 @@ from holdfast.broker.store.tables import (
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import UNLIMITED, Quota, quota_of
-from holdfast.kernel import TRANSIENT_PARTY, new_state
+from holdfast.kernel import TRANSIENT_PARTY, new_state, unreleased
 
 FORMER: Final = ((Table.GROUPS, parse_group), (Table.REDRIVES, parse_redrive))
 """Tables in which former versions had shared queues, and how to read them."""
@@ -186,6 +186,17 @@ class Queues:
     def lose(self, owner: str, party: int, reason: LossReason, cut: Cut, now_us: int) -> None:
         """The owner of a queue has lost this of it."""
         self._losses.add(loss_of(owner, party, reason, cut.ranges, cut.count, now_us))
+
+    def lose_waiting(self, record: QueueRecord, reason: LossReason, now_us: int) -> None:
+        """A queue at rest has nothing more of what is durable, waiting or in flight; its owner has
+        lost that."""
+        log, party = self._log, record.party
+        end, state = log.durable_offset(), log.delivery_state(party)
+        left = at_once(self.left(record, None, Inquiry(log)))
+        if left.cut is not None:
+            self.lose(record.owner, party, reason, left.cut, now_us)
+            self._losses.write_ahead(now_us)
+        self.begin(party, end, [], now_us, unreleased(state) if state else b"")
 
     def attach(self, party: int, queue: int) -> None:
         """It is the kernel's from now on, under this number."""

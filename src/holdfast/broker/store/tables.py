@@ -130,6 +130,9 @@ class QueueRecord:
     the remote gave it another one."""
     given: str = ""
     """That other one, under which the remote keeps the session."""
+    session_of: str | None = None
+    """The client identifier that a bridge asked for when its remote last accepted it, and the
+    address; empty while no remote has, `None` in records of former versions."""
 
     @property
     def named(self) -> bool:
