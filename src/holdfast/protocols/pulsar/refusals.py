@@ -150,7 +150,8 @@ REFUSALS: Final[dict[Refusal, Row]] = {
     Refusal.TOPIC_NAME_INVALID: _row(
         _TOPICS,
         ServerError.NOT_ALLOWED_ERROR,
-        "A topic's name is persistent://tenant/namespace/topic, or the topic alone.",
+        "A topic's name is persistent://tenant/namespace/topic, or the topic alone;"
+        " a / within the topic is %2F.",
     ),
     Refusal.TOPIC_NAME_TOO_LONG: _row(
         _TOPICS,
