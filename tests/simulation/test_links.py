@@ -149,7 +149,8 @@ def test_a_remote_that_answers_no_ping_is_silent() -> None:
     with_remote(body, remote, keep_alive_s=10)
 
 
-def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on() -> None:
+@pytest.mark.parametrize("code", [ReasonCode.NOT_AUTHORIZED, ReasonCode.PACKET_TOO_LARGE, 0xFF])
+def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on(code: int) -> None:
     async def body(bridged: Bridged) -> None:
         for qos in (1, 2):
             await bridged.publish("up/x", b"%d" % qos, qos=qos)
@@ -163,7 +164,7 @@ def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on() -> None
         assert len(bridged.remote.visits) == 1
 
     remote = Remote()
-    remote.refusal = ReasonCode.NOT_AUTHORIZED
+    remote.refusal = code
     with_remote(body, remote)
 
 
