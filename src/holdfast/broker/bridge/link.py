@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.backoff import Backoff, draw_share
+from holdfast.broker.bridge.backoff import LASTING_S, Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.queue import BridgeQueue
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
@@ -161,6 +161,8 @@ class Link:
         self._identifier = queue.known_as(bridge)
         """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
+        self._acknowledged_before = 0
+        """What the remote had acknowledged when it accepted the connection."""
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -341,6 +343,9 @@ class Link:
                 return None
             case "fault":
                 told = f"the remote broke the protocol: {fields['reason']}"
+                is_too_large = fields["reason_code"] == ReasonCode.PACKET_TOO_LARGE
+                if is_too_large and self.granted is not None:
+                    told = self._too_large()
                 self._blame(Failure.PROTOCOL, told)
                 return int(fields["reason_code"])
             case _:
@@ -369,6 +374,8 @@ class Link:
             return
         self._connection, self.granted, self.is_held = None, None, False
         if self.queue.is_connected:
+            if self._is_success(connection, now_us):
+                self._backoff.succeeded()
             self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
@@ -416,6 +423,22 @@ class Link:
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._connect_now)
         self._note(now_us, "lost" if was_connected else "failed", reason)
 
+    def _is_success(self, connection: Connection, now_us: int) -> bool:
+        """Whether a connection that the remote had accepted has got somewhere, or was lost without
+        anybody's fault, so that the next wait is the first one again."""
+        assert self.connected_at_us is not None, "it was accepted"
+        has_lasted = now_us - self.connected_at_us >= LASTING_S * SECOND_US
+        if has_lasted or self.queue.acknowledged() > self._acknowledged_before:
+            return True
+        # What came ahead of a broken packet has not been answered, and comes again with it.
+        if self._failure is Failure.PROTOCOL:
+            return False
+        if self._kernel.inbox.taken(connection.handle):
+            return True
+        # What the remote was asked and has not answered may be why it left without a word.
+        is_asked = self.queue.in_flight() > 0 or self._awaits_suback > 0
+        return self._failure is not Failure.DISCONNECTED and not is_asked
+
     def _answered(self, connection: Connection, fields: dict[str, Any], now_us: int) -> int | None:
         assert self._wish is not None, "CONNECT went out before"
         answer = read_connack(fields, self._wish)
@@ -433,8 +456,8 @@ class Link:
 
     def _accepted(self, connection: Connection, granted: Granted, now_us: int) -> None:
         bridge, version = self.bridge, self.bridge.mqtt_version
-        self._backoff.succeeded()
         self.granted, self.connected_at_us = granted, now_us
+        self._acknowledged_before = self.queue.acknowledged()
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
@@ -485,6 +508,15 @@ class Link:
                 detail = f"{topic_filter}: {reason_name(code)}"
                 self._note(now_us, "subscription refused", detail)
         return True
+
+    def _too_large(self) -> str:
+        """What the operator is told of a packet above what this broker takes. Before MQTT 5 the
+        remote cannot know of that, and has it waiting until it is taken."""
+        maximum = self._config().maximum_packet_size_bytes
+        return (
+            f"the remote has a packet of more than {maximum} bytes for this broker, which takes no"
+            " larger ones: raise mqtt.maximum_packet_size_bytes here"
+        )
 
     def _give(self, is_giving: bool) -> None:
         assert self._connection is not None, "it is connected"
