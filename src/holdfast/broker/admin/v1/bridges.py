@@ -90,7 +90,7 @@ class BridgeRow(Struct, kw_only=True):
     received: Annotated[int, Meta(description="From the remote, and taken over.")]
     received_and_dropped: Annotated[
         int,
-        Meta(description="From the remote, carried too often or without a topic to become."),
+        Meta(description="From the remote, carried too often or without a topic to become here."),
     ]
     lost: Annotated[dict[str, int], Meta(description="For the remote, by reason.")]
     attempts: int
