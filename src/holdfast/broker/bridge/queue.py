@@ -21,6 +21,7 @@ from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import caller, reads, receive_grant, within
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
+from holdfast.broker.delivery.queue_at_rest import Cut
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
@@ -29,6 +30,7 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import Rewriting, describe_state, unreleased
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
@@ -147,9 +149,12 @@ class BridgeQueue:
         self._stand(now_us, connection)
 
     def end(self, now_us: int) -> None:
-        """Is attached nowhere any more; what waits on the shelf is lost."""
+        """Is attached nowhere any more; what waits on the shelf is lost, and on record as that."""
         assert not self.is_connected, "its connection ends first"
         place = self._connection
+        if shelved := self.shelved()[0]:
+            who, left = (self.record.owner, self.record.party), Cut(ranges=[], count=shelved)
+            self._queues.lose(*who, LossReason.SESSION_ENDED, left, now_us)
         self._rest(now_us)
         self._kernel.outboxes.close(place)
         self._connections.free(place)
