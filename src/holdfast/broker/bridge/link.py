@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.broker.bridge import terms
+from holdfast.broker.bridge.asking import Asked, divided, filters_of
 from holdfast.broker.bridge.backoff import LASTING_S, Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.queue import BridgeQueue
@@ -172,6 +173,8 @@ class Link:
         self._moved_at_us = 0
         self._awaits_suback = 0
         """The packet identifier of the SUBSCRIBE that waits for its answer."""
+        self._asked: deque[Asked] = deque()
+        """What that asks for, and then those that follow it one by one."""
 
     # --- from above -----------------------------------------------------------------------------
 
@@ -329,9 +332,10 @@ class Link:
             case "connack" if self.granted is None:
                 return self._answered(connection, fields, now_us)
             case "suback" if fields["packet_identifier"] == self._awaits_suback:
-                self._awaits_suback = 0
                 if not self._subscribed(fields["reason_codes"], now_us):
                     return ReasonCode.PROTOCOL_ERROR
+                self._moved_at_us = now_us
+                self._ask(connection)
             case "pingresp":
                 pass
             case "disconnect":
@@ -479,35 +483,45 @@ class Link:
         )
         self._kernel.inbox.release(connection.handle)
         self._pinged_at_us = self._moved_at_us = now_us
-        wanted = terms.subscriptions(bridge, granted)
-        # No message goes out before SUBACK is here, so its packet identifier stays its own
-        # [MQTT-2.2.1-2].
-        self._awaits_suback = identifier = self.queue.free_identifier() if wanted else 0
-        if wanted:
-            fields = {"packet_identifier": identifier, "subscriptions": wanted, "properties": {}}
-            self._write(connection, "subscribe", fields)
+        packets, too_large = divided(bridge, granted)
+        self._asked = deque(packets)
+        self._ask(connection)
         self._note(now_us, "connected", connection.peer)
         assert self._wish is not None, "CONNECT went out before"
         for detail in terms.otherwise(self._wish, granted):
             self._note(now_us, "granted otherwise", detail)
+        for topic_filter in too_large:
+            self._refused(topic_filter, ReasonCode.PACKET_TOO_LARGE, now_us)
         self.state = State.DRAINING
         self._give(False)
         if self.turn():
             self._drains(self)
 
+    def _ask(self, connection: Connection) -> None:
+        """The next SUBSCRIBE goes out, if there is one."""
+        self._awaits_suback = 0
+        if self._asked:
+            # No message goes out before the last SUBACK is here, so its packet identifier stays its
+            # own [MQTT-2.2.1-2].
+            self._awaits_suback = identifier = self.queue.free_identifier()
+            asked = {"packet_identifier": identifier, "subscriptions": self._asked[0]}
+            self._write(connection, "subscribe", asked | {"properties": {}})
+
     def _subscribed(self, reason_codes: list[int], now_us: int) -> bool:
         """SUBACK has come; false if it is no answer."""
-        filters = [text for item in self.bridge.remote_subscriptions for text in item.filters]
+        filters = filters_of(self._asked.popleft())
         if len(reason_codes) != len(filters):
             counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
             self._blame(Failure.PROTOCOL, f"the remote broke the protocol: SUBACK with {counts}")
             return False
         for topic_filter, code in zip(filters, reason_codes, strict=True):
             if code >= ReasonCode.UNSPECIFIED_ERROR:
-                self.counts.subscriptions_refused += 1
-                detail = f"{topic_filter}: {reason_name(code)}"
-                self._note(now_us, "subscription refused", detail)
+                self._refused(topic_filter, code, now_us)
         return True
+
+    def _refused(self, topic_filter: str, code: int, now_us: int) -> None:
+        self.counts.subscriptions_refused += 1
+        self._note(now_us, "subscription refused", f"{topic_filter}: {reason_name(code)}")
 
     def _too_large(self) -> str:
         """What the operator is told of a packet above what this broker takes. Before MQTT 5 the
