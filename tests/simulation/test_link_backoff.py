@@ -1,6 +1,7 @@
 """After which ends of a connection a bridge comes back in a second, and after which later."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,7 @@ from tests.simulation.whole import CONFIG
 
 sleep = asyncio.sleep
 QUARTER_OF_AN_HOUR_S = 900
+MANY = 10
 GROWING = [1, 2, 4, 8, 16, 32, 64, 120, 120]
 CONNACK = encode_packet("connack", {"session_present": False, "reason_code": 0}, protocol_version=5)
 PINGREQ = encode_packet("pingreq", {}, protocol_version=5)
@@ -34,7 +36,7 @@ class Inquisitive(Remote):
         loop = asyncio.get_running_loop()
         await loop.create_server(lambda: Inquired(self), "10.0.0.2", 1883)
 
-    def look(self, visit: Visit, kind: str) -> None:
+    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
         """A packet has come."""
 
 
@@ -44,7 +46,7 @@ class Inquired(Visit):
     remote: Inquisitive
 
     def _answer(self, kind: str, fields: dict[str, Any]) -> None:
-        self.remote.look(self, kind)
+        self.remote.look(self, kind, fields)
         super()._answer(kind, fields)
 
 
@@ -55,16 +57,27 @@ class Leaving(Inquisitive):
         super().__init__(version=4)
         self.kind = kind
 
-    def look(self, visit: Visit, kind: str) -> None:
+    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
         """A packet has come."""
         if kind == self.kind:
             visit.transport.abort()
 
 
+class Particular(Inquisitive):
+    """Refuses each message that is too large for it, and leaves, as Mosquitto does."""
+
+    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
+        """A packet has come."""
+        if kind == "publish" and len(fields["payload"]) > 1:
+            answer = {"packet_identifier": fields["packet_identifier"]}
+            visit.send("puback", **answer, reason_code=ReasonCode.PACKET_TOO_LARGE)
+            visit.transport.close()
+
+
 class Overwhelming(Inquisitive):
     """Has a small message and one that is too large for this side, and sends both in one piece."""
 
-    def look(self, visit: Visit, kind: str) -> None:
+    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
         """A packet has come."""
         if kind == "subscribe":
             visit.send_bytes(self.message(b"small", 1) + self.message(b"x" * 2_000, 2))
@@ -178,3 +191,15 @@ def test_after_a_connection_that_got_somewhere_the_first_wait_is_a_second_again(
     remote = Remote()
     remote.first_words = CONNACK + PINGREQ
     with_remote(body, remote)
+
+
+def test_a_remote_that_leaves_after_each_refusal_is_there_again_soon() -> None:
+    async def body(bridged: Bridged) -> None:
+        await bridged.publish("up/x", *[b"large"] * MANY, b"-", qos=1)
+        await sleep(MANY * 1.5)
+        assert bridged.remote.all("publish")[-1]["payload"] == b"-"
+        assert len(bridged.remote.visits) == MANY + 1
+        assert [reason for _, reason, _ in bridged.losses()] == ["refused"] * MANY
+        assert bridged.link.state is State.CONNECTED
+
+    with_remote(body, Particular())

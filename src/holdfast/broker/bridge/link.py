@@ -163,7 +163,10 @@ class Link:
         """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
         self._acknowledged_before = 0
-        """What the remote had acknowledged when it accepted the connection."""
+        """What the remote had acknowledged when it accepted the connection, and ..."""
+        self._mark_before: int | None = None
+        """... how far the queue was, if something was in flight: then only an answer to that takes
+        it further, and a refusal is one, too."""
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -432,7 +435,8 @@ class Link:
         anybody's fault, so that the next wait is the first one again."""
         assert self.connected_at_us is not None, "it was accepted"
         has_lasted = now_us - self.connected_at_us >= LASTING_S * SECOND_US
-        if has_lasted or self.queue.acknowledged() > self._acknowledged_before:
+        is_refused = self._mark_before is not None and self.queue.mark() > self._mark_before
+        if has_lasted or is_refused or self.queue.acknowledged() > self._acknowledged_before:
             return True
         # What came ahead of a broken packet has not been answered, and comes again with it.
         if self._failure is Failure.PROTOCOL:
@@ -462,6 +466,7 @@ class Link:
         bridge, version = self.bridge, self.bridge.mqtt_version
         self.granted, self.connected_at_us = granted, now_us
         self._acknowledged_before = self.queue.acknowledged()
+        self._mark_before = self.queue.mark() if self.queue.in_flight() else None
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
