@@ -220,8 +220,16 @@ class BridgeQueue:
             offset: at_us for offset, at_us in self._kernel.deliveries.sent(self._queue) if at_us
         }
 
+    def completing(self) -> tuple[int, ...]:
+        """Offsets below the mark of messages in flight: the remote has them (PUBREC), and has not
+        said that it is done with them (PUBCOMP)."""
+        mark = self.mark()
+        return tuple(
+            offset for offset, _ in self._kernel.deliveries.sent(self._queue) if offset < mark
+        )
+
     def mark(self) -> int:
-        """Below which offset it has acknowledged all."""
+        """Below which offset the remote has said to have all."""
         return self._kernel.deliveries.mark(self._queue)
 
     def _stand(self, now_us: int, before: int | None = None) -> None:

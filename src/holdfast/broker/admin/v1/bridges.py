@@ -63,7 +63,10 @@ class BridgeRow(Struct, kw_only=True):
     last_error: Annotated[str, Meta(description="Why it is not connected; empty: it is.")]
     next_attempt_at_us: Time
     connected_at_us: Time
-    waiting: Annotated[int, Meta(description="Messages that the remote has not acknowledged.")]
+    waiting: Annotated[
+        int,
+        Meta(description="Messages that the remote has not acknowledged, at QoS 2 by PUBCOMP."),
+    ]
     exact: Annotated[
         bool,
         Meta(description="False: there was too much to count for a list; waiting is at least so."),
