@@ -227,7 +227,7 @@ class Inbox:
     def taken(self, connection: int) -> int:
         """Messages of a server that were taken over."""
     def lost(self, connection: int) -> int:
-        """Messages of a server that had been carried too often, or whose topic could not be made."""
+        """Messages of a server that had been carried too often, or whose topic cannot be one here."""
     def accept(
         self,
         connection: int,

@@ -136,6 +136,9 @@ class Visit(asyncio.Protocol):
                 if codes is None:
                     codes = [item["qos"] for item in fields["subscriptions"]]
                 self.send("suback", packet_identifier=identifier, reason_codes=codes)
+            case "unsubscribe":
+                told = {"reason_codes": [0] * len(fields["topic_filters"])}
+                self.send("unsuback", packet_identifier=identifier, **told)
             case "pingreq":
                 self.send("pingresp")
             case "publish" if fields["qos"]:

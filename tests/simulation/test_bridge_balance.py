@@ -2,9 +2,11 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.simulation.pair import Pair, with_pair
+from tests.simulation.remote import Bridged, with_remote
 
 SMALL_BUFFER_BYTES = 64 * 1024
 LARGE = "x" * 1_000
@@ -61,3 +63,25 @@ def test_what_retention_takes_from_a_bridge_is_in_the_ledger() -> None:
 
     # A log that keeps nothing that is sealed.
     with_pair(body, settings={"retention_bytes": 0})
+
+
+@pytest.mark.parametrize("how", ["stopped", "changed", "removed"])
+def test_what_a_bridge_that_ends_had_in_memory_is_in_the_ledger(how: str) -> None:
+    async def body(bridged: Bridged) -> None:
+        bridges, bridge = bridged.server.stages.bridges, bridged.link.bridge
+        bridges.run("b", is_running=False, now_us=1)
+        bridged.remote.ends_at_once = True
+        bridges.put(msgspec.structs.replace(bridge, name="c"), 1)
+        await bridged.publish("up/x", b"1", b"2", b"3", qos=0)
+        assert bridged.link.queue.shelved()[0] == 3
+        match how:
+            case "stopped":
+                bridges.run("c", is_running=False, now_us=1)
+            case "changed":
+                bridges.put(msgspec.structs.replace(bridge, name="c", keep_alive_s=30), 1)
+            case "removed":
+                bridges.remove("c", 1)
+        await asyncio.sleep(3)
+        assert bridged.losses() == [("c", "session_ended", 3)]
+
+    with_remote(body)

@@ -67,18 +67,25 @@ def test_what_has_no_topic_there_is_on_the_ledger_with_one_warning_for_a_row(
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_has_no_topic_here_is_counted_and_acknowledged(qos: int) -> None:
+@pytest.mark.parametrize(
+    ("destination", "topic"),
+    [("in/{3}", "down/x"), ("{2}/{3}", "down/$SYS/x"), ("{2}", "down/$SYS")],
+    ids=["lacks a level", "below $SYS", "$SYS"],
+)
+def test_what_has_no_topic_here_is_counted_and_acknowledged(
+    destination: str, topic: str, qos: int
+) -> None:
     async def body(bridged: Bridged) -> None:
         visit = bridged.remote.visit
         for number in range(1, 4):
-            visit.publish("down/x", b"lost", qos, number if qos else 0)
+            visit.publish(topic, b"lost", qos, number if qos else 0)
         await sleep(1)
         assert bridged.link.inbound() == (0, 3)
         answer = {0: "none", 1: "puback", 2: "pubcomp"}[qos]
         assert len(visit.of_kind(answer)) == (3 if qos else 0)
         assert len(bridged.remote.visits) == 1
 
-    with_remote(body, remote_subscriptions=[{"filters": ["down/#"], "destination": "in/{3}"}])
+    with_remote(body, remote_subscriptions=[{"filters": ["down/#"], "destination": destination}])
 
 
 # --- words that are none ------------------------------------------------------------------------

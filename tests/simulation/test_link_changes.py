@@ -172,6 +172,80 @@ def test_what_is_not_asked_for_any_more_is_not_taken_over() -> None:
     with_remote(body, remote, remote_subscriptions=asked)
 
 
+DOWN = structs.replace(MADE, remote_subscriptions=(BridgeSubscription(filters=("down/#", "old")),))
+NOT_OLD = structs.replace(MADE, remote_subscriptions=(BridgeSubscription(filters=("down/#",)),))
+NOTHING = MADE
+
+
+@pytest.mark.parametrize(("now", "gone"), [(NOT_OLD, ["old"]), (NOTHING, ["down/#", "old"])])
+def test_the_remote_is_told_what_is_not_asked_for_any_more(now: Bridge, gone: list[str]) -> None:
+    async def body(bridged: Bridged) -> None:
+        await put(bridged, DOWN)
+        await put(bridged, structs.replace(DOWN, keep_alive_s=30))
+        assert remote.of_made("unsubscribe") == []
+        cut(remote)
+        await put(bridged, now)
+        await bridged.restart(crashes=True)
+        remote.is_away = False
+        await sleep(LONGEST_WAIT_S)
+        (told,) = remote.of_made("unsubscribe")
+        assert told["topic_filters"] == gone
+        await bridged.publish("x/a", b"1", qos=2)
+        assert carried(remote) == [("x/a", 2)]
+        cut(remote, is_away=False)
+        await sleep(LONGEST_WAIT_S)
+        assert len(remote.of_made("unsubscribe")) == 1, "it is told once"
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
+def test_a_remote_that_has_forgotten_the_session_is_not_told_of_what_it_has_not() -> None:
+    async def body(bridged: Bridged) -> None:
+        await put(bridged, DOWN)
+        cut(remote)
+        remote.kept.clear()
+        await put(bridged, NOT_OLD)
+        remote.is_away = False
+        await sleep(LONGEST_WAIT_S)
+        assert remote.of_made("unsubscribe") == []
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
+def test_an_unsubscribe_that_was_not_answered_is_sent_again() -> None:
+    async def body(bridged: Bridged) -> None:
+        await put(bridged, DOWN)
+        remote.silent_about = {"unsubscribe"}
+        await put(bridged, NOT_OLD)
+        cut(remote, is_away=False)
+        remote.silent_about = set()
+        await sleep(LONGEST_WAIT_S)
+        told = [fields["topic_filters"] for fields in remote.of_made("unsubscribe")]
+        assert told == [["old"], ["old"]]
+        await bridged.publish("x/a", b"1", qos=2)
+        assert carried(remote) == [("x/a", 2)]
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    async def body(bridged: Bridged) -> None:
+        await put(bridged, DOWN)
+        remote.silent_about = {"unsubscribe"}
+        await put(bridged, NOT_OLD)
+        (asked,) = remote.of_made("unsubscribe")
+        identifier = asked["packet_identifier"]
+        remote.visit.send("suback", packet_identifier=identifier, reason_codes=[0])
+        await sleep(0.5)
+        assert remote.visit.ended_at is not None
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
 def test_of_two_to_one_filter_the_first_says_what_the_remote_is_asked_for() -> None:
     async def body(_bridged: Bridged) -> None:
         (fields,) = remote.all("subscribe")

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.broker.bridge import backoff
 from holdfast.broker.bridge.link import Failure, State
+from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.core.limits import CONNECT_TIMEOUT_S, DIALLED_ADDRESSES_MAXIMUM
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
@@ -149,7 +150,8 @@ def test_a_remote_that_answers_no_ping_is_silent() -> None:
     with_remote(body, remote, keep_alive_s=10)
 
 
-def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on() -> None:
+@pytest.mark.parametrize("code", [ReasonCode.NOT_AUTHORIZED, ReasonCode.PACKET_TOO_LARGE, 0xFF])
+def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on(code: int) -> None:
     async def body(bridged: Bridged) -> None:
         for qos in (1, 2):
             await bridged.publish("up/x", b"%d" % qos, qos=qos)
@@ -163,7 +165,7 @@ def test_what_the_remote_refuses_is_on_the_ledger_and_the_rest_goes_on() -> None
         assert len(bridged.remote.visits) == 1
 
     remote = Remote()
-    remote.refusal = ReasonCode.NOT_AUTHORIZED
+    remote.refusal = code
     with_remote(body, remote)
 
 
@@ -372,6 +374,52 @@ def test_a_suback_that_nobody_asked_for_ends_the_connection() -> None:
         assert bridged.link.last_error == "the remote sent suback, which nobody asked for"
 
     with_remote(body)
+
+
+LONG = [f"down/{number:030}" for number in range(5)]
+TOO_LONG = "down/" + "x" * 80
+TWO_LONG_ONES_BYTES = 81
+"""A SUBSCRIBE with two of them."""
+
+
+def test_a_subscribe_is_divided_into_packets_that_the_remote_takes() -> None:
+    async def body(bridged: Bridged) -> None:
+        asked = [fields["subscriptions"] for fields in bridged.remote.all("subscribe")]
+        texts = [[item["topic_filter"] for item in subscriptions] for subscriptions in asked]
+        assert texts == [LONG[:2], LONG[2:4], LONG[4:]]
+        assert bridged.link.counts.subscriptions_refused == 1
+        (event,) = [each for each in bridged.link.events if each.kind == "subscription refused"]
+        assert event.detail == f"{TOO_LONG}: packet_too_large"
+        await bridged.publish("up/x", b"goes", qos=1)
+        assert topics(bridged.remote) == ["up/x"]
+        assert len(bridged.remote.visits) == 1
+        checked = await BridgeCommands(bridged.server.stages, lambda: 1).check(bridged.link.bridge)
+        (doubt,) = checked.doubts
+        assert doubt.startswith("the remote takes packets of 81 bytes at most, and no SUBSCRIBE")
+        assert "for 1 of the filters" in doubt
+
+    remote = Remote()
+    remote.properties = {"maximum_packet_size": TWO_LONG_ONES_BYTES}
+    with_remote(body, remote, remote_subscriptions=[{"filters": [*LONG[:2], TOO_LONG, *LONG[2:]]}])
+
+
+def test_messages_go_when_the_last_subscribe_is_answered() -> None:
+    async def body(bridged: Bridged) -> None:
+        remote = bridged.remote
+        await bridged.publish("up/x", b"1", qos=1)
+        for codes in ([0, 0], [0, 0], [0]):
+            assert bridged.link.state is State.DRAINING
+            assert topics(remote) == []
+            identifier = remote.all("subscribe")[-1]["packet_identifier"]
+            remote.visit.send("suback", packet_identifier=identifier, reason_codes=codes)
+            await sleep(1)
+        assert topics(remote) == ["up/x"]
+        assert len(remote.all("subscribe")) == 3
+
+    remote = Remote()
+    remote.properties = {"maximum_packet_size": TWO_LONG_ONES_BYTES}
+    remote.silent_about = {"subscribe"}
+    with_remote(body, remote, remote_subscriptions=[{"filters": LONG}])
 
 
 def test_a_subscription_that_is_refused_is_said_and_the_rest_goes_on() -> None:

@@ -91,8 +91,8 @@ fn packet_identifier(reader: &mut Reader<'_>) -> Decoded<u16> {
     }
 }
 
-fn allowed_reason(kind: Kind, code: u8) -> Decoded<u8> {
-    if reason_code::is_allowed(kind, code) {
+fn allowed_reason(kind: Kind, code: u8, role: Role) -> Decoded<u8> {
+    if reason_code::is_allowed(kind, code, role) {
         Ok(code)
     } else {
         Err(Fault::protocol("a reason code that this packet does not have (MQTT 5 section 2.4)"))
@@ -178,7 +178,7 @@ fn connack(reader: &mut Reader<'_>, version: Version, role: Role) -> Decoded<Con
         reason_code::from_connack_return_code(code)
             .ok_or_else(|| Fault::protocol("a reserved return code (MQTT 3.1.1 section 3.2.2.3)"))?
     } else {
-        allowed_reason(Kind::Connack, code)?
+        allowed_reason(Kind::Connack, code, role)?
     };
     let session_present = flags == 1 && version > Version::V31;
     if session_present && reason_code != reason_code::SUCCESS {
@@ -226,7 +226,7 @@ fn shortened_reason(reader: &mut Reader<'_>, kind: Kind, version: Version, role:
     if version < Version::V5 || reader.is_empty() {
         return Ok(Reason { reason_code: reason_code::SUCCESS, properties: Properties::default() });
     }
-    let reason_code = allowed_reason(kind, reader.byte()?)?;
+    let reason_code = allowed_reason(kind, reader.byte()?, role)?;
     if reader.is_empty() {
         return Ok(Reason { reason_code, properties: Properties::default() });
     }
@@ -326,7 +326,7 @@ fn answers(reader: &mut Reader<'_>, kind: Kind, version: Version, role: Role) ->
         let code = reader.byte()?;
         let allowed = match (kind, version) {
             (Kind::Suback, Version::V31 | Version::V311) => matches!(code, 0..=2 | 0x80),
-            (_, Version::V5) => reason_code::is_allowed(kind, code),
+            (_, Version::V5) => reason_code::is_allowed(kind, code, role),
             _ => false,
         };
         if !allowed {

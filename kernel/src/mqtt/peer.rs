@@ -13,9 +13,10 @@ use super::publishing::Publishing;
 use super::reader::NOT_MINIMAL;
 use super::rewriting::{Outcome, Rewriting, Rewritten};
 use super::{reason_code, Role, Version};
-use crate::flow::{Acknowledgement, Arrivals, Fate, Publish, Span};
+use crate::flow::{Acknowledgement, Arrivals, Fate, NoticeKind, Publish, Span};
 use crate::ids::{Connection, KeySlot, Party};
 use crate::limits::CONNECT_BYTES_MAXIMUM;
+use crate::topic::is_reserved;
 use crate::wire::decoder::{Breach, Decoder};
 use crate::wire::rate::Rate;
 use std::ops::Range;
@@ -98,7 +99,7 @@ impl Peer {
         self.takeover.as_ref().map_or(0, |takeover| takeover.taken)
     }
 
-    /// Messages that were not taken over, since they had been carried too often or their topic could not be.
+    /// Messages that were not taken over: carried too often, or with a topic that could not be or that is reserved.
     pub fn lost(&self) -> u64 {
         self.takeover.as_ref().map_or(0, |takeover| takeover.lost)
     }
@@ -305,7 +306,11 @@ impl Takeover {
     /// Makes of a message what it is taken over as; false if it is not.
     fn apply(&mut self, topic: &mut Span, properties: &mut Span, arrivals: &mut Arrivals) -> bool {
         let Takeover { rewriting, rewritten, taken, lost } = self;
-        let outcome = rewriting.apply(arrivals.span(*topic), arrivals.span(*properties), rewritten);
+        let mut outcome = rewriting.apply(arrivals.span(*topic), arrivals.span(*properties), rewritten);
+        // Nobody would get it: on the server's own topics only this one publishes.
+        if outcome == Outcome::Carried && is_reserved(&rewritten.topic) {
+            outcome = Outcome::Lost(NoticeKind::Unmappable);
+        }
         *taken += u64::from(outcome == Outcome::Carried);
         *lost += u64::from(matches!(outcome, Outcome::Lost(_)));
         for (span, bytes) in [(topic, &rewritten.topic), (properties, &rewritten.properties)] {

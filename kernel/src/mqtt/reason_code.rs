@@ -1,6 +1,7 @@
 //! Reason codes (MQTT 5 section 2.4), where they may stand, and the return codes of older versions.
 
 use super::kind::Kind;
+use super::Role;
 use crate::flow::Refusal;
 
 #[allow(missing_docs)]
@@ -50,9 +51,12 @@ pub fn refusal_of(code: u8) -> Option<Refusal> {
     (code >= UNSPECIFIED_ERROR).then_some(Refusal::ByPeer)
 }
 
-/// True if a packet of this kind may carry this reason code, sent by either side.
-pub fn is_allowed(kind: Kind, code: u8) -> bool {
+/// True if a packet of this kind may carry this reason code, for who reads it in this role.
+pub fn is_allowed(kind: Kind, code: u8, role: Role) -> bool {
     match kind {
+        // Servers refuse messages with other packets' codes, too: Mosquitto says 0x95 of one that is too large for it.
+        // Ending the connection would bring the same message and the same answer again, for ever.
+        Kind::Puback | Kind::Pubrec if role == Role::Client && code >= UNSPECIFIED_ERROR => true,
         // [MQTT-3.2.2-8]
         Kind::Connack => matches!(code, 0x00 | 0x80..=0x8A | 0x8C | 0x90 | 0x95 | 0x97 | 0x99..=0x9D | 0x9F),
         // [MQTT-3.4.2-1] [MQTT-3.5.2-1]

@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from holdfast.broker.bridge.asking import divided
 from holdfast.broker.bridge.bridges import BRIDGES_MAXIMUM
 from holdfast.broker.bridge.review import doubts, parse_checked
 from holdfast.broker.commands import CommandRefusedError, Refusal
@@ -33,6 +34,8 @@ IN_FILE: Final = (
     "the bridge {name!r} stands in the configuration file: change or remove its table [[bridge]]"
     " there, and start the broker anew; here it can be stopped and started"
 )
+BEGINNING: Final = 64
+"""Characters of a filter that a sentence about it has; it can be a thousand times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +151,11 @@ def _restrictions(bridge: Bridge, granted: Granted) -> Iterator[str]:
     filters = [text for item in bridge.remote_subscriptions for text in item.filters]
     if not granted.wildcards_available and any("+" in text or "#" in text for text in filters):
         yield "the remote takes no wildcards, and remote_subscriptions has some"
+    _, too_large = divided(bridge, granted)
+    if too_large:
+        maximum, beginning = granted.maximum_packet_size_bytes, too_large[0][:BEGINNING]
+        yield (
+            f"the remote takes packets of {maximum} bytes at most, and no SUBSCRIBE as small as"
+            f" that has room for {len(too_large)} of the filters of remote_subscriptions, one of"
+            f' which begins with "{beginning}": nothing comes for them'
+        )

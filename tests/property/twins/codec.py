@@ -401,11 +401,16 @@ class Packet:
         """A reason code and properties, of which the end may be left out."""
         fields: Fields = {"reason_code": 0, "properties": {}}
         if self.version == 5 and self.reader.data:
-            fields["reason_code"] = self.reader.byte()
-            refuse_if(fields["reason_code"] not in REASON_CODES[self.kind], PROTOCOL_ERROR)
+            fields["reason_code"] = code = self.reader.byte()
+            refuse_if(code not in REASON_CODES[self.kind] | self.other_refusals(), PROTOCOL_ERROR)
             if self.reader.data:
                 fields["properties"] = self.properties()
         return fields
+
+    def other_refusals(self) -> set[int]:
+        """With what servers refuse messages although PUBACK and PUBREC do not have it."""
+        is_answer = self.role == "client" and self.kind in {"puback", "pubrec"}
+        return set(range(0x80, 0x100)) if is_answer else set()
 
     def reason(self) -> Fields:
         """DISCONNECT and AUTH, sections 3.14 and 3.15."""

@@ -12,6 +12,9 @@ WAIT_MAXIMUM_S: Final = 120.0
 """Attempts go on for ever at this (S1.53)."""
 DOUBLINGS_MAXIMUM: Final = 7
 """One second becomes more than the maximum by so many."""
+LASTING_S: Final = 10
+"""A connection that has held for so long is a success, whatever ends it. What ends one earlier, of
+which nothing came, may be said in the next one again, each second for ever."""
 JITTER_SHARE: Final = 0.25
 """Added to each wait, so that many who lose one remote do not come back at one moment (S1.54)."""
 
@@ -29,7 +32,7 @@ class Backoff:
 
     def __init__(self) -> None:
         self.failures = 0
-        """Attempts that have failed since the last success."""
+        """Attempts, and connections that got nowhere, since the last success."""
 
     def next_wait_s(self, share: float) -> float:
         """After one failure more; `share` is a random number from 0 to 1."""

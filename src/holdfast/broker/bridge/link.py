@@ -22,7 +22,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.backoff import Backoff, draw_share
+from holdfast.broker.bridge.asking import divided, filters_of, withdrawn
+from holdfast.broker.bridge.backoff import LASTING_S, Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.queue import BridgeQueue
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 
 EVENTS_KEPT: Final = 100
 """Of each bridge, the newest."""
+ITEMS: Final = {"subscribe": "subscriptions", "unsubscribe": "topic_filters"}
+"""In which field a packet has what it asks for."""
 SERVERS_REASONS: Final = frozenset(
     {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
 )
@@ -161,6 +164,11 @@ class Link:
         self._identifier = queue.known_as(bridge)
         """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
+        self._acknowledged_before = 0
+        """What the remote had acknowledged when it accepted the connection, and ..."""
+        self._mark_before: int | None = None
+        """... how far the queue was, if something was in flight: then only an answer to that takes
+        it further, and a refusal is one, too."""
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -170,7 +178,11 @@ class Link:
         self._moved_at_us = 0
         self._is_removed = False
         self._awaits_suback = 0
-        """The packet identifier of the SUBSCRIBE that waits for its answer."""
+        """The packet identifier of the SUBSCRIBE or UNSUBSCRIBE that waits for its answer."""
+        self._asked: deque[tuple[str, list[Any]]] = deque()
+        """What that asks for, or an UNSUBSCRIBE, and then those that follow it one by one."""
+        self._wanted: list[str] = []
+        """The filters of all that it asks for."""
 
     # --- from above -----------------------------------------------------------------------------
 
@@ -332,10 +344,15 @@ class Link:
         match packet.kind:
             case "connack" if self.granted is None:
                 return self._answered(connection, fields, now_us)
-            case "suback" if fields["packet_identifier"] == self._awaits_suback:
-                self._awaits_suback = 0
+            case "suback" if self._is_awaited("subscribe", fields):
                 if not self._subscribed(fields["reason_codes"], now_us):
                     return ReasonCode.PROTOCOL_ERROR
+                self._moved_at_us = now_us
+                self._ask(connection, now_us)
+            case "unsuback" if self._is_awaited("unsubscribe", fields):
+                self._asked.popleft()
+                self._moved_at_us = now_us
+                self._ask(connection, now_us)
             case "pingresp":
                 pass
             case "disconnect":
@@ -347,6 +364,9 @@ class Link:
                 return None
             case "fault":
                 told = f"the remote broke the protocol: {fields['reason']}"
+                is_too_large = fields["reason_code"] == ReasonCode.PACKET_TOO_LARGE
+                if is_too_large and self.granted is not None:
+                    told = self._too_large()
                 self._blame(Failure.PROTOCOL, told)
                 return int(fields["reason_code"])
             case _:
@@ -375,6 +395,8 @@ class Link:
             return
         self._connection, self.granted, self.is_held = None, None, False
         if self.queue.is_connected:
+            if self._is_success(connection, now_us):
+                self._backoff.succeeded()
             self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
@@ -422,6 +444,23 @@ class Link:
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._connect_now)
         self._note(now_us, "lost" if was_connected else "failed", reason)
 
+    def _is_success(self, connection: Connection, now_us: int) -> bool:
+        """Whether a connection that the remote had accepted has got somewhere, or was lost without
+        anybody's fault, so that the next wait is the first one again."""
+        assert self.connected_at_us is not None, "it was accepted"
+        has_lasted = now_us - self.connected_at_us >= LASTING_S * SECOND_US
+        is_refused = self._mark_before is not None and self.queue.mark() > self._mark_before
+        if has_lasted or is_refused or self.queue.acknowledged() > self._acknowledged_before:
+            return True
+        # What came ahead of a broken packet has not been answered, and comes again with it.
+        if self._failure is Failure.PROTOCOL:
+            return False
+        if self._kernel.inbox.taken(connection.handle):
+            return True
+        # What the remote was asked and has not answered may be why it left without a word.
+        is_asked = self.queue.in_flight() > 0 or self._awaits_suback > 0
+        return self._failure is not Failure.DISCONNECTED and not is_asked
+
     def _answered(self, connection: Connection, fields: dict[str, Any], now_us: int) -> int | None:
         assert self._wish is not None, "CONNECT went out before"
         answer = read_connack(fields, self._wish)
@@ -439,8 +478,9 @@ class Link:
 
     def _accepted(self, connection: Connection, granted: Granted, now_us: int) -> None:
         bridge, version = self.bridge, self.bridge.mqtt_version
-        self._backoff.succeeded()
         self.granted, self.connected_at_us = granted, now_us
+        self._acknowledged_before = self.queue.acknowledged()
+        self._mark_before = self.queue.mark() if self.queue.in_flight() else None
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
@@ -462,36 +502,74 @@ class Link:
         )
         self._kernel.inbox.release(connection.handle)
         self._pinged_at_us = self._moved_at_us = now_us
-        wanted = terms.subscriptions(bridge, granted)
-        # No message goes out before SUBACK is here, so its packet identifier stays its own
-        # [MQTT-2.2.1-2].
-        self._awaits_suback = identifier = self.queue.free_identifier() if wanted else 0
-        if wanted:
-            fields = {"packet_identifier": identifier, "subscriptions": wanted, "properties": {}}
-            self._write(connection, "subscribe", fields)
+        too_large = self._prepare_questions(granted, now_us)
+        self._ask(connection, now_us)
         self._note(now_us, "connected", connection.peer)
         assert self._wish is not None, "CONNECT went out before"
         for detail in terms.otherwise(self._wish, granted):
             self._note(now_us, "granted otherwise", detail)
+        for topic_filter in too_large:
+            self._refused(topic_filter, ReasonCode.PACKET_TOO_LARGE, now_us)
         self.state = State.DRAINING
         self._give(False)
         if self.turn():
             self._drains(self)
 
+    def _is_awaited(self, kind: str, fields: dict[str, Any]) -> bool:
+        """True if these are fields of the answer to what was asked last, and that was of a kind."""
+        is_waiting = bool(self._asked) and self._asked[0][0] == kind
+        return is_waiting and fields["packet_identifier"] == self._awaits_suback
+
+    def _prepare_questions(self, granted: Granted, now_us: int) -> list[str]:
+        """What the remote is asked for, and before that what it still has of former settings and is
+        not asked for any more. Returns filters that are too long for any packet."""
+        packets, too_large = divided(self.bridge, granted)
+        self._wanted = [text for packet in packets for text in filters_of(packet)]
+        known = self.queue.record.asked if granted.session_present else ()
+        gone = [text for text in known if text not in self._wanted]
+        self._asked = deque(("unsubscribe", each) for each in withdrawn(gone, self.bridge, granted))
+        self._asked.extend(("subscribe", packet) for packet in packets)
+        self.queue.asks((*gone, *self._wanted), now_us)
+        return too_large
+
+    def _ask(self, connection: Connection, now_us: int) -> None:
+        """The next SUBSCRIBE or UNSUBSCRIBE goes out, if there is one."""
+        self._awaits_suback = 0
+        if not self._asked:
+            self.queue.asks(self._wanted, now_us)
+            return
+        # No message goes out before the last answer is here, so its packet identifier stays its own
+        # [MQTT-2.2.1-2].
+        self._awaits_suback = identifier = self.queue.free_identifier()
+        kind, items = self._asked[0]
+        asked = {"packet_identifier": identifier, ITEMS[kind]: items}
+        self._write(connection, kind, asked | {"properties": {}})
+
     def _subscribed(self, reason_codes: list[int], now_us: int) -> bool:
         """SUBACK has come; false if it is no answer."""
-        items = self.bridge.remote_subscriptions
-        filters = list(dict.fromkeys(text for item in items for text in item.filters))
+        _, asked = self._asked.popleft()
+        filters = filters_of(asked)
         if len(reason_codes) != len(filters):
             counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
             self._blame(Failure.PROTOCOL, f"the remote broke the protocol: SUBACK with {counts}")
             return False
         for topic_filter, code in zip(filters, reason_codes, strict=True):
             if code >= ReasonCode.UNSPECIFIED_ERROR:
-                self.counts.subscriptions_refused += 1
-                detail = f"{topic_filter}: {reason_name(code)}"
-                self._note(now_us, "subscription refused", detail)
+                self._refused(topic_filter, code, now_us)
         return True
+
+    def _refused(self, topic_filter: str, code: int, now_us: int) -> None:
+        self.counts.subscriptions_refused += 1
+        self._note(now_us, "subscription refused", f"{topic_filter}: {reason_name(code)}")
+
+    def _too_large(self) -> str:
+        """What the operator is told of a packet above what this broker takes. Before MQTT 5 the
+        remote cannot know of that, and has it waiting until it is taken."""
+        maximum = self._config().maximum_packet_size_bytes
+        return (
+            f"the remote has a packet of more than {maximum} bytes for this broker, which takes no"
+            " larger ones: raise mqtt.maximum_packet_size_bytes here"
+        )
 
     def _give(self, is_giving: bool) -> None:
         assert self._connection is not None, "it is connected"

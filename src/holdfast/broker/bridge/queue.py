@@ -14,6 +14,7 @@ Invariants:
    has said to have is not sent again.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import caller, is_named, reads, receive_grant, within
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
-from holdfast.broker.delivery.queue_at_rest import own_flights
+from holdfast.broker.delivery.queue_at_rest import Cut, own_flights
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
@@ -161,9 +162,12 @@ class BridgeQueue:
         self._stand(now_us, connection)
 
     def end(self, now_us: int) -> None:
-        """Is attached nowhere any more; what waits on the shelf is lost."""
+        """Is attached nowhere any more; what waits on the shelf is lost, and on record as that."""
         assert not self.is_connected, "its connection ends first"
         place = self._connection
+        if shelved := self.shelved()[0]:
+            who, left = (self.record.owner, self.record.party), Cut(ranges=[], count=shelved)
+            self._queues.lose(*who, LossReason.SESSION_ENDED, left, now_us)
         self._rest(now_us)
         self._kernel.outboxes.close(place)
         self._connections.free(place)
@@ -211,6 +215,10 @@ class BridgeQueue:
         cannot forget it."""
         return self._kernel.log.durable_position() >= self._noted_at
 
+    def asks(self, filters: Iterable[str], now_us: int) -> None:
+        """The remote's session may have subscriptions to these, and has no others."""
+        self._note(replace(self.record, asked=tuple(dict.fromkeys(filters))), now_us)
+
     def free_identifier(self) -> int:
         """A packet identifier that nothing in flight has."""
         in_flight = describe_state(self.state())["in_flight"]
@@ -229,8 +237,16 @@ class BridgeQueue:
             offset: at_us for offset, at_us in self._kernel.deliveries.sent(self._queue) if at_us
         }
 
+    def completing(self) -> tuple[int, ...]:
+        """Offsets below the mark of messages in flight: the remote has them (PUBREC), and has not
+        said that it is done with them (PUBCOMP)."""
+        mark = self.mark()
+        return tuple(
+            offset for offset, _ in self._kernel.deliveries.sent(self._queue) if offset < mark
+        )
+
     def mark(self) -> int:
-        """Below which offset it has acknowledged all."""
+        """Below which offset the remote has said to have all."""
         return self._kernel.deliveries.mark(self._queue)
 
     def _stand(self, now_us: int, before: int | None = None) -> None:

@@ -41,7 +41,7 @@ class MessageState(StrEnum):
     WAITING = "waiting_for_acknowledgement"
     """Sent on this connection."""
     RETRY = "retry_pending"
-    """Sent on an earlier connection and not acknowledged: it goes first."""
+    """Sent on an earlier connection and not acknowledged, nor sent again yet: it goes first."""
     DELIVERED = "delivered"
     LOST = "lost"
 
@@ -127,7 +127,7 @@ class BridgesSeen:
         contents = self._broker.bridges.contents(name, whole=True)
         if contents is None:
             return [], None
-        begin = contents.mark if from_offset is None else from_offset
+        begin = contents.first_offset() if from_offset is None else from_offset
         offsets = await self._broker.chores.outcome(self._offsets(contents, begin, limit + 1))
         page = offsets[:limit]
         losses = await self._losses(name, contents.party)
@@ -174,7 +174,7 @@ class BridgesSeen:
         reason, since_us = None, None
         if offset >= self._broker.log.durable_offset():
             state, since_us = MessageState.RECEIVED, self._broker.log.stored_at_us(offset)
-        elif offset in contents.flights and contents.is_connected:
+        elif contents.is_awaited(offset):
             state, since_us = MessageState.WAITING, contents.sent_at_us.get(offset)
         elif offset in contents.flights:
             state, since_us = MessageState.RETRY, contents.ended_at_us
@@ -207,7 +207,8 @@ class BridgesSeen:
         if contents is not None:
             in_flight = max(in_flight, len(contents.flights))
             ahead = yield from self._ahead(contents, inquiry)
-            polled = yield from contents.count(contents.mark, contents.polled_to, inquiry)
+            read = yield from contents.count(contents.mark, contents.polled_to, inquiry)
+            polled = read + len(contents.completing)
             drained_in_s = yield from self._drained_in_s(name, seen, contents, ahead, inquiry)
         return BridgeStanding(
             seen=seen,
@@ -221,13 +222,14 @@ class BridgesSeen:
     def _ahead(self, contents: Contents, inquiry: Inquiry) -> Pieces[Ahead]:
         end = self._broker.log.durable_offset()
         messages = yield from contents.count(contents.mark, end, inquiry)
+        messages += len(contents.completing)
         if not messages:
             return NOTHING_AHEAD
         wanted, now_us = contents.wanted(), self._broker.now_us()
         ahead = yield from self._forecast.of_queue(
             inquiry, wanted, contents.party, contents.mark, contents.quota, now_us
         )
-        first = yield from contents.first(contents.mark, end, inquiry)
+        first = yield from contents.first(contents.first_offset(), end, inquiry)
         oldest_at_us = self._broker.log.stored_at_us(first) if first < end else None
         return replace(ahead, messages=messages, oldest_at_us=oldest_at_us)
 

@@ -409,8 +409,8 @@ METRICS: Final = (
            "1 for the state that a bridge is in, 0 for the others.",
            _bridge_states, ("bridge", "state")),
     Metric("holdfast_bridge_waiting_messages", "gauge",
-           "Messages of QoS 1 and 2 that a bridge's remote has not acknowledged (Tier 1), as of the"
-           " last round over all bridges, as all of these.",
+           "Messages of QoS 1 and 2 that a bridge's remote has not acknowledged, at QoS 2 by"
+           " PUBCOMP (Tier 1), as of the last round over all bridges, as all of these.",
            _of_bridges(lambda row: row.ahead.messages), ("bridge",)),
     Metric("holdfast_bridge_oldest_seconds", "gauge",
            "How old the oldest of them is; 0: there is none.", _bridge_ages, ("bridge",)),

@@ -8,6 +8,7 @@ from holdfast.broker.bridge.link import Link, LinkCounts, LinkEvent, State
 from holdfast.broker.bridge.queue import Carried
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.queue_at_rest import own_flights
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
@@ -65,6 +66,10 @@ class Contents:
     """Offsets of messages in flight, and ..."""
     sent_at_us: Mapping[int, int]
     """... when those were sent last that were sent on this connection."""
+    received: frozenset[int]
+    """Those of them that the remote has said to have (PUBREC): they are not sent again."""
+    completing: tuple[int, ...]
+    """Offsets below the mark of messages that are in flight until PUBCOMP."""
     acknowledged: tuple[tuple[int, int], ...]
     """Ranges of offsets above the mark."""
 
@@ -92,6 +97,14 @@ class Contents:
                 return found
             begin = found + 1
         return end
+
+    def first_offset(self) -> int:
+        """Of what the remote is not done with, or the mark."""
+        return min((self.mark, *self.completing))
+
+    def is_awaited(self, offset: int) -> bool:
+        """True of what was sent on this connection, and of what only PUBCOMP is missing from."""
+        return self.is_connected and (offset in self.sent_at_us or offset in self.received)
 
     def is_done(self, offset: int) -> bool:
         """True of what is acknowledged, or given up."""
@@ -161,9 +174,11 @@ class BridgesState:
             rest = self._queues.at_rest(record)
             mark = polled_to = rest.mark
             state = rest.state
+            completing = tuple(offset for offset in own_flights(state) if offset < mark)
         else:
             mark, polled_to = link.queue.mark(), link.queue.polled_to()
             state = link.queue.state() if whole else b""
+            completing = link.queue.completing()
         told = describe_state(state) if state else {"in_flight": (), "acknowledged": ()}
         return Contents(
             party=record.party,
@@ -176,6 +191,8 @@ class BridgesState:
             excludes=tuple(text for item in bridge.local_subscriptions for text in item.excludes),
             flights=frozenset(flight["offset"] for flight in told["in_flight"]),
             sent_at_us=link.queue.sent_at_us() if link is not None and whole else {},
+            received=frozenset(own_flights(state, "received")),
+            completing=completing,
             acknowledged=tuple((first, end) for first, end in told["acknowledged"]),
         )
 

@@ -130,6 +130,8 @@ class QueueRecord:
     the remote gave it another one."""
     given: str = ""
     """That other one, under which the remote keeps the session."""
+    asked: tuple[str, ...] = ()
+    """What that session has of a bridge's subscriptions: their filters."""
     session_of: str | None = None
     """The client identifier that a bridge asked for when its remote last accepted it, and the
     address; empty while no remote has, `None` in records of former versions."""
@@ -250,7 +252,8 @@ def parse_queue(value: bytes) -> QueueRecord:
     """The inverse of `format_queue`."""
     values = parse_value(value)
     reads = tuple(Subscription(**item) for item in values["reads"])
-    return QueueRecord(**{**values, "reads": reads})
+    asked = tuple(values.get("asked", ()))
+    return QueueRecord(**{**values, "reads": reads, "asked": asked})
 
 
 def _format_rows(subscriptions: tuple[Subscription, ...]) -> str:

@@ -63,7 +63,10 @@ class BridgeRow(Struct, kw_only=True):
     last_error: Annotated[str, Meta(description="Why it is not connected; empty: it is.")]
     next_attempt_at_us: Time
     connected_at_us: Time
-    waiting: Annotated[int, Meta(description="Messages that the remote has not acknowledged.")]
+    waiting: Annotated[
+        int,
+        Meta(description="Messages that the remote has not acknowledged, at QoS 2 by PUBCOMP."),
+    ]
     exact: Annotated[
         bool,
         Meta(description="False: there was too much to count for a list; waiting is at least so."),
@@ -90,7 +93,7 @@ class BridgeRow(Struct, kw_only=True):
     received: Annotated[int, Meta(description="From the remote, and taken over.")]
     received_and_dropped: Annotated[
         int,
-        Meta(description="From the remote, carried too often or without a topic to become."),
+        Meta(description="From the remote, carried too often or without a topic to become here."),
     ]
     lost: Annotated[dict[str, int], Meta(description="For the remote, by reason.")]
     attempts: int
