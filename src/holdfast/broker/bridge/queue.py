@@ -15,7 +15,7 @@ Invariants:
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import caller, reads, receive_grant, within
@@ -113,6 +113,8 @@ class BridgeQueue:
         self._rest(now_us)
         if not granted.session_present:
             self._forget_session(now_us)
+        elif granted.maximum_qos == 1:
+            self._lower(now_us)
         self._kernel.outboxes.open(
             connection,
             protocol_version=self._bridge.mqtt_version,
@@ -292,18 +294,30 @@ class BridgeQueue:
         if not state:
             return
         told = describe_state(state)
-        done = [tuple(span) for span in told["acknowledged"]]
-        done += [
-            (flight["offset"], flight["offset"] + 1)
-            for flight in told["in_flight"]
-            if flight["phase"] == "received"
-        ]
-        self._queues.begin(self.record.party, told["mark"], done, now_us)
+        self._queues.begin(self.record.party, told["mark"], _had(told), now_us)
+
+    def _lower(self, now_us: int) -> None:
+        """The remote takes no QoS 2 any more: what it may have of that or not is sent as new at
+        QoS 1, with all that is in flight, since one exchange cannot become another."""
+        state = self._kernel.log.delivery_state(self.record.party)
+        if not state:
+            return
+        told = describe_state(state)
+        if any(each["qos"] == 2 and each["phase"] == "published" for each in told["in_flight"]):
+            party, mark = self.record.party, told["mark"]
+            self._queues.begin(party, mark, _had(told), now_us, self._unreleased)
 
     def _note(self, record: QueueRecord, now_us: int) -> None:
         if record != self.record:
             self.record = record
             self._noted_at = self._queues.put(record, now_us)
+
+
+def _had(told: dict[str, Any]) -> list[tuple[int, int]]:
+    """Ranges of offsets that the remote has said to have, in a state that is told so."""
+    received = (each["offset"] for each in told["in_flight"] if each["phase"] == "received")
+    acknowledged = [(first, end) for first, end in told["acknowledged"]]
+    return acknowledged + [(offset, offset + 1) for offset in received]
 
 
 def new_queue(
