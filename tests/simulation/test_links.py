@@ -69,6 +69,26 @@ def test_messages_are_carried_with_no_more_than_maximum_qos(maximum: int) -> Non
     with_remote(body, remote)
 
 
+def test_what_is_in_flight_goes_with_no_more_than_the_next_maximum_qos() -> None:
+    async def body(bridged: Bridged) -> None:
+        remote = bridged.remote
+        await bridged.publish("up/x", b"1", b"2", qos=2)
+        await bridged.publish("up/x", b"3", qos=1)
+        remote.connack = {"session_present": True}
+        remote.properties = {"maximum_qos": 1}
+        remote.silent_about = set()
+        remote.visit.transport.abort()
+        await sleep(3)
+        again = [(each["payload"], each["qos"]) for each in remote.visit.of_kind("publish")]
+        assert again == [(b"1", 1), (b"2", 1), (b"3", 1)]
+        assert bridged.link.queue.in_flight() == 0
+        assert bridged.link.queue.acknowledged() == 3
+
+    remote = Remote()
+    remote.silent_about = {"publish"}
+    with_remote(body, remote)
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_what_is_larger_than_maximum_packet_size_is_on_the_ledger(qos: int) -> None:
     async def body(bridged: Bridged) -> None:

@@ -16,13 +16,13 @@ Invariants:
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import caller, is_named, reads, receive_grant, within
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
-from holdfast.broker.delivery.queue_at_rest import Cut, own_flights
+from holdfast.broker.delivery.queue_at_rest import Cut
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.redrives import Redrives
 from holdfast.broker.mqtt.subscriptions import Subscriptions
@@ -123,6 +123,8 @@ class BridgeQueue:
         self._rest(now_us)
         if not granted.session_present:
             self._forget_session(now_us)
+        elif granted.maximum_qos == 1:
+            self._lower(now_us)
         if granted.maximum_qos == 0:
             # At QoS 0 nothing is read from the log; what comes from now on is sent as it comes.
             self._queues.lose_waiting(self.record, LossReason.REFUSED, now_us)
@@ -310,23 +312,42 @@ class BridgeQueue:
         if not state:
             return
         told = describe_state(state)
-        mark, done = told["mark"], RangeSet(told["acknowledged"])
-        received = [(at, at + 1) for at in sorted(own_flights(state, "received"))]
-        if self.record.session_of in (None, caller(self._bridge)):
-            for span in received:
-                done.insert(*span)
-        elif received and received[0][0] < mark:
-            # The mark has gone past them: it goes back, and everything between them is done.
-            first, *_ = received[0]
-            for span in RangeSet(received).gaps(first, mark):
-                done.insert(*span)
-            mark = first
-        self._queues.begin(self.record.party, mark, done.ranges(), now_us)
+        is_same = self.record.session_of in (None, caller(self._bridge))
+        mark, done = (told["mark"], _had(told)) if is_same else _finished(told)
+        self._queues.begin(self.record.party, mark, done, now_us)
+
+    def _lower(self, now_us: int) -> None:
+        """The remote takes no QoS 2 any more: what it may have of that or not is sent as new at
+        QoS 1, with all that is in flight, since one exchange cannot become another."""
+        state = self._kernel.log.delivery_state(self.record.party)
+        if not state:
+            return
+        told = describe_state(state)
+        if any(each["qos"] == 2 and each["phase"] == "published" for each in told["in_flight"]):
+            party, mark = self.record.party, told["mark"]
+            self._queues.begin(party, mark, _had(told), now_us, self._unreleased)
 
     def _note(self, record: QueueRecord, now_us: int) -> None:
         if record != self.record:
             self.record = record
             self._noted_at = self._queues.put(record, now_us)
+
+
+def _had(told: dict[str, Any]) -> list[tuple[int, int]]:
+    """Ranges of offsets that the remote has said to have, in a state that is told so."""
+    received = (each["offset"] for each in told["in_flight"] if each["phase"] == "received")
+    acknowledged = [(first, end) for first, end in told["acknowledged"]]
+    return acknowledged + [(offset, offset + 1) for offset in received]
+
+
+def _finished(told: dict[str, Any]) -> tuple[int, list[tuple[int, int]]]:
+    """A mark, and ranges above it, of what a remote has acknowledged to the end: a state has its
+    mark behind what the remote has said to have."""
+    own = (each for each in told["in_flight"] if "group" not in each)
+    received = sorted(each["offset"] for each in own if each["phase"] == "received")
+    mark = min([told["mark"], *received])
+    begun = RangeSet([(offset, offset + 1) for offset in received])
+    return mark, [*told["acknowledged"], *begun.gaps(mark, told["mark"])]
 
 
 def new_queue(
