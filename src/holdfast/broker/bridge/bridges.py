@@ -9,12 +9,11 @@ Invariants:
 3. What is changed is on record before it is done.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.backoff import draw_share
 from holdfast.broker.bridge.link import Link, State
 from holdfast.broker.bridge.loops import LoopSearch
+from holdfast.broker.bridge.password import read_password
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
 from holdfast.broker.bridge.review import is_filter, parse_checked
 from holdfast.broker.bridge.trial import Trial
@@ -244,7 +244,7 @@ class Bridges:
     async def tried(self, bridge: Bridge) -> Granted | Refused:
         """What the remote answers to a connection with these settings. Raises `OSError` or
         `TimeoutError`."""
-        password = await asyncio.to_thread(read_password, bridge)
+        password = await self._password(bridge)
         trial = Trial(bridge, password, self._kernel, self._config, self._connections)
         return await trial.run(self._dialer.dial)
 
@@ -263,7 +263,7 @@ class Bridges:
         )
         known.link = Link(
             bridge,
-            lambda: read_password(bridge),
+            lambda: self._password(bridge),
             self._kernel,
             self._world,
             lambda: self._config,
@@ -310,6 +310,16 @@ class Bridges:
             queues.put(record, now_us)
         self._keep(record)
         return record
+    async def _password(self, bridge: Bridge) -> bytes | None:
+        """The password to connect with. Raises `OSError` with a sentence."""
+        if bridge.password_file is None:
+            return read_password(bridge)
+        try:
+            return await self._dialer.read(partial(read_password, bridge))
+        except TimeoutError as error:
+            late = f"password_file: {bridge.password_file} was not read in time"
+            raise OSError(late) from error
+
 
     def _keep(self, record: QueueRecord) -> None:
         if record.owner not in self._queues:
@@ -348,10 +358,3 @@ class Bridges:
 
         left = self._delivery.queues.left(record, None, Inquiry(self._kernel.log))
         self._chores.begin(left, counted)
-
-
-def read_password(bridge: Bridge) -> bytes | None:
-    """The password to connect with. Raises `OSError`."""
-    if bridge.password_file is not None:
-        return Path(bridge.password_file).read_bytes().rstrip(b"\r\n")
-    return None if bridge.password is None else bridge.password.encode()
