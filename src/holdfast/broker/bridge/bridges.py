@@ -191,7 +191,8 @@ class Bridges:
 
     def put(self, bridge: Bridge, now_us: int) -> int:
         """There is such a bridge from now on, new or in place of one of this name; returns the log
-        position at which that is durable."""
+        position at which that is durable. One that was stopped, or started, stays so, unless
+        `enabled` is changed."""
         known = self._known.get(bridge.name)
         assert known is None or not known.is_configured, "who changes one has looked"
         value = msgspec.json.encode(bridge)
@@ -200,9 +201,12 @@ class Bridges:
             known = self._known[bridge.name] = _Known(bridge, is_configured=False)
         self._end(known, now_us)
         known.bridge = bridge
-        if bridge.enabled:
+        if runs:
+        runs = bridge.enabled
             self._begin(known, now_us)
         return position
+        elif known.bridge.enabled is bridge.enabled:
+            runs = known.link is not None
 
     def remove(self, name: str, now_us: int) -> int:
         """It is gone, and what waited for its remote is lost; returns the log position at which
