@@ -24,7 +24,7 @@ from holdfast.broker.bridge.link import Link, State
 from holdfast.broker.bridge.loops import LoopSearch
 from holdfast.broker.bridge.password import read_password
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
-from holdfast.broker.bridge.review import is_filter, parse_checked
+from holdfast.broker.bridge.review import parse_checked
 from holdfast.broker.bridge.trial import Trial
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.parts import DeliveryParts
@@ -37,7 +37,7 @@ from holdfast.broker.sockets.dialer import Dialer
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord, Table, parse_queue
-from holdfast.core.bridge import Bridge, parse_bridge
+from holdfast.core.bridge import Bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
@@ -114,12 +114,17 @@ class Bridges:
             record = parse_queue(value)
             if record.kind == "bridge":
                 self._keep(record)
-        for _, value in view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM):
-            bridge = parse_bridge(msgspec.json.decode(value), is_filter, "a bridge on record")
-            self._known[bridge.name] = _Known(bridge, is_configured=False)
+        rows = view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM)
+        recorded = {key.decode(): value for key, value in rows}
         for bridge in configured(self._config):
             self._known[bridge.name] = _Known(bridge, is_configured=True)
-        for name in [name for name in self._queues if name not in self._known]:
+            if recorded.pop(bridge.name, None) is not None:
+                self._hand_to_file(bridge.name, now_us)
+        for name, value in recorded.items():
+            self._recall(name, value)
+        for name in sorted(self._queues.keys() - self._known.keys() - recorded.keys()):
+            fields = {"bridge": name, "what waited": "lost, and in the loss ledger"}
+            log.warning("bridge is in the configuration no more", extra={"fields": fields})
             self._end_queue(name, now_us)
         if self._config.bridges_storage == "IN_MEMORY":
             for name in self._queues:
@@ -197,16 +202,16 @@ class Bridges:
         assert known is None or not known.is_configured, "who changes one has looked"
         value = msgspec.json.encode(bridge)
         position = self._records.put(Table.BRIDGES, bridge.name.encode(), value, now_us)
+        runs = bridge.enabled
         if known is None:
             known = self._known[bridge.name] = _Known(bridge, is_configured=False)
+        elif known.bridge.enabled is bridge.enabled:
+            runs = known.link is not None
         self._end(known, now_us)
         known.bridge = bridge
         if runs:
-        runs = bridge.enabled
             self._begin(known, now_us)
         return position
-        elif known.bridge.enabled is bridge.enabled:
-            runs = known.link is not None
 
     def remove(self, name: str, now_us: int) -> int:
         """It is gone, and what waited for its remote is lost; returns the log position at which
@@ -232,17 +237,17 @@ class Bridges:
         """A re-drive for a bridge has begun, if this is one's party: it gets no more of that than
         of the rest."""
         record = self._queues.get(self.name_of(party))
-        if record is not None:
-            grant = terms.receive_grant(self._known[record.owner].bridge)
-            self._delivery.redrives.grant(party, grant)
+        known = None if record is None else self._known.get(record.owner)
+        if known is not None:
+            self._delivery.redrives.grant(party, terms.receive_grant(known.bridge))
 
     def target(self, party: int) -> Target | None:
         """The bridge of this party as one whose losses can be driven again."""
         record = self._queues.get(self.name_of(party))
-        if record is None:
+        known = None if record is None else self._known.get(record.owner)
+        if record is None or known is None:
             return None
-        found = self._known[record.owner].link
-        takers = {} if found is None else found.queue.takers()
+        takers = {} if known.link is None else known.link.queue.takers()
         return Target(party, record.reads, takers)
 
     async def tried(self, bridge: Bridge) -> Granted | Refused:
@@ -253,6 +258,25 @@ class Bridges:
         return await trial.run(self._dialer.dial)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _recall(self, name: str, value: bytes) -> None:
+        """Finds a bridge that was made while the broker ran. One that cannot be carried out is left
+        out, and its queue waits for one that is made anew under its name."""
+        try:
+            bridge = parse_checked(msgspec.json.decode(value), "its record")
+        except ConfigurationError as error:
+            then = "make it anew under its name: its queue waits for that"
+            fields = {"bridge": name, "reason": error, "then": then}
+            log.error("bridge left out", extra={"fields": fields})
+        else:
+            self._known[name] = _Known(bridge, is_configured=False)
+
+    def _hand_to_file(self, name: str, now_us: int) -> None:
+        """The file has a bridge that was made while the broker ran: what it was is forgotten, so
+        that it ends when it goes from the file."""
+        self._records.put(Table.BRIDGES, name.encode(), b"", now_us)
+        fields = {"bridge": name, "settings": "those of the file, in place of those on record"}
+        log.warning("bridge belongs to the configuration file now", extra={"fields": fields})
 
     def _begin(self, known: _Known, now_us: int) -> None:
         bridge, storage = known.bridge, self._config.bridges_storage
@@ -286,6 +310,16 @@ class Bridges:
         log.info("bridge starts", extra={"fields": fields | {"a restart loses": lost}})
         known.link.start(now_us)
 
+    async def _password(self, bridge: Bridge) -> bytes | None:
+        """The password to connect with. Raises `OSError` with a sentence."""
+        if bridge.password_file is None:
+            return read_password(bridge)
+        try:
+            return await self._dialer.read(partial(read_password, bridge))
+        except TimeoutError as error:
+            late = f"password_file: {bridge.password_file} was not read in time"
+            raise OSError(late) from error
+
     def _end(self, known: _Known, now_us: int) -> None:
         if known.link is not None:
             known.link.stop(now_us)
@@ -314,16 +348,6 @@ class Bridges:
             queues.put(record, now_us)
         self._keep(record)
         return record
-    async def _password(self, bridge: Bridge) -> bytes | None:
-        """The password to connect with. Raises `OSError` with a sentence."""
-        if bridge.password_file is None:
-            return read_password(bridge)
-        try:
-            return await self._dialer.read(partial(read_password, bridge))
-        except TimeoutError as error:
-            late = f"password_file: {bridge.password_file} was not read in time"
-            raise OSError(late) from error
-
 
     def _keep(self, record: QueueRecord) -> None:
         if record.owner not in self._queues:
