@@ -14,6 +14,14 @@ from tests.operating.conftest import MakeBroker
 from tests.process import BrokerProcess
 from tests.supervisor import Supervisor
 
+HEAD = """
+[[bridge]]
+name = "head"
+address = "127.0.0.1:1"
+[[bridge.local_subscriptions]]
+filters = ["{}"]
+"""
+
 
 class Site:
     """A broker with a file, and clients."""
@@ -206,6 +214,19 @@ def test_the_command_says_what_came_of_it(site: Site) -> None:
     assert "expected a whole number" in refused.stderr
     site.file.write_text("mqtt.receive_maximum = 9\n")
     assert holdfast(site, "reload").stdout.strip() == "nothing is different"
+
+
+def test_bridges_of_the_file_wait_for_a_restart_and_a_wrong_one_is_refused(site: Site) -> None:
+    site.reload(HEAD.format("plant/#"))
+    assert '"bridge needs a restart" bridge=head' in site.broker.log()
+    assert '"configuration read again" changed=0 need_a_restart=1' in site.broker.log()
+    assert holdfast(site, "reload").stdout.splitlines() == ["needs a restart: [[bridge]] head"]
+    site.reload("mqtt.receive_maximum = 9\n" + HEAD.format("plant/#/x"))
+    assert "configuration refused" in site.broker.log()
+    assert "[[bridge]] 1: local_subscriptions 1:" in site.broker.log()
+    assert "setting changed" not in site.broker.log()
+    site.reload("")
+    assert '"configuration read again" changed=0 need_a_restart=0' in site.broker.log()
 
 
 def holdfast(site: Site, *words: str) -> subprocess.CompletedProcess[str]:

@@ -75,6 +75,10 @@ class Site:
         self._bridges.append(own | fields)
         return wire
 
+    def part(self, far: str) -> None:
+        """Its configuration has no bridge to this site any more, from its next life on."""
+        self._bridges = [bridge for bridge in self._bridges if bridge["name"] != far]
+
     async def start(self) -> None:
         """Its broker and its wires are there."""
         for wire in self.wires.values():

@@ -90,7 +90,7 @@ class BridgeCommands:
         bridge = self.checked(bridge)
         try:
             answer = await self._bridges.tried(bridge)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
             return Checked(None, reason, doubts(bridge))
         if isinstance(answer, Refused):

@@ -6,8 +6,10 @@ or the old configuration stays in force as it is.
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.broker import log_lines, open_files
+from holdfast.broker.bridge.bridges import configured
 from holdfast.core.change import Change, plan_change
 from holdfast.core.config import SETTINGS, Config, Effective
 from holdfast.core.errors import ConfigurationError
@@ -34,10 +36,12 @@ class Reload:
         self._open_files_limit = open_files_limit
 
     def run(self) -> Change:
-        """Takes over what can change, and says what cannot. Raises `ConfigurationError`, and then
-        nothing has changed."""
+        """Takes over what can change, and says what cannot, bridges of the file among it. Raises
+        `ConfigurationError`, and then nothing has changed."""
         try:
-            change = plan_change(self.settings, self._read())
+            wanted = self._read()
+            bridges = _different_bridges(self.settings.config, wanted.config)
+            change = plan_change(self.settings, wanted)
             config = change.settings.config
             self._apply(config)
         except ConfigurationError as error:
@@ -51,7 +55,11 @@ class Reload:
         for name in change.waiting:
             fields = {"setting": name, "in_force": _shown(name, before)}
             log.warning("setting needs a restart", extra={"fields": fields})
+        for name in bridges:
+            log.warning("bridge needs a restart", extra={"fields": {"bridge": name}})
         self._warn_of_files(change)
+        tables = (f"[[bridge]] {name}" for name in bridges)
+        change = replace(change, waiting=(*change.waiting, *tables))
         counts = {"changed": len(change.taken), "need_a_restart": len(change.waiting)}
         log.info("configuration read again", extra={"fields": counts})
         return change
@@ -68,6 +76,14 @@ class Reload:
         words = open_files.warning(change.settings.config, self._open_files_limit)
         if words is not None and "limits.connections_maximum" in change.taken:
             log.warning(words)
+
+
+def _different_bridges(before: Config, after: Config) -> list[str]:
+    """The names of those that are new in the file, gone from it or changed there."""
+    was = {bridge.name: bridge for bridge in configured(before)}
+    will_be = {bridge.name: bridge for bridge in configured(after)}
+    names = was.keys() | will_be.keys()
+    return sorted(name for name in names if was.get(name) != will_be.get(name))
 
 
 def _fields(name: str, before: Config, now: Config) -> dict[str, object]:

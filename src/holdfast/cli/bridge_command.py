@@ -187,7 +187,8 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     if options.file is not None:
         try:
             found = tomllib.loads(options.file.read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            _check_values(found, "")
+        except (OSError, ValueError) as error:
             raise ConfigurationError(f"{options.file}: {error}") from error
     found["name"] = options.name
     if options.address is not None:
@@ -207,6 +208,21 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     if options.password_stdin:
         found["password"] = sys.stdin.readline().rstrip("\n")
     return found
+
+
+def _check_values(value: object, where: str) -> None:
+    """Raises `ValueError` for what JSON cannot carry to the broker, such as the dates of TOML."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _check_values(inner, f"{where}.{name}" if where else name)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value, 1):
+            _check_values(inner, f"{where} {number}")
+    elif not isinstance(value, str | int):
+        raise ValueError(
+            f"{where} is {value}, which no setting of a bridge can be: they are text, whole"
+            " numbers, true and false"
+        )
 
 
 def _subscription(written: str) -> dict[str, Any]:

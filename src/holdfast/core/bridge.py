@@ -8,11 +8,11 @@ addresses are valid.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
 from holdfast.core.errors import ConfigurationError
 
@@ -35,6 +35,10 @@ SAME_TOPIC: Final = "{#}"
 HIDDEN: Final = "********"
 """In place of a password, wherever a bridge is shown."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+TEXT_BYTES_MAXIMUM: Final = 65_535
+"""Bytes of each text and of the password: packets of MQTT have two bytes for a length."""
+HOST_NAME_BYTES_MAXIMUM: Final = 253
+"""Of a name in DNS (RFC 1035, section 2.3.4, without what frames it there)."""
 _REFERENCE: Final = re.compile(r"\{(#|[1-9][0-9]{0,2})\}")
 
 Seconds = Annotated[int, Meta(ge=0, le=4_294_967_295)]
@@ -159,7 +163,13 @@ def parse_address(address: str) -> Place:
         raise ValueError("the address has a user in it; that is user_name and password_file")
     if not parts.hostname:
         raise ValueError(f'"{address}" names no host')
-    port = parts.port or usual_port
+    if any(character.isspace() or not character.isprintable() for character in address):
+        raise ValueError("the address has a space or a control character in it")
+    port = usual_port if parts.port is None else parts.port
+    if port == 0:
+        raise ValueError(
+            f'"{address}" has port 0, on which nobody can listen; leave it out for {usual_port}'
+        )
     path = parts.path or "/mqtt"
     return Place(transport, parts.hostname, port, f"{path}?{parts.query}" if parts.query else path)
 
@@ -204,6 +214,8 @@ def parse_bridge(written: object, is_filter: Callable[[str], bool], where: str) 
 
 
 def _check(bridge: Bridge, is_filter: Callable[[str], bool]) -> None:
+    for where, text in _texts(to_builtins(bridge), ""):
+        _check_text(where, text)
     if not NAME.fullmatch(bridge.name):
         raise ValueError(
             f'the name "{bridge.name}" has other characters than letters, digits, "-", "_" and ".",'
@@ -217,6 +229,11 @@ def _check(bridge: Bridge, is_filter: Callable[[str], bool]) -> None:
         raise ValueError("MQTT 3.1.1 knows no password without user_name")
     if (bridge.tls.certificate is None) is not (bridge.tls.key is None):
         raise ValueError("tls.certificate and tls.key belong together; one of them is missing")
+    if bridge.tls.server_name and not _is_host_name(bridge.tls.server_name):
+        raise ValueError(
+            "tls.server_name is no name of a host: one of its parts is empty or longer"
+            f" than 63 characters, or all of it longer than {HOST_NAME_BYTES_MAXIMUM}"
+        )
     for kind, subscriptions in (
         ("local_subscriptions", bridge.local_subscriptions),
         ("remote_subscriptions", bridge.remote_subscriptions),
@@ -228,6 +245,39 @@ def _check(bridge: Bridge, is_filter: Callable[[str], bool]) -> None:
                     raise ValueError(f'{kind} {number}: "{text}" is no topic filter')
     if not bridge.local_subscriptions and not bridge.remote_subscriptions:
         raise ValueError("it has neither local_subscriptions nor remote_subscriptions")
+
+
+def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
+    """Every text within a value, with where it is: `local_subscriptions 1.filters 2`."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{where}.{name}" if where else name)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value, 1):
+            yield from _texts(inner, f"{where} {number}")
+
+
+def _check_text(where: str, text: str) -> None:
+    # None is repeated: it may be a password, or very long.
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where} has half of a surrogate pair in it, which UTF-8 does not know"
+        ) from error
+    if size > TEXT_BYTES_MAXIMUM:
+        raise ValueError(f"{where} has {size} bytes; it can have {TEXT_BYTES_MAXIMUM}")
+    if "\0" in text:
+        raise ValueError(f"{where} has the character U+0000 in it, which MQTT does not allow")
+
+
+def _is_host_name(text: str) -> bool:
+    try:
+        return 0 < len(text.encode("idna")) <= HOST_NAME_BYTES_MAXIMUM
+    except UnicodeError:
+        return False
 
 
 def public_fields(bridge: Bridge) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class Change:
     taken: tuple[str, ...]
     """Settings whose new value is in force, by their full names."""
     waiting: tuple[str, ...]
-    """Those whose new value needs a restart."""
+    """Those whose new value needs a restart; of a reload, tables `[[bridge]]` too, with names."""
 
 
 def plan_change(in_force: Effective, wanted: Effective) -> Change:

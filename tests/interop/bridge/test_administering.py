@@ -1,5 +1,6 @@
 """Bridges as an administrator has them over HTTP: made, changed, stopped, removed, seen."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,14 +112,47 @@ def test_what_no_bridge_can_be_is_refused(administered: MakeBroker) -> None:
             {"local_subscriptions": [carries("plant/#")], "loop_prevention": False},
             "local_subscriptions 1: plant/x becomes plant/x, which its filters match again",
         ),
+        ({"address": f"{HOST}:0", "local_subscriptions": [OUT]}, "has port 0"),
+        (
+            {"hop_property": "x" * 65_536, "local_subscriptions": [OUT]},
+            "hop_property has 65536 bytes; it can have 65535",
+        ),
+        (
+            {"client_identifier": "a\0b", "local_subscriptions": [OUT]},
+            "client_identifier has the character U+0000 in it",
+        ),
     ):
-        status, refused = broker.ask("POST", "/v1/bridges", bridge("b", 1883, **fields))
-        assert (status, sentence in refused["detail"]) == (400, True), refused
+        settings = bridge("b", 1883, **fields)
+        for path in ("/v1/bridges", "/v1/bridges/check"):
+            status, refused = broker.ask("POST", path, settings)
+            assert (status, sentence in refused["detail"]) == (400, True), refused
     assert broker.get("/v1/bridges")["bridges"] == []
     for method, action in (("GET", ""), ("DELETE", ""), ("POST", "/start"), ("GET", "/messages")):
         body = {} if method == "POST" else None
         status, refused = broker.ask(method, f"/v1/bridges/none{action}", body)
         assert (status, refused["error"]) == (404, "no_such_bridge")
+
+
+def test_a_password_file_that_is_a_pipe_is_told_at_once(
+    tmp_path: Path, administered: MakeBroker, nowhere: int
+) -> None:
+    broker, pipe = administered(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    secret = {"user_name": "u", "password_file": str(pipe)}
+    settings = bridge("b", nowhere, local_subscriptions=[OUT], **secret)
+    reason = f"password_file: {pipe} cannot be read: it is no regular file"
+    status, checked = broker.ask("POST", "/v1/bridges/check", settings)
+    assert (status, checked["accepted"], checked["reason"]) == (200, False, reason)
+    broker.ask("POST", "/v1/bridges", settings)
+    assert broker.wait_state("b", "waiting")["last_error"] == reason
+
+
+def test_a_change_leaves_a_stopped_bridge_stopped(administered: MakeBroker, nowhere: int) -> None:
+    broker = administered()
+    settings = bridge("b", nowhere, local_subscriptions=[OUT])
+    broker.ask("POST", "/v1/bridges", settings)
+    broker.ask("POST", "/v1/bridges/b/stop", {})
+    assert put(broker, **settings, keep_alive_s=30)[1]["state"] == "stopped"
 
 
 def test_topics_that_become_one_are_told_of(administered: MakeBroker, nowhere: int) -> None:

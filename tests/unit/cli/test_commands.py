@@ -102,3 +102,26 @@ def test_help_names_every_setting_by_its_table(capsys: pytest.CaptureFixture[str
         group = group.partition("\n[")[0]
         for row in SETTINGS.values():
             assert (f" {row.option} " in group) == (row.table == table)
+
+
+@pytest.mark.parametrize("action", ["add", "check"])
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("since = 1979-05-27T07:32:00Z", "since is 1979-05-27 07:32:00+00:00"),
+        ("at = 07:32:00", "at is 07:32:00"),
+        ("keep_alive_s = inf", "keep_alive_s is inf"),
+        (
+            "[[local_subscriptions]]\nfilters = ['a', 1979-05-27]",
+            "local_subscriptions 1.filters 2 is 1979-05-27",
+        ),
+    ],
+)
+def test_what_no_setting_of_a_bridge_can_be_is_refused_before_the_broker_is_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str, written: str, sentence: str
+) -> None:
+    file = tmp_path / "head.toml"
+    file.write_text(f"address = 'remote'\n{written}\n")
+    code, said = refused(capsys, "bridge", action, "head", "--file", str(file))
+    assert code == 2
+    assert said.startswith(f"holdfast: {file}: {sentence}, which no setting of a bridge can be")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.bridge import (
+    TEXT_BYTES_MAXIMUM,
     Bridge,
     parse_address,
     parse_bridge,
@@ -60,6 +61,11 @@ def test_an_address_says_where_and_how(
         (":1883", "names no host"),
         ("remote:port", "[Pp]ort"),
         ("remote:99999", "[Pp]ort"),
+        ("remote:0", "has port 0, on which nobody can listen; leave it out for 1883"),
+        ("mqtts://remote:0", "leave it out for 8883"),
+        ("re mote", "a space or a control character"),
+        ("ws://remote/a b", "a space or a control character"),
+        ("mqtt://re\nmote", "a space or a control character"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused_with_a_sentence(
@@ -132,6 +138,81 @@ def test_what_contradicts_itself_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         parsed(**fields)
+
+
+def written_with(place: str, text: str) -> dict[str, object]:
+    """The fields of a bridge that has a text in this place."""
+    rule: dict[str, object] = {"filters": ["a"]}
+    match place.split("."):
+        case ["tls", name]:
+            # A certificate needs its key.
+            both = {"certificate": "c", "key": "k"} if name in ("certificate", "key") else {}
+            return {"tls": both | {name: text}}
+        case ["local_subscriptions 1", "user_properties 2", name]:
+            properties = [{"key": "k", "value": "v"}, {"key": "k", "value": "v"} | {name: text}]
+            return {"local_subscriptions": [rule | {"user_properties": properties}]}
+        case ["remote_subscriptions 1", "destination"]:
+            return {"remote_subscriptions": [rule | {"destination": text}]}
+        case ["remote_subscriptions 1", list_and_number]:
+            name = list_and_number.removesuffix(" 2")
+            return {"remote_subscriptions": [rule | {name: ["a", text]}]}
+        case _:
+            return {place: text}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "name",
+        "address",
+        "client_identifier",
+        "user_name",
+        "password",
+        "password_file",
+        "hop_property",
+        "tls.ca",
+        "tls.certificate",
+        "tls.key",
+        "tls.server_name",
+        "local_subscriptions 1.user_properties 2.key",
+        "local_subscriptions 1.user_properties 2.value",
+        "remote_subscriptions 1.destination",
+        "remote_subscriptions 1.filters 2",
+        "remote_subscriptions 1.excludes 2",
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ä" * (TEXT_BYTES_MAXIMUM // 2 + 1), "has 65536 bytes; it can have 65535"),
+        ("a\0b", "has the character U+0000 in it, which MQTT does not allow"),
+        ("a\udcff", "has half of a surrogate pair in it, which UTF-8 does not know"),
+    ],
+    ids=["too long", "U+0000", "surrogate"],
+)
+def test_a_text_that_mqtt_cannot_carry_is_refused_by_the_name_of_its_field(
+    place: str, text: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parsed(**written_with(place, text))
+    assert str(refused.value) == f"[[bridge]] 1: {place} {sentence}"
+
+
+def test_a_text_may_be_as_long_as_mqtt_can_carry() -> None:
+    longest = "x" * TEXT_BYTES_MAXIMUM
+    for place in ("client_identifier", "password", "hop_property"):
+        parsed(**written_with(place, longest))
+
+
+@pytest.mark.parametrize("name", [".x", "x" * 64, "ü..x", ".".join(["x" * 63] * 4)])
+def test_a_server_name_that_no_host_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="server_name is no name of a host"):
+        parsed(tls={"server_name": name})
+
+
+@pytest.mark.parametrize("name", ["remote", "remote.example.", "bücher.example", "10.0.0.7", "::1"])
+def test_a_server_name_may_be_any_that_a_host_has(name: str) -> None:
+    assert parsed(tls={"server_name": name}).tls.server_name == name
 
 
 @pytest.mark.accepts("S1.21")

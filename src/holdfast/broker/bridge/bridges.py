@@ -9,12 +9,11 @@ Invariants:
 3. What is changed is on record before it is done.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,8 +22,9 @@ from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.backoff import draw_share
 from holdfast.broker.bridge.link import Link, State
 from holdfast.broker.bridge.loops import LoopSearch
+from holdfast.broker.bridge.password import read_password
 from holdfast.broker.bridge.queue import BridgeQueue, new_queue
-from holdfast.broker.bridge.review import is_filter, parse_checked
+from holdfast.broker.bridge.review import parse_checked
 from holdfast.broker.bridge.trial import Trial
 from holdfast.broker.chores import Chores
 from holdfast.broker.delivery.parts import DeliveryParts
@@ -37,7 +37,7 @@ from holdfast.broker.sockets.dialer import Dialer
 from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord, Table, parse_queue
-from holdfast.core.bridge import Bridge, parse_bridge
+from holdfast.core.bridge import Bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
@@ -114,12 +114,17 @@ class Bridges:
             record = parse_queue(value)
             if record.kind == "bridge":
                 self._keep(record)
-        for _, value in view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM):
-            bridge = parse_bridge(msgspec.json.decode(value), is_filter, "a bridge on record")
-            self._known[bridge.name] = _Known(bridge, is_configured=False)
+        rows = view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM)
+        recorded = {key.decode(): value for key, value in rows}
         for bridge in configured(self._config):
             self._known[bridge.name] = _Known(bridge, is_configured=True)
-        for name in [name for name in self._queues if name not in self._known]:
+            if recorded.pop(bridge.name, None) is not None:
+                self._hand_to_file(bridge.name, now_us)
+        for name, value in recorded.items():
+            self._recall(name, value)
+        for name in sorted(self._queues.keys() - self._known.keys() - recorded.keys()):
+            fields = {"bridge": name, "what waited": "lost, and in the loss ledger"}
+            log.warning("bridge is in the configuration no more", extra={"fields": fields})
             self._end_queue(name, now_us)
         if self._config.bridges_storage == "IN_MEMORY":
             for name in self._queues:
@@ -191,16 +196,20 @@ class Bridges:
 
     def put(self, bridge: Bridge, now_us: int) -> int:
         """There is such a bridge from now on, new or in place of one of this name; returns the log
-        position at which that is durable."""
+        position at which that is durable. One that was stopped, or started, stays so, unless
+        `enabled` is changed."""
         known = self._known.get(bridge.name)
         assert known is None or not known.is_configured, "who changes one has looked"
         value = msgspec.json.encode(bridge)
         position = self._records.put(Table.BRIDGES, bridge.name.encode(), value, now_us)
+        runs = bridge.enabled
         if known is None:
             known = self._known[bridge.name] = _Known(bridge, is_configured=False)
+        elif known.bridge.enabled is bridge.enabled:
+            runs = known.link is not None
         self._end(known, now_us)
         known.bridge = bridge
-        if bridge.enabled:
+        if runs:
             self._begin(known, now_us)
         return position
 
@@ -230,27 +239,46 @@ class Bridges:
         """A re-drive for a bridge has begun, if this is one's party: it gets no more of that than
         of the rest."""
         record = self._queues.get(self.name_of(party))
-        if record is not None:
-            grant = terms.receive_grant(self._known[record.owner].bridge)
-            self._delivery.redrives.grant(party, grant)
+        known = None if record is None else self._known.get(record.owner)
+        if known is not None:
+            self._delivery.redrives.grant(party, terms.receive_grant(known.bridge))
 
     def target(self, party: int) -> Target | None:
         """The bridge of this party as one whose losses can be driven again."""
         record = self._queues.get(self.name_of(party))
-        if record is None:
+        known = None if record is None else self._known.get(record.owner)
+        if record is None or known is None:
             return None
-        found = self._known[record.owner].link
-        takers = {} if found is None else found.queue.takers()
+        takers = {} if known.link is None else known.link.queue.takers()
         return Target(party, record.reads, takers)
 
     async def tried(self, bridge: Bridge) -> Granted | Refused:
         """What the remote answers to a connection with these settings. Raises `OSError` or
         `TimeoutError`."""
-        password = await asyncio.to_thread(read_password, bridge)
+        password = await self._password(bridge)
         trial = Trial(bridge, password, self._kernel, self._config, self._connections)
         return await trial.run(self._dialer.dial)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _recall(self, name: str, value: bytes) -> None:
+        """Finds a bridge that was made while the broker ran. One that cannot be carried out is left
+        out, and its queue waits for one that is made anew under its name."""
+        try:
+            bridge = parse_checked(msgspec.json.decode(value), "its record")
+        except ConfigurationError as error:
+            then = "make it anew under its name: its queue waits for that"
+            fields = {"bridge": name, "reason": error, "then": then}
+            log.error("bridge left out", extra={"fields": fields})
+        else:
+            self._known[name] = _Known(bridge, is_configured=False)
+
+    def _hand_to_file(self, name: str, now_us: int) -> None:
+        """The file has a bridge that was made while the broker ran: what it was is forgotten, so
+        that it ends when it goes from the file."""
+        self._records.put(Table.BRIDGES, name.encode(), b"", now_us)
+        fields = {"bridge": name, "settings": "those of the file, in place of those on record"}
+        log.warning("bridge belongs to the configuration file now", extra={"fields": fields})
 
     def _begin(self, known: _Known, now_us: int) -> None:
         bridge, storage = known.bridge, self._config.bridges_storage
@@ -265,7 +293,7 @@ class Bridges:
         )
         known.link = Link(
             bridge,
-            lambda: read_password(bridge),
+            lambda: self._password(bridge),
             self._kernel,
             self._world,
             lambda: self._config,
@@ -283,6 +311,16 @@ class Bridges:
         fields = {"bridge": bridge.name, "remote": bridge.address, "storage": storage}
         log.info("bridge starts", extra={"fields": fields | {"a restart loses": lost}})
         known.link.start(now_us)
+
+    async def _password(self, bridge: Bridge) -> bytes | None:
+        """The password to connect with. Raises `OSError` with a sentence."""
+        if bridge.password_file is None:
+            return read_password(bridge)
+        try:
+            return await self._dialer.read(partial(read_password, bridge))
+        except TimeoutError as error:
+            late = f"password_file: {bridge.password_file} was not read in time"
+            raise OSError(late) from error
 
     def _end(self, known: _Known, now_us: int) -> None:
         if known.link is not None:
@@ -343,10 +381,3 @@ class Bridges:
 
         left = self._delivery.queues.left(record, None, Inquiry(self._kernel.log))
         self._chores.begin(left, counted)
-
-
-def read_password(bridge: Bridge) -> bytes | None:
-    """The password to connect with. Raises `OSError`."""
-    if bridge.password_file is not None:
-        return Path(bridge.password_file).read_bytes().rstrip(b"\r\n")
-    return None if bridge.password is None else bridge.password.encode()

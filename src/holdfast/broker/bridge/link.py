@@ -73,7 +73,7 @@ class Failure(StrEnum):
     HANDSHAKE = "handshake"
     """TLS or WebSocket: such as a certificate that nobody vouches for."""
     CREDENTIALS = "credentials"
-    """The file that the password stands in could not be read."""
+    """The file that the password stands in could not be read, or is too large for one."""
     REFUSED = "refused"
     """CONNACK said no."""
     SILENT = "silent"
@@ -126,7 +126,7 @@ class Link:
     def __init__(
         self,
         bridge: Bridge,
-        password: Callable[[], bytes | None],
+        password: Callable[[], Awaitable[bytes | None]],
         kernel: KernelStages,
         world: World,
         config: Callable[[], Config],
@@ -153,7 +153,7 @@ class Link:
         """Whether what it sends comes back, where no count of hops says so."""
         self.is_held = False
         """Its connection is there, and nothing is sent, to see whether anything comes then."""
-        self._password = password
+        self._read_password = password
         self._config = config
         self._kernel = kernel
         self._world = world
@@ -172,6 +172,8 @@ class Link:
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
+        self._password: bytes | None = None
+        """As it was read for this attempt."""
         self._wish: Wish | None = None
         self._pinged_at_us = 0
         self._moved = (0, 0, 0)
@@ -308,16 +310,8 @@ class Link:
         """It can be written to: CONNECT goes out."""
         if connection is not self._connection:
             return
-        now_us = self._world.now_us()
         version = connection.protocol_version = self.bridge.mqtt_version
         config = self._config()
-        try:
-            password = self._password()
-        except OSError as error:
-            self._blame(Failure.CREDENTIALS, f"password_file: {error.strerror or error}")
-            self._note(now_us, "failed", self.last_error)
-            connection.transport.abort()
-            return
         self._wish = Wish(
             client_identifier=self._identifier,
             protocol_version=version,
@@ -328,7 +322,7 @@ class Link:
             maximum_packet_size_bytes=config.maximum_packet_size_bytes,
             topic_alias_maximum=config.topic_alias_maximum,
             user_name=self.bridge.user_name,
-            password=password,
+            password=self._password,
         )
         self._kernel.inbox.expect(
             connection.handle,
@@ -421,12 +415,16 @@ class Link:
         )
 
     async def _dialled(self) -> None:
+        failure = Failure.CREDENTIALS
         try:
+            self._password = await self._read_password()
+            failure = Failure.UNREACHABLE
             await self._dial(self.bridge, self)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:
+            # A `ValueError` is what a library says of a name that no rule of the settings refuses.
             if self.state is State.CONNECTING and self._connection is None:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
-                self._failed(Failure.UNREACHABLE, reason, self._world.now_us())
+                self._failed(failure, reason, self._world.now_us())
 
     def _blame(self, failure: Failure, reason: str) -> None:
         self._failure, self.last_error = failure, reason

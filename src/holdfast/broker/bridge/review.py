@@ -28,10 +28,13 @@ def is_filter(text: str) -> bool:
 
 
 def parse_checked(written: object, where: str) -> Bridge:
-    """The bridge that was meant, if it is none that goes round by itself. Raises
-    `ConfigurationError`, which begins with `where` it was written."""
+    """The bridge that was meant, if the kernel takes its rules and it is none that goes round by
+    itself. Raises `ConfigurationError`, which begins with `where` it was written."""
     bridge = parse_bridge(written, is_filter, where)
-    sentence = _loop(bridge)
+    try:
+        sentence = _loop(bridge)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
     if sentence is not None:
         raise ConfigurationError(f"{where}: {sentence}")
     return bridge
@@ -65,9 +68,10 @@ def _directions(
 
 
 def _loop(bridge: Bridge) -> str | None:
+    directions = tuple(_directions(bridge))
     if bridge.loop_prevention:
         return None
-    for name, items, rewriting in _directions(bridge):
+    for name, items, rewriting in directions:
         for number, item in enumerate(items, 1):
             for topic in _topics(item.filters):
                 became = _becomes(rewriting, topic)

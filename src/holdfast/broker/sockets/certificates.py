@@ -7,6 +7,7 @@ that are open go on with the one that they began with.
 import ssl
 from pathlib import Path
 
+from holdfast.broker.regular_file import open_regular
 from holdfast.core.bridge import Tls
 from holdfast.core.config import ENCRYPTED, Config
 from holdfast.core.errors import ConfigurationError
@@ -88,10 +89,10 @@ def _load_authorities(context: ssl.SSLContext, setting: str, authorities: Path) 
 
 def _check_readable(key: str, file: Path) -> None:
     try:
-        with file.open("rb"):
-            pass
-    except OSError as error:
-        reason = error.strerror or error
+        open_regular(file).close()
+    except (OSError, ValueError) as error:
+        # A path with U+0000 in it is no error of the system.
+        reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(f"{key}: {file} cannot be read: {reason}") from error
 
 

@@ -4,7 +4,8 @@ Owns: what stands between such a connection and its socket, and which of a remot
 leads to. Never: decides when one is opened, or what is said on it.
 
 One without layers is a plain socket, read and written by the turn where there are such.
-Certificates are read for each connection, by a worker, so those that were renewed are taken.
+Certificates and files with passwords are read for each connection, by a worker, so those that were
+renewed are taken.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from holdfast.broker.sockets.connection import Connections, Opener, show_address
 from holdfast.broker.sockets.layer import Upper
 from holdfast.broker.sockets.tls import Handshakes, TlsLinkLayer
 from holdfast.broker.sockets.websocket_link import WebSocketLinkLayer
-from holdfast.core.bridge import Bridge, Place, Tls
+from holdfast.core.bridge import Bridge, Place
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.limits import (
     CONNECT_TIMEOUT_S,
@@ -52,7 +53,7 @@ class Dialer:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             context = None
             if place.transport in ("tls", "wss"):
-                context = await self._read_certificates(bridge.tls)
+                context = await self._done_by_worker(partial(client_context, bridge.tls))
             plain = self._connections.plain
             if place.transport == "tcp" and plain is not None:
                 make = partial(self._connections.make, place.transport, opener)
@@ -63,27 +64,32 @@ class Dialer:
                 place, partial(connect, partial(self._stack, bridge, place, context, opener))
             )
 
+    async def read(self, work: Callable[[], T]) -> T:
+        """What `work` finds in files. Raises `OSError` or `TimeoutError`."""
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            return await self._done_by_worker(work)
+
     def stop(self) -> None:
         """No handshake gets any further."""
         self._handshakes.stop()
         self._workers.stop()
 
-    async def _read_certificates(self, tls: Tls) -> SSLContext:
-        done: asyncio.Future[SSLContext | OSError] = asyncio.get_running_loop().create_future()
+    async def _done_by_worker(self, work: Callable[[], T]) -> T:
+        done: asyncio.Future[T | OSError] = asyncio.get_running_loop().create_future()
 
-        def read() -> SSLContext | OSError:
+        def attempt() -> T | OSError:
             try:
-                return client_context(tls)
-            except ConfigurationError as error:
-                return OSError(str(error))
+                return work()
             except OSError as error:
                 return error
+            except (ConfigurationError, ValueError) as error:
+                return OSError(str(error))
 
-        self._workers.run(read, partial(_settle, done))
-        context = await done
-        if isinstance(context, OSError):
-            raise context
-        return context
+        self._workers.run(attempt, partial(_settle, done))
+        found = await done
+        if isinstance(found, OSError):
+            raise found
+        return found
 
     def _stack(
         self, bridge: Bridge, place: Place, context: SSLContext | None, opener: Opener

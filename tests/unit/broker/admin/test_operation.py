@@ -87,6 +87,18 @@ def test_a_body_that_is_no_json_is_refused() -> None:
             parse_body(content, Body)
 
 
+@pytest.mark.parametrize("begin", [b"[", b'{"a":[', b'{"a":1,"inner":[', b'{"other":'])
+@pytest.mark.parametrize("deep", [b"[", b'{"a":'])
+def test_a_body_of_a_hundred_thousand_arrays_is_refused(begin: bytes, deep: bytes) -> None:
+    with pytest.raises(BodyError, match="the body has too many arrays or objects"):
+        parse_body(begin + deep * 100_000, Body)
+
+
+def test_a_body_of_a_wrong_type_that_is_no_json_further_on_is_refused() -> None:
+    with pytest.raises(BodyError, match="the body is not JSON"):
+        parse_body(b'{"a": "1", ', Body)
+
+
 def test_what_is_described_is_what_is_read_and_written() -> None:
     row = Operation(
         method="POST",

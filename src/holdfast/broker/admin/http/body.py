@@ -40,14 +40,21 @@ class BodyError(Exception):
 
 def parse_body(content: bytes, kind: type[T]) -> T:
     """The value; raises a `BodyError`. No body at all is one that says nothing."""
-    content = content or b"{}"
+    try:
+        return _parse(content or b"{}", kind)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"the body is not JSON in UTF-8: {error}") from error
+    except RecursionError as error:
+        raise BodyError("the body has too many arrays or objects within one another") from error
+
+
+def _parse(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
+        # What is wrong with its type may not be JSON further on, which is found here.
         fault = _fault(kind, msgspec.json.decode(content), "")
         raise BodyError(fault) from error
-    except msgspec.DecodeError as error:
-        raise BodyError(f"the body is not JSON in UTF-8: {error}") from error
 
 
 def _fault(kind: Any, value: object, where: str) -> str:
