@@ -80,6 +80,9 @@ class Reload:
 
 def _different_bridges(before: Config, after: Config) -> list[str]:
     """The names of those that are new in the file, gone from it or changed there."""
+    if before.bridge_tables == after.bridge_tables:
+        # The usual case, and a thousand bridges take a while to be made of their tables.
+        return []
     was = {bridge.name: bridge for bridge in configured(before)}
     will_be = {bridge.name: bridge for bridge in configured(after)}
     names = was.keys() | will_be.keys()
