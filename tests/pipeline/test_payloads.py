@@ -83,12 +83,16 @@ def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None
         ("names a tag in hex", having(idHex="E2G0")),
         ("has a time", report(timestamp="yesterday")),
         ("is not from the future", report(timestamp="2025-03-01T12:06:00Z")),
+        ("is not from the future", report(timestamp="+12025-03-01T12:06:00Z")),
+        ("is not from before 1970", report(timestamp="-0500-01-01T00:00:00+0000")),
+        ("is not from before 1970", report(timestamp="1969-12-31T23:59:59.999Z")),
         ("has at most 1048576 bytes", b"{" + b" " * (1 << 20) + b"}"),
         ("names its reader", b"{}"),
         (form, b"\xff\xfe"),
         (form, having(antenna={"port": 1})),
         (form, having(eventNum="x")),
         (None, report(timestamp="2025-03-01T12:04:00Z")),
+        (None, report(timestamp="1970-01-01T00:00:00Z")),
     ]
     rows = judge(records(spark, *(payload for _, payload in broken)))
     assert [row["rule"] for row in rows] == [rule for rule, _ in broken]
@@ -96,6 +100,24 @@ def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None
     for payload in (b"", b"null", b"[]", b"42"):
         [row] = judge(records(spark, payload))
         assert row["rule"] is not None
+
+
+def schema_of(folder: Path, fields: str, *, more: str = "") -> Versions:
+    """A schema of JSON with these fields."""
+    file = folder / "own.v1.toml"
+    begin = 'name = "own"\nversion = 1\ntopics = "#"\nformat = "json"\ntable = "own"\n'
+    file.write_text(f"{begin}{more}\n[fields]\n{fields}")
+    return grouped([read_schema_file(file)])[0]
+
+
+def test_a_time_outside_the_years_that_python_knows_is_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    versions = schema_of(tmp_path, 'at = { type = "timestamp" }')
+    times = ["-0500-01-01T00:00:00Z", "+12025-03-01T00:00:00Z", "0001-01-01T00:00:00Z"]
+    frame = records(spark, *({"at": each} for each in [*times, None]))
+    rules = judged(frame, versions).orderBy("offset").select("rule").collect()
+    assert [row["rule"] for row in rules] == ["has a right at"] * 2 + [None] * 2
 
 
 def test_a_new_version_adds_a_column_and_both_are_understood(

@@ -27,6 +27,11 @@ from holdfast.pipeline.payloads.schema import PayloadSchema, topic_pattern
 RECORDS = ("offset", "topic", "timestamp", "value")
 """What is judged of a record."""
 NO_SCHEMA = "has a topic that a schema knows"
+BEGINNING = "1970-01-01T00:00:00Z"
+"""A device whose clock was never set says that it is this day, and no clock says that it is an
+earlier one."""
+FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"
+"""Times of which whoever reads a table with Python can make something."""
 
 REJECTED = StructType(
     [
@@ -185,12 +190,20 @@ def _broken_rule(schema: PayloadSchema) -> Column:
         if each.check:
             # What may be missing is not checked where it is.
             rules.append((rule, f.col(each.name).isNotNull() & _fails(each.check)))
+        if each.type == "timestamp" and each.name != schema.time:
+            readable = f.col(each.name).between(_instant(FIRST), _instant(LAST))
+            rules.append((rule, ~readable))
     rules += [(rule, _fails(condition)) for rule, condition in schema.rules.items()]
     if schema.time:
         ahead = f.expr(f"INTERVAL {schema.ahead_maximum_s} SECONDS")
         future = f.col(schema.time) > f.col("timestamp") + ahead
         rules.append(("is not from the future", future))
+        rules.append(("is not from before 1970", f.col(schema.time) < _instant(BEGINNING)))
     return f.coalesce(*(f.when(problem, f.lit(rule)) for rule, problem in rules))
+
+
+def _instant(text: str) -> Column:
+    return f.lit(text).cast("timestamp")
 
 
 def _fails(condition: str) -> Column:
