@@ -120,6 +120,27 @@ def test_a_time_outside_the_years_that_python_knows_is_rejected(
     assert [row["rule"] for row in rules] == ["has a right at"] * 2 + [None] * 2
 
 
+@pytest.mark.parametrize(
+    ("required", "rule"),
+    [
+        ("", "is json with the types of own version 1"),
+        (', required = "has a time"', "has a time"),
+    ],
+)
+def test_what_is_no_time_is_rejected_whether_or_not_it_may_be_missing(
+    spark: SparkSession, tmp_path: Path, required: str, rule: str
+) -> None:
+    form = f'type = "timestamp"{required}'
+    fields = f'at = {{ {form}, form = "epoch_ms" }}\nuntil = {{ type = "timestamp" }}'
+    versions = schema_of(tmp_path, fields)
+    times = [9 * 10**18, -(2**63), AT_MS]
+    frame = records(spark, *({"at": each} for each in times))
+    rules = judged(frame, versions).orderBy("offset").select("rule").collect()
+    assert [row["rule"] for row in rules] == [rule, rule, None]
+    [row] = judge(records(spark, {"at": AT_MS, "until": "tomorrow"}), versions)
+    assert row["rule"] == "is json with the types of own version 1"
+
+
 def test_a_new_version_adds_a_column_and_both_are_understood(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -97,16 +97,26 @@ def _raw_type(field: Field) -> DataType:
 
 
 def _settled(schema: PayloadSchema, name: str) -> Column:
-    """The struct with times as instants."""
-    fields = []
+    """The struct with times as instants. What is no time is null where the field is required, which
+    is a rule of its own, and has not the type of the field elsewhere."""
+    fields, problems = [], [f.col(f"{name}.{UNPARSED}")]
     for each in schema.fields:
         column = f.col(f"{name}.{each.name}")
-        if each.type == "timestamp" and each.form in EPOCHS:
-            column = f.timestamp_micros(column * f.lit(1_000_000 // EPOCHS[each.form]))
-        elif each.type == "timestamp":
-            column = f.try_to_timestamp(column, f.lit(each.form or ISO))
+        if each.type == "timestamp":
+            time = _instant(column, each.form)
+            if not each.required:
+                wrong = column.isNotNull() & time.isNull()
+                problems.append(f.when(wrong, f.lit(f"{each.name} is no time")))
+            column = time
         fields.append(column.alias(each.name))
-    return f.struct(*fields, f.col(f"{name}.{UNPARSED}").alias(UNPARSED))
+    return f.struct(*fields, f.coalesce(*problems).alias(UNPARSED))
+
+
+def _instant(column: Column, form: str) -> Column:
+    if form in EPOCHS:
+        # What is no number of microseconds is no time.
+        return f.timestamp_micros(f.try_multiply(column, f.lit(1_000_000 // EPOCHS[form])))
+    return f.try_to_timestamp(column, f.lit(form or ISO))
 
 
 def _structs(
