@@ -102,6 +102,25 @@ def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None
         assert row["rule"] is not None
 
 
+def test_what_is_not_one_whole_json_object_is_no_read(spark: SparkSession) -> None:
+    good = json.dumps(report())
+    wrong = [
+        *(good + " trailing garbage", good + good, good + "," + good, good + "}", good + "]"),
+        *(good + "]]}", good + "]]} trailing", good + "],[", good + "],[1", good + ',"x":1'),
+        *(f"[{good}]", f"[{good}", good[1:], good[:-1], good.replace('"', "'"), "", "null", "42"),
+        *(good.replace("-51", "NaN"), good.replace("-51", "-Infinity"), "{}{}", "\ufeff" + good),
+        *(good + ", null", "null," + good, "// said\n" + good, good.replace(" 3,", " 03,")),
+    ]
+    fine = [f"\n {good}\t\r\n", report(more=[[1], {"a": []}])]
+    rows = judge(records(spark, *(each.encode() for each in wrong)))
+    form = "is json with the types of zebra-fx9600-reads version 1"
+    assert {text: row["rule"] for text, row in zip(wrong, rows, strict=True)} == dict.fromkeys(
+        wrong, form
+    )
+    rows = judge(records(spark, fine[0].encode(), fine[1]))
+    assert [row["rule"] for row in rows] == [None, None]
+
+
 def schema_of(folder: Path, fields: str, *, more: str = "") -> Versions:
     """A schema of JSON with these fields."""
     file = folder / "own.v1.toml"
