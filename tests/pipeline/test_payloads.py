@@ -160,6 +160,31 @@ def test_what_is_no_time_is_rejected_whether_or_not_it_may_be_missing(
     assert row["rule"] == "is json with the types of own version 1"
 
 
+def test_an_expression_that_fails_on_a_row_rejects_the_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = '[rules]\n"has a whole share" = "12 % a = 0"\n'
+    fields = 'a = { type = "long", required = "has an a", check = "100 / (a - 5) > 0" }\n'
+    fields += 'b = { type = "long", required = "has a b", become = "text" }\n'
+    fields += 'text = { type = "string" }\n'
+    versions = schema_of(tmp_path, fields, more=rules)
+    told = [{"a": 6, "text": "7"}, {"a": 5, "text": "7"}, {"a": 6, "text": "x"}]
+    rows = judge(records(spark, *told, {"a": 7, "text": "7"}), versions)
+    assert [row["rule"] for row in rows] == [None, "has an a", "has a b", "has a whole share"]
+    assert rows[0]["b"] == 7
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+@pytest.mark.parametrize("check", ["nope > 1", "a > > 1"])
+def test_an_expression_that_no_row_has_a_value_of_is_refused_by_its_schema(
+    spark: SparkSession, tmp_path: Path, check: str
+) -> None:
+    versions = schema_of(tmp_path, f'a = {{ type = "long", check = "{check}" }}')
+    with pytest.raises(SchemaError, match=r"schema own version 1 .*(nope|'>')") as refused:
+        judged(records(spark, {"a": 1}), versions)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_a_new_version_adds_a_column_and_both_are_understood(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -271,6 +296,15 @@ def test_a_wrong_schema_file_is_refused_by_name(tmp_path: Path) -> None:
         (begin + 'key = ["x"]\n[fields]\na = { type = "long" }', "key names x"),
         (begin.replace('"json"', '"xml"') + "[fields]", "format is 'xml'"),
         (begin, "no right entry 'fields'"),
+        (
+            begin + 'time = "a"\n[fields]\na = { type = "string" }',
+            "time names a, which is no field of",
+        ),
+        (begin.replace("= 1", '= "1"') + "[fields]", "version is '1'; it is a whole number"),
+        (
+            begin + '[fields]\na = { type = "string" }\nb = { type = "long", path = "a.b.c" }',
+            "b lies at a.b.c, and a is a itself",
+        ),
         (begin + "color = 1\n[fields]", "color"),
     ):
         file.write_text(text)
