@@ -17,7 +17,7 @@ from holdfast.cli import main
 from holdfast.cli.pipeline_frame import frame
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.jobs.stepping import Step
-from holdfast.pipeline.running import Pipeline, Progress, last_line
+from holdfast.pipeline.running import Pipeline, Progress, in_one_line
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
@@ -130,14 +130,16 @@ def test_a_broker_that_is_not_there_is_told_in_one_sentence(
     assert len(refused.splitlines()) == 1
 
 
-def test_the_last_line_of_what_spark_says() -> None:
+def test_the_in_one_line_of_what_spark_says() -> None:
     said = """[STREAM_FAILED] Query [id = 1] terminated
   File "worker.py", line 7, in read
 holdfast.pipeline.source.offsets.DataLossError: offsets 1 to 2 are gone
 \tat org.apache.spark.Some.call(Some.scala:1)
 """
-    assert last_line(said).endswith("DataLossError: offsets 1 to 2 are gone")
-    assert last_line("No space left on device") == "No space left on device"
+    assert in_one_line(said).endswith("DataLossError: offsets 1 to 2 are gone")
+    refused = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== DataFrame ==\n\njobs.py:105"
+    assert in_one_line(refused) == "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
+    assert in_one_line("No space left on device") == "No space left on device"
 
 
 @pytest.mark.parametrize(

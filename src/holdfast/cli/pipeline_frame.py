@@ -29,10 +29,8 @@ def frame(pipeline: "Pipeline", progress: "Progress") -> Table:
 def summary(progress: "Progress") -> str:
     """A run in one line."""
     steps = sum(progress.steps.values())
-    return (
-        f"{progress.rows:,} messages in {progress.batches} batches and {steps} steps,"
-        f" {progress.lag:,} to go"
-    )
+    to_go = "" if progress.lag is None else f", {progress.lag:,} to go"
+    return f"{progress.rows:,} messages in {progress.batches} batches and {steps} steps{to_go}"
 
 
 def status_table(status: "Status") -> Table:
