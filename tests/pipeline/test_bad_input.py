@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.client.http import HttpClient
+from holdfast.pipeline.backfill import replace_range
 from holdfast.pipeline.configuration import Configuration, LogEntries, RunEntries
 from holdfast.pipeline.jobs.bronze import BRONZE
 from holdfast.pipeline.jobs.job import Job
@@ -178,3 +179,30 @@ def test_an_error_of_a_job_names_it_and_what_is_to_go_is_of_the_pipelines_topics
     with pytest.raises(RunError, match=r"^job failing: \[DIVIDE_BY_ZERO\]") as refused:
         pipeline.run(spark, once=True)
     assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"MaxBytesPerTrigger": "64m"},
+        {"minOffsetsPerTrigger": "1", "maxtriggerdelay": "1s"},
+        {"startingTimestamp": "1970-01-02"},
+        {"startingOffsetsByTimestamp": '{"0": 1000}'},
+        {"startingoffsets": "0"},
+        {"subscribePattern": "zebra/.*"},
+    ],
+)
+def test_a_range_is_read_again_and_a_run_goes_on_whatever_options_a_stream_has(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str]
+) -> None:
+    store(tmp_path / "data", mixed(10))
+    log = LogEntries(data_dir="data", options=options)
+    pipeline = Pipeline(Configuration(folder=tmp_path, log=log))
+    pipeline.configuration.check_options()
+    warehouse, source = pipeline.opened(), pipeline.configuration.source()
+    assert run_bronze(spark, warehouse, source) == 10
+    done = next(iter(replace_range(spark, warehouse, source, [], 3, 9)))
+    assert (done.table, done.rows) == (BRONZE, 6)
+    store(tmp_path / "data", mixed(15)[10:], at=10)
+    assert run_bronze(spark, warehouse, source) == 5
+    assert offsets(warehouse, BRONZE) == list(range(15))

@@ -58,7 +58,7 @@ def plan(pipeline: "Pipeline") -> str:
     """Each job from its source to its tables."""
     source = pipeline.configuration.source()
     where = source.get("broker") or source.get("dataDir")
-    lines = [f"log at {where}: {source['subscribe']}"]
+    lines = [f"log at {where}: {pipeline.configuration.selection}"]
     lines += ["  bronze: every record as it is, appended, version = greatest offset"]
     for versions in pipeline.schemas:
         numbers = ", ".join(str(each.version) for each in versions.newest_first)

@@ -123,7 +123,7 @@ class Pipeline:
         source = self.configuration.source()
         extent = log_of(source).extent()
         return Warehouse.opened(
-            self.configuration.directory, Origin(extent.epoch, source["subscribe"])
+            self.configuration.directory, Origin(extent.epoch, self.configuration.selection)
         )
 
     @contextmanager
