@@ -4,8 +4,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from holdfast.pipeline.running import Pipeline, Progress, in_one_line
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
+ENDS_S = 60
 VOID = {"meta", "rect", "line", "polyline", "polygon", "circle"}
 
 
@@ -117,6 +120,32 @@ def test_a_run_is_shown_as_it_goes(tmp_path: Path) -> None:
     shown = console.export_text()
     assert "1,200 messages in 2 batches and 1 steps, 34 to go" in shown
     assert re.search(r"tag_reads +│ bronze +│ +980 │ +999 ", shown)
+
+
+@pytest.mark.parametrize("begun", ["pipeline.toml", "pipeline/tables/bronze/_delta_log"])
+def test_a_run_that_is_interrupted_ends_quietly(tmp_path: Path, begun: str) -> None:
+    store(tmp_path / "data", mixed(2_000))
+    text = '[log]\ndata_dir = "data"\nsubscribe = "#"\n[run]\nrows_per_batch = 100\n'
+    (tmp_path / "pipeline.toml").write_text(text)
+    command = [Path(sys.executable).parent / "holdfast", "pipeline", "run"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stderr is not None
+        # The first thing to be said comes from Java, while Spark starts.
+        said = run.stderr.readline()
+        while not (tmp_path / begun).exists():
+            assert run.poll() is None
+            threading.Event().wait(0.1)
+        os.killpg(run.pid, signal.SIGINT)
+        _, told = run.communicate(timeout=ENDS_S)
+    assert run.returncode == 130, told
+    assert not re.search("Traceback|Error|Interrupt", said + told), told
 
 
 def test_a_broker_that_is_not_there_is_told_in_one_sentence(

@@ -6,10 +6,14 @@ of these commands runs, since the others shall not wait for Spark.
 
 import argparse
 import json
+import logging
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from holdfast import system
@@ -83,10 +87,34 @@ def _in_one_sentence(run_it: Action) -> Action:
         _needs_pipeline()
         from holdfast.pipeline.running import told
 
-        with told():
+        with _interrupted_quietly(), told():
             return run_it(options)
 
     return run_and_tell
+
+
+@contextmanager
+def _interrupted_quietly() -> Iterator[None]:
+    """Ctrl+C ends what is done within by `KeyboardInterrupt`, and nothing is said of what it cut:
+    Spark and Py4J would tell that at length, and as errors."""
+    is_interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        logging.disable()
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
 
 
 def initialise(options: argparse.Namespace) -> int:
@@ -116,21 +144,21 @@ def run(options: argparse.Namespace) -> int:
     from holdfast.pipeline.running import Progress
 
     console, progress = Console(), Progress()
-    with pipeline.session() as spark:
-        if not console.is_terminal:
-            progress = pipeline.run(spark, once=options.once)
-        else:
-            with Live(console=console, auto_refresh=False, transient=True) as live:
+    live = Live(console=console, auto_refresh=False, transient=True)
 
-                def seen(now: Progress) -> None:
-                    nonlocal progress
-                    progress = now
-                    live.update(frame(pipeline, now), refresh=True)
+    def seen(now: Progress) -> None:
+        nonlocal progress
+        progress = now
+        if console.is_terminal:
+            live.update(frame(pipeline, now), refresh=True)
 
-                try:
-                    pipeline.run(spark, once=options.once, seen=seen)
-                except KeyboardInterrupt:
-                    live.stop()
+    try:
+        with pipeline.session() as spark, live if console.is_terminal else nullcontext():
+            pipeline.run(spark, once=options.once, seen=seen)
+    except KeyboardInterrupt:
+        if progress.versions:
+            print(summary(progress))
+        raise
     print(summary(progress))
     return 0
 

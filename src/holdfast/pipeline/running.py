@@ -9,6 +9,7 @@ there (`jobs.bronze`, `jobs.stepping`).
 
 import importlib
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -134,7 +135,8 @@ class Pipeline:
         # Who configures Spark has said what is to be seen of it.
         if CONFIGURED not in system.environment():
             settings["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={SAYS}"'
-        spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
+        with _interrupts_kept():
+            spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
@@ -242,6 +244,20 @@ def _raise_its_error(query: StreamingQuery) -> None:
     problem = query.exception()
     if problem is not None:
         raise RunError(in_one_line(str(problem)))
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Ctrl+C waits until the block has ended, and does what it did before. Spark puts a handler of
+    its own in place, which asks Py4J for something while an answer is under way; and whatever
+    Spark starts meanwhile, its Python workers too, is ended by it alone."""
+    before = signal.getsignal(signal.SIGINT)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager
