@@ -90,6 +90,9 @@ def test_from_init_to_report(
     assert sum(tables[name]["rows"] for name in silver) == 120
     assert "tag_reads" in said("status")
     assert "bronze: " in said("maintain")
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    assert holdfast(tmp_path, "backfill", "--rebuild", "presence").startswith("presence: made anew")
+    (tmp_path / "elsewhere").rename(tmp_path / "data")
     data = json.loads(said("report", "--json"))
     assert data["totals"]["records"] == 120
     assert data["totals"]["duplicates"] == tables["duplicates"]["rows"]
@@ -153,7 +156,7 @@ def test_a_broker_that_is_not_there_is_told_in_one_sentence(
 ) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text('[log]\ndata_dir = "nowhere"\n')
-    assert main(["pipeline", "backfill", "--rebuild", "silver", "--config", str(file)]) == 1
+    assert main(["pipeline", "backfill", "--from", "0", "--to", "1", "--config", str(file)]) == 1
     refused = capsys.readouterr().err
     assert "no readable log in" in refused
     assert len(refused.splitlines()) == 1

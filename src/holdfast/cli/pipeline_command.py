@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast import system
 from holdfast.cli.asking import print_rows
@@ -22,6 +22,7 @@ from holdfast.cli.options import Subparsers
 from holdfast.core.errors import ConfigurationError, OperatingError
 
 if TYPE_CHECKING:
+    from holdfast.pipeline.load.warehouse import Warehouse
     from holdfast.pipeline.running import Pipeline
 
 FILE = "pipeline.toml"
@@ -177,7 +178,8 @@ def backfill(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"backfill takes --from and --to, or --rebuild with some of {jobs}"
         )
-    warehouse = pipeline.opened()
+    # Tables are made anew from tables: the log is asked for a range alone.
+    warehouse = pipeline.opened() if ranged else _recorded(pipeline)
     serving = pipeline.serving()
     with pipeline.session() as spark, warehouse.writing(*pipeline.shapes()):
         if ranged:
@@ -247,13 +249,8 @@ def maintain(options: argparse.Namespace) -> int:
     """Compact and clean each table, beside a running job too."""
     pipeline = _pipeline(options)
     from holdfast.pipeline.load.upkeep import maintain as keep_up
-    from holdfast.pipeline.load.warehouse import Warehouse
 
-    directory = pipeline.configuration.directory
-    origin = Warehouse.recorded(directory)
-    if origin is None:
-        raise PipelineAbsentError(f"there are no tables in {directory} yet")
-    warehouse = Warehouse(directory, origin)
+    warehouse = _recorded(pipeline)
     for name in warehouse.names():
         done = keep_up(warehouse.table(name), pipeline.configuration.tables.keep_hours)
         busy = "" if done.compacted else "; a job was quicker, the next time compacts"
@@ -279,27 +276,31 @@ def _pipeline(options: argparse.Namespace) -> "Pipeline":
     return Pipeline(read_configuration(options.config))
 
 
+def _recorded(pipeline: "Pipeline") -> "Warehouse":
+    """The tables as they are, whether or not their log can be read."""
+    from holdfast.pipeline.load.warehouse import Warehouse
+
+    directory = pipeline.configuration.directory
+    origin = Warehouse.recorded(directory)
+    if origin is None:
+        raise PipelineAbsentError(
+            f"there are no tables in {directory} yet; `holdfast pipeline run` makes them"
+        )
+    return Warehouse(directory, origin)
+
+
 def sql(options: argparse.Namespace) -> int:
     """Run one query over the tables about a broker, all of one moment."""
     pipeline = _pipeline(options)
-    from holdfast.pipeline.query import find
+    from holdfast.pipeline.query import find, in_json
 
     query = sys.stdin.read() if options.query == "-" else options.query
     named = options.broker is not None
     source = {"broker": options.broker} if named else pipeline.configuration.source()
     with pipeline.session() as spark:
         found = find(spark, query, source, options.limit)
-    rows = (dict(zip(found.columns, map(_in_json, row), strict=True)) for row in found.rows)
+    rows = (dict(zip(found.columns, map(in_json, row), strict=True)) for row in found.rows)
     return print_rows(rows, found.columns, options)
-
-
-def _in_json(value: Any) -> Any:
-    """A value of a row as JSON has it."""
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, list):
-        return [_in_json(each) for each in value]
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _needs_pipeline() -> None:
