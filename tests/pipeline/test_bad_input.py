@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from holdfast.client.http import HttpClient
+from holdfast.pipeline.backfill import replace_range
 from holdfast.pipeline.configuration import Configuration, LogEntries, RunEntries
 from holdfast.pipeline.jobs.bronze import BRONZE
+from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import catch_up
 from holdfast.pipeline.load.lock import TableLockedError
+from holdfast.pipeline.load.table import Shape
 from holdfast.pipeline.load.warehouse import CHECKPOINTS, TABLES
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.running import Pipeline, Progress, RunError, told
@@ -153,3 +157,52 @@ def test_a_cursor_that_is_removed_under_a_run_ends_it_with_a_sentence(
     with pytest.raises(RunError, match=r"cursor 'tables' at .* is not there: it has been"), told():
         pipeline.run(spark, once=False, seen=remove_once)
     assert rows(pipeline.opened(), BRONZE)["value"].to_pylist() == [b"one", b"two"]
+
+
+def test_an_error_of_a_job_names_it_and_what_is_to_go_is_of_the_pipelines_topics(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    others = [Message("other/topic", b"{}")] * 30
+    store(tmp_path / "data", [*mixed(20), *others])
+    log = LogEntries(data_dir="data", subscribe="zebra/fx/+/reads")
+    pipeline = Pipeline(Configuration(folder=tmp_path, log=log))
+    seen: list[int | None] = []
+    pipeline.run(spark, once=True, seen=lambda progress: seen.append(progress.lag))
+    assert seen[-1] == 0
+    assert max(each for each in seen if each is not None) == 0
+
+    def failing(fresh: DataFrame, _past: object) -> dict[str, DataFrame]:
+        return {"failing": fresh.selectExpr("offset", "offset div 0 AS share")}
+
+    columns = StructType().add("offset", "long").add("share", "long")
+    pipeline.jobs.append(Job("failing", BRONZE, {"failing": Shape(columns)}, failing))
+    with pytest.raises(RunError, match=r"^job failing: \[DIVIDE_BY_ZERO\]") as refused:
+        pipeline.run(spark, once=True)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"MaxBytesPerTrigger": "64m"},
+        {"minOffsetsPerTrigger": "1", "maxtriggerdelay": "1s"},
+        {"startingTimestamp": "1970-01-02"},
+        {"startingOffsetsByTimestamp": '{"0": 1000}'},
+        {"startingoffsets": "0"},
+        {"subscribePattern": "zebra/.*"},
+    ],
+)
+def test_a_range_is_read_again_and_a_run_goes_on_whatever_options_a_stream_has(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str]
+) -> None:
+    store(tmp_path / "data", mixed(10))
+    log = LogEntries(data_dir="data", options=options)
+    pipeline = Pipeline(Configuration(folder=tmp_path, log=log))
+    pipeline.configuration.check_options()
+    warehouse, source = pipeline.opened(), pipeline.configuration.source()
+    assert run_bronze(spark, warehouse, source) == 10
+    done = next(iter(replace_range(spark, warehouse, source, [], 3, 9)))
+    assert (done.table, done.rows) == (BRONZE, 6)
+    store(tmp_path / "data", mixed(15)[10:], at=10)
+    assert run_bronze(spark, warehouse, source) == 5
+    assert offsets(warehouse, BRONZE) == list(range(15))

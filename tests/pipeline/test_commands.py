@@ -4,8 +4,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,11 @@ from holdfast.cli import main
 from holdfast.cli.pipeline_frame import frame
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.jobs.stepping import Step
-from holdfast.pipeline.running import Pipeline, Progress, last_line
+from holdfast.pipeline.running import Pipeline, Progress, in_one_line
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
+ENDS_S = 60
 VOID = {"meta", "rect", "line", "polyline", "polygon", "circle"}
 
 
@@ -87,6 +90,9 @@ def test_from_init_to_report(
     assert sum(tables[name]["rows"] for name in silver) == 120
     assert "tag_reads" in said("status")
     assert "bronze: " in said("maintain")
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    assert holdfast(tmp_path, "backfill", "--rebuild", "presence").startswith("presence: made anew")
+    (tmp_path / "elsewhere").rename(tmp_path / "data")
     data = json.loads(said("report", "--json"))
     assert data["totals"]["records"] == 120
     assert data["totals"]["duplicates"] == tables["duplicates"]["rows"]
@@ -119,25 +125,53 @@ def test_a_run_is_shown_as_it_goes(tmp_path: Path) -> None:
     assert re.search(r"tag_reads +│ bronze +│ +980 │ +999 ", shown)
 
 
+@pytest.mark.parametrize("begun", ["pipeline.toml", "pipeline/tables/bronze/_delta_log"])
+def test_a_run_that_is_interrupted_ends_quietly(tmp_path: Path, begun: str) -> None:
+    store(tmp_path / "data", mixed(2_000))
+    text = '[log]\ndata_dir = "data"\nsubscribe = "#"\n[run]\nrows_per_batch = 100\n'
+    (tmp_path / "pipeline.toml").write_text(text)
+    command = [Path(sys.executable).parent / "holdfast", "pipeline", "run"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stderr is not None
+        # The first thing to be said comes from Java, while Spark starts.
+        said = run.stderr.readline()
+        while not (tmp_path / begun).exists():
+            assert run.poll() is None
+            threading.Event().wait(0.1)
+        os.killpg(run.pid, signal.SIGINT)
+        _, told = run.communicate(timeout=ENDS_S)
+    assert run.returncode == 130, told
+    assert not re.search("Traceback|Error|Interrupt", said + told), told
+
+
 def test_a_broker_that_is_not_there_is_told_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text('[log]\ndata_dir = "nowhere"\n')
-    assert main(["pipeline", "backfill", "--rebuild", "silver", "--config", str(file)]) == 1
+    assert main(["pipeline", "backfill", "--from", "0", "--to", "1", "--config", str(file)]) == 1
     refused = capsys.readouterr().err
     assert "no readable log in" in refused
     assert len(refused.splitlines()) == 1
 
 
-def test_the_last_line_of_what_spark_says() -> None:
+def test_the_in_one_line_of_what_spark_says() -> None:
     said = """[STREAM_FAILED] Query [id = 1] terminated
   File "worker.py", line 7, in read
 holdfast.pipeline.source.offsets.DataLossError: offsets 1 to 2 are gone
 \tat org.apache.spark.Some.call(Some.scala:1)
 """
-    assert last_line(said).endswith("DataLossError: offsets 1 to 2 are gone")
-    assert last_line("No space left on device") == "No space left on device"
+    assert in_one_line(said).endswith("DataLossError: offsets 1 to 2 are gone")
+    refused = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== DataFrame ==\n\njobs.py:105"
+    assert in_one_line(refused) == "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
+    assert in_one_line("No space left on device") == "No space left on device"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +180,21 @@ holdfast.pipeline.source.offsets.DataLossError: offsets 1 to 2 are gone
         ("[log]\nbrokr = 'x'", "[log] has no entry brokr"),
         ("[logs]", "there is no table [logs]"),
         ("[run]\ncores = 'two'", "run.cores must be such as 2"),
-        ("[run]\ncores = 0", "run.cores must be greater than 0"),
+        ("[run]\ncores = 0", "run.cores must be a number greater than 0"),
+        ("[run]\ninterval_s = nan", "run.interval_s must be a number greater than 0"),
+        ("[run]\ninterval_s = inf", "run.interval_s must be a number greater than 0"),
         ("[run", "cannot be read"),
+        ("[jobs]\nmodules = 'hot'", "jobs.modules must be such as [\"name\"], not 'hot'"),
+        ("[jobs]\nmodules = [1]", 'jobs.modules must be such as ["name"], not [1]'),
+        (
+            "[log]\noptions = { minPartitions = 4 }",
+            'log.options.minPartitions must be text such as "4"',
+        ),
+        ("[log]\noptions = { Columns = 'offset' }", "log.options.Columns cannot be given here"),
+        ("[log]\noptions = { maxoffsetspertrigger = '5' }", "run.rows_per_batch is what"),
+        ("[log]\noptions = { endingOffsets = '5' }", "'endingOffsets' is for batches"),
+        ("[log]\noptions = { foo = '5' }", "option 'foo' is unknown"),
+        ("[log]\nsubscribe = 'a'\noptions = { subscribePattern = 'b' }", "cannot be combined with"),
         ("[jobs]\nmodules = ['no_such_jobs']", "no_such_jobs cannot be imported"),
     ],
 )

@@ -83,12 +83,16 @@ def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None
         ("names a tag in hex", having(idHex="E2G0")),
         ("has a time", report(timestamp="yesterday")),
         ("is not from the future", report(timestamp="2025-03-01T12:06:00Z")),
+        ("is not from the future", report(timestamp="+12025-03-01T12:06:00Z")),
+        ("is not from before 1970", report(timestamp="-0500-01-01T00:00:00+0000")),
+        ("is not from before 1970", report(timestamp="1969-12-31T23:59:59.999Z")),
         ("has at most 1048576 bytes", b"{" + b" " * (1 << 20) + b"}"),
         ("names its reader", b"{}"),
         (form, b"\xff\xfe"),
         (form, having(antenna={"port": 1})),
         (form, having(eventNum="x")),
         (None, report(timestamp="2025-03-01T12:04:00Z")),
+        (None, report(timestamp="1970-01-01T00:00:00Z")),
     ]
     rows = judge(records(spark, *(payload for _, payload in broken)))
     assert [row["rule"] for row in rows] == [rule for rule, _ in broken]
@@ -96,6 +100,89 @@ def test_what_is_no_read_has_the_rule_that_it_broke(spark: SparkSession) -> None
     for payload in (b"", b"null", b"[]", b"42"):
         [row] = judge(records(spark, payload))
         assert row["rule"] is not None
+
+
+def test_what_is_not_one_whole_json_object_is_no_read(spark: SparkSession) -> None:
+    good = json.dumps(report())
+    wrong = [
+        *(good + " trailing garbage", good + good, good + "," + good, good + "}", good + "]"),
+        *(good + "]]}", good + "]]} trailing", good + "],[", good + "],[1", good + ',"x":1'),
+        *(f"[{good}]", f"[{good}", good[1:], good[:-1], good.replace('"', "'"), "", "null", "42"),
+        *(good.replace("-51", "NaN"), good.replace("-51", "-Infinity"), "{}{}", "\ufeff" + good),
+        *(good + ", null", "null," + good, "// said\n" + good, good.replace(" 3,", " 03,")),
+    ]
+    fine = [f"\n {good}\t\r\n", report(more=[[1], {"a": []}])]
+    rows = judge(records(spark, *(each.encode() for each in wrong)))
+    form = "is json with the types of zebra-fx9600-reads version 1"
+    assert {text: row["rule"] for text, row in zip(wrong, rows, strict=True)} == dict.fromkeys(
+        wrong, form
+    )
+    rows = judge(records(spark, fine[0].encode(), fine[1]))
+    assert [row["rule"] for row in rows] == [None, None]
+
+
+def schema_of(folder: Path, fields: str, *, more: str = "") -> Versions:
+    """A schema of JSON with these fields."""
+    file = folder / "own.v1.toml"
+    begin = 'name = "own"\nversion = 1\ntopics = "#"\nformat = "json"\ntable = "own"\n'
+    file.write_text(f"{begin}{more}\n[fields]\n{fields}")
+    return grouped([read_schema_file(file)])[0]
+
+
+def test_a_time_outside_the_years_that_python_knows_is_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    versions = schema_of(tmp_path, 'at = { type = "timestamp" }')
+    times = ["-0500-01-01T00:00:00Z", "+12025-03-01T00:00:00Z", "0001-01-01T00:00:00Z"]
+    frame = records(spark, *({"at": each} for each in [*times, None]))
+    rules = judged(frame, versions).orderBy("offset").select("rule").collect()
+    assert [row["rule"] for row in rules] == ["has a right at"] * 2 + [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("required", "rule"),
+    [
+        ("", "is json with the types of own version 1"),
+        (', required = "has a time"', "has a time"),
+    ],
+)
+def test_what_is_no_time_is_rejected_whether_or_not_it_may_be_missing(
+    spark: SparkSession, tmp_path: Path, required: str, rule: str
+) -> None:
+    form = f'type = "timestamp"{required}'
+    fields = f'at = {{ {form}, form = "epoch_ms" }}\nuntil = {{ type = "timestamp" }}'
+    versions = schema_of(tmp_path, fields)
+    times = [9 * 10**18, -(2**63), AT_MS]
+    frame = records(spark, *({"at": each} for each in times))
+    rules = judged(frame, versions).orderBy("offset").select("rule").collect()
+    assert [row["rule"] for row in rules] == [rule, rule, None]
+    [row] = judge(records(spark, {"at": AT_MS, "until": "tomorrow"}), versions)
+    assert row["rule"] == "is json with the types of own version 1"
+
+
+def test_an_expression_that_fails_on_a_row_rejects_the_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = '[rules]\n"has a whole share" = "12 % a = 0"\n'
+    fields = 'a = { type = "long", required = "has an a", check = "100 / (a - 5) > 0" }\n'
+    fields += 'b = { type = "long", required = "has a b", become = "text" }\n'
+    fields += 'text = { type = "string" }\n'
+    versions = schema_of(tmp_path, fields, more=rules)
+    told = [{"a": 6, "text": "7"}, {"a": 5, "text": "7"}, {"a": 6, "text": "x"}]
+    rows = judge(records(spark, *told, {"a": 7, "text": "7"}), versions)
+    assert [row["rule"] for row in rows] == [None, "has an a", "has a b", "has a whole share"]
+    assert rows[0]["b"] == 7
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+@pytest.mark.parametrize("check", ["nope > 1", "a > > 1"])
+def test_an_expression_that_no_row_has_a_value_of_is_refused_by_its_schema(
+    spark: SparkSession, tmp_path: Path, check: str
+) -> None:
+    versions = schema_of(tmp_path, f'a = {{ type = "long", check = "{check}" }}')
+    with pytest.raises(SchemaError, match=r"schema own version 1 .*(nope|'>')") as refused:
+        judged(records(spark, {"a": 1}), versions)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_new_version_adds_a_column_and_both_are_understood(
@@ -209,6 +296,15 @@ def test_a_wrong_schema_file_is_refused_by_name(tmp_path: Path) -> None:
         (begin + 'key = ["x"]\n[fields]\na = { type = "long" }', "key names x"),
         (begin.replace('"json"', '"xml"') + "[fields]", "format is 'xml'"),
         (begin, "no right entry 'fields'"),
+        (
+            begin + 'time = "a"\n[fields]\na = { type = "string" }',
+            "time names a, which is no field of",
+        ),
+        (begin.replace("= 1", '= "1"') + "[fields]", "version is '1'; it is a whole number"),
+        (
+            begin + '[fields]\na = { type = "string" }\nb = { type = "long", path = "a.b.c" }',
+            "b lies at a.b.c, and a is a itself",
+        ),
         (begin + "color = 1\n[fields]", "color"),
     ):
         file.write_text(text)

@@ -91,6 +91,24 @@ def test_a_batch_that_comes_again_adds_nothing(
     assert offsets(warehouse, BRONZE) == list(range(15))
 
 
+@pytest.mark.parametrize("year", ["-0500", "+200000"])
+def test_a_record_with_a_time_outside_the_years_that_python_knows_is_kept(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path, year: str
+) -> None:
+    store(tmp_path / "data", mixed(20))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    batch = spark.read.format("holdfast").options(dataDir=source["dataDir"], subscribe="#").load()
+    absurd = f.when(f.col("offset") == 3, f.expr(f"timestamp'{year}-12-31'"))
+    told = batch.withColumn("eventTime", f.coalesce(absurd, "timestamp"))
+    appender = Appender(warehouse.table(BRONZE))
+    assert appender.append(told.where("offset < 10")) == 10
+    assert appender.append(told.where("offset < 20")) == 10
+    table = warehouse.table(BRONZE)
+    kept = table.frame(spark, table.columns())
+    assert kept.where(f"eventTime = timestamp'{year}-12-31'").count() == 1
+    assert kept.count() == 20
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
 def test_each_record_is_in_the_partition_of_its_day_whether_a_batch_has_one_or_several(
     spark: SparkSession,

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.pipeline.cursor import Cursor
 from holdfast.pipeline.data_source import HoldfastSource
+from holdfast.pipeline.query import in_json
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
 from holdfast.reading.tables import SCHEMAS
@@ -182,6 +183,15 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
     last = wrong.stderr.splitlines()[-1]
     assert last.startswith("holdfast: the query cannot be run: ")
     assert "nowhere" in last
+
+
+def test_a_value_of_any_type_is_json(spark: SparkSession) -> None:
+    query = "SELECT map('a', named_struct('b', array(double('NaN'), double('-Infinity')))) AS m"
+    query += ", X'4142' AS x, date'2026-01-31' AS t, 1.5D AS d"
+    [row] = spark.sql(query).collect()
+    found = [in_json(each) for each in row]
+    expected = [{"a": {"b": ["NaN", "-Infinity"]}}, "AB", "2026-01-31", 1.5]
+    assert json.loads(json.dumps(found, allow_nan=False)) == expected
 
 
 def said(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,11 +6,15 @@ of these commands runs, since the others shall not wait for Spark.
 
 import argparse
 import json
+import logging
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from holdfast import system
 from holdfast.cli.asking import print_rows
@@ -18,6 +22,7 @@ from holdfast.cli.options import Subparsers
 from holdfast.core.errors import ConfigurationError, OperatingError
 
 if TYPE_CHECKING:
+    from holdfast.pipeline.load.warehouse import Warehouse
     from holdfast.pipeline.running import Pipeline
 
 FILE = "pipeline.toml"
@@ -83,10 +88,34 @@ def _in_one_sentence(run_it: Action) -> Action:
         _needs_pipeline()
         from holdfast.pipeline.running import told
 
-        with told():
+        with _interrupted_quietly(), told():
             return run_it(options)
 
     return run_and_tell
+
+
+@contextmanager
+def _interrupted_quietly() -> Iterator[None]:
+    """Ctrl+C ends what is done within by `KeyboardInterrupt`, and nothing is said of what it cut:
+    Spark and Py4J would tell that at length, and as errors."""
+    is_interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        logging.disable()
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
 
 
 def initialise(options: argparse.Namespace) -> int:
@@ -116,21 +145,21 @@ def run(options: argparse.Namespace) -> int:
     from holdfast.pipeline.running import Progress
 
     console, progress = Console(), Progress()
-    with pipeline.session() as spark:
-        if not console.is_terminal:
-            progress = pipeline.run(spark, once=options.once)
-        else:
-            with Live(console=console, auto_refresh=False, transient=True) as live:
+    live = Live(console=console, auto_refresh=False, transient=True)
 
-                def seen(now: Progress) -> None:
-                    nonlocal progress
-                    progress = now
-                    live.update(frame(pipeline, now), refresh=True)
+    def seen(now: Progress) -> None:
+        nonlocal progress
+        progress = now
+        if console.is_terminal:
+            live.update(frame(pipeline, now), refresh=True)
 
-                try:
-                    pipeline.run(spark, once=options.once, seen=seen)
-                except KeyboardInterrupt:
-                    live.stop()
+    try:
+        with pipeline.session() as spark, live if console.is_terminal else nullcontext():
+            pipeline.run(spark, once=options.once, seen=seen)
+    except KeyboardInterrupt:
+        if progress.versions:
+            print(summary(progress))
+        raise
     print(summary(progress))
     return 0
 
@@ -149,7 +178,8 @@ def backfill(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"backfill takes --from and --to, or --rebuild with some of {jobs}"
         )
-    warehouse = pipeline.opened()
+    # Tables are made anew from tables: the log is asked for a range alone.
+    warehouse = pipeline.opened() if ranged else _recorded(pipeline)
     serving = pipeline.serving()
     with pipeline.session() as spark, warehouse.writing(*pipeline.shapes()):
         if ranged:
@@ -219,13 +249,8 @@ def maintain(options: argparse.Namespace) -> int:
     """Compact and clean each table, beside a running job too."""
     pipeline = _pipeline(options)
     from holdfast.pipeline.load.upkeep import maintain as keep_up
-    from holdfast.pipeline.load.warehouse import Warehouse
 
-    directory = pipeline.configuration.directory
-    origin = Warehouse.recorded(directory)
-    if origin is None:
-        raise PipelineAbsentError(f"there are no tables in {directory} yet")
-    warehouse = Warehouse(directory, origin)
+    warehouse = _recorded(pipeline)
     for name in warehouse.names():
         done = keep_up(warehouse.table(name), pipeline.configuration.tables.keep_hours)
         busy = "" if done.compacted else "; a job was quicker, the next time compacts"
@@ -251,27 +276,31 @@ def _pipeline(options: argparse.Namespace) -> "Pipeline":
     return Pipeline(read_configuration(options.config))
 
 
+def _recorded(pipeline: "Pipeline") -> "Warehouse":
+    """The tables as they are, whether or not their log can be read."""
+    from holdfast.pipeline.load.warehouse import Warehouse
+
+    directory = pipeline.configuration.directory
+    origin = Warehouse.recorded(directory)
+    if origin is None:
+        raise PipelineAbsentError(
+            f"there are no tables in {directory} yet; `holdfast pipeline run` makes them"
+        )
+    return Warehouse(directory, origin)
+
+
 def sql(options: argparse.Namespace) -> int:
     """Run one query over the tables about a broker, all of one moment."""
     pipeline = _pipeline(options)
-    from holdfast.pipeline.query import find
+    from holdfast.pipeline.query import find, in_json
 
     query = sys.stdin.read() if options.query == "-" else options.query
     named = options.broker is not None
     source = {"broker": options.broker} if named else pipeline.configuration.source()
     with pipeline.session() as spark:
         found = find(spark, query, source, options.limit)
-    rows = (dict(zip(found.columns, map(_in_json, row), strict=True)) for row in found.rows)
+    rows = (dict(zip(found.columns, map(in_json, row), strict=True)) for row in found.rows)
     return print_rows(rows, found.columns, options)
-
-
-def _in_json(value: Any) -> Any:
-    """A value of a row as JSON has it."""
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, list):
-        return [_in_json(each) for each in value]
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _needs_pipeline() -> None:

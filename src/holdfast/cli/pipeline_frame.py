@@ -29,10 +29,8 @@ def frame(pipeline: "Pipeline", progress: "Progress") -> Table:
 def summary(progress: "Progress") -> str:
     """A run in one line."""
     steps = sum(progress.steps.values())
-    return (
-        f"{progress.rows:,} messages in {progress.batches} batches and {steps} steps,"
-        f" {progress.lag:,} to go"
-    )
+    to_go = "" if progress.lag is None else f", {progress.lag:,} to go"
+    return f"{progress.rows:,} messages in {progress.batches} batches and {steps} steps{to_go}"
 
 
 def status_table(status: "Status") -> Table:
@@ -60,7 +58,7 @@ def plan(pipeline: "Pipeline") -> str:
     """Each job from its source to its tables."""
     source = pipeline.configuration.source()
     where = source.get("broker") or source.get("dataDir")
-    lines = [f"log at {where}: {source['subscribe']}"]
+    lines = [f"log at {where}: {pipeline.configuration.selection}"]
     lines += ["  bronze: every record as it is, appended, version = greatest offset"]
     for versions in pipeline.schemas:
         numbers = ", ".join(str(each.version) for each in versions.newest_first)

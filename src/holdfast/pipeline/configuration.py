@@ -8,6 +8,7 @@ Invariants:
 2. What is misspelt raises `ConfigurationError`, which names the entry.
 """
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -15,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import ConfigurationError
+from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.options import OPTIONS, parse_options
 
 FILE = "pipeline.toml"
+_NAMES = {option.name.lower(): option.name for option in OPTIONS}
+
+
+def known_name(option: str) -> str:
+    """An option's name as the source writes it, whose case does not matter."""
+    return _NAMES.get(option.lower(), option)
 
 
 def entry(default: Any, about: str) -> Any:
@@ -100,14 +109,21 @@ class Configuration:
         """Where tables go."""
         return self.folder / self.tables.directory
 
+    @property
+    def selection(self) -> str:
+        """Which topics are read, as tables are known by it."""
+        options = self._without_user()
+        return options.get("subscribe") or f"pattern {options['subscribePattern']}"
+
+    @property
+    def cursor(self) -> str:
+        """The name of the cursor that keeps messages for the tables; empty without one."""
+        return self._without_user().get("cursor", "")
+
     def source(self) -> dict[str, str]:
-        """The options of the data source."""
-        found = {"subscribe": self.log.subscribe, **self.log.options}
-        found["maxOffsetsPerTrigger"] = str(self.run.rows_per_batch)
-        if self.log.data_dir:
-            return found | {"dataDir": str(self.folder / self.log.data_dir)}
-        found["broker"] = self.log.broker
-        if self.log.user:
+        """The options of the data source, each by the name that the source has for it."""
+        found = self._without_user()
+        if self.log.user and not self.log.data_dir:
             path = self.folder / self.log.password_file
             try:
                 found |= {"user": self.log.user, "password": path.read_text().rstrip("\n")}
@@ -117,7 +133,37 @@ class Configuration:
                 ) from problem
         return found
 
+    def _without_user(self) -> dict[str, str]:
+        found = {known_name(name): value for name, value in self.log.options.items()}
+        if "subscribePattern" not in found or self.log.subscribe != LogEntries.subscribe:
+            found = {"subscribe": self.log.subscribe} | found
+        found["maxOffsetsPerTrigger"] = str(self.run.rows_per_batch)
+        if self.log.data_dir:
+            return found | {"dataDir": str(self.folder / self.log.data_dir)}
+        return found | {"broker": self.log.broker}
 
+    def check_options(self) -> None:
+        """Raises `ConfigurationError` for options that the source does not have, or a pipeline."""
+        for name, value in self.log.options.items():
+            if not isinstance(value, str):
+                raise ConfigurationError(
+                    f'log.options.{name} must be text such as "{value}", not {value!r}'
+                )
+            instead = NOT_HERE.get(known_name(name))
+            if instead is not None:
+                raise ConfigurationError(f"log.options.{name} cannot be given here: {instead}")
+        try:
+            parse_options(self._without_user()).refuse_unless("stream", "a pipeline is a stream")
+        except OptionError as problem:
+            raise ConfigurationError(f"log.options: {problem}") from problem
+
+
+NOT_HERE = {
+    "columns": "a pipeline keeps every column",
+    "includeHeaders": "a pipeline keeps the headers only as properties",
+    "maxOffsetsPerTrigger": "run.rows_per_batch is what a micro-batch takes",
+}
+"""Options that a pipeline gives itself, and what to know instead."""
 TABLES = {
     "log": LogEntries,
     "tables": TableEntries,
@@ -142,7 +188,12 @@ def read_configuration(path: Path) -> Configuration:
                 f"{path}: there is no table [{table}]; there are {', '.join(TABLES)}"
             )
         parts[table] = TABLES[table](**dict(_checked(path, table, entries)))
-    return Configuration(folder=path.parent, **parts)
+    configuration = Configuration(folder=path.parent, **parts)
+    try:
+        configuration.check_options()
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{path}: {problem}") from problem
+    return configuration
 
 
 def _checked(path: Path, table: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -153,15 +204,22 @@ def _checked(path: Path, table: str, entries: Mapping[str, Any]) -> Iterator[tup
                 f"{path}: [{table}] has no entry {name}; there are {', '.join(known)}"
             )
         default = _default(known[name])
-        taken = tuple(value) if isinstance(default, tuple) else value
+        taken = value
+        if isinstance(default, tuple) and isinstance(value, list):
+            taken = tuple(value) if all(isinstance(each, str) for each in value) else value
         if isinstance(default, float) and type(value) is int:
             taken = float(value)
         if type(taken) is not type(default):
-            raise ConfigurationError(
-                f"{path}: {table}.{name} must be such as {_written(default)}, not {value!r}"
+            such = (
+                _written(default or ("name",)) if isinstance(default, tuple) else _written(default)
             )
-        if isinstance(taken, int | float) and taken <= 0:
-            raise ConfigurationError(f"{path}: {table}.{name} must be greater than 0, not {value}")
+            raise ConfigurationError(
+                f"{path}: {table}.{name} must be such as {such}, not {value!r}"
+            )
+        if isinstance(taken, int | float) and not 0 < taken < math.inf:
+            raise ConfigurationError(
+                f"{path}: {table}.{name} must be a number greater than 0, not {value}"
+            )
         yield name, taken
 
 

@@ -151,6 +151,18 @@ def _note(seen: _Seen, progress: StreamingQueryProgress) -> None:
     values["waiting"] = any("waitingFor" in each for each in told)
 
 
+def lag_of(progress: StreamingQueryProgress | None) -> int | None:
+    """Messages of a query's topics behind its last micro-batch, or at least so many; none if it has
+    not said."""
+    found = (
+        [_told(each.latestOffset).get("lagMessages") for each in progress.sources]
+        if progress
+        else []
+    )
+    known = [each for each in found if each is not None]
+    return sum(known) if known else None
+
+
 def _told(latest_offset: str | None) -> dict[str, Any]:
     """What our source says in its latest offset; nothing, of another source."""
     try:

@@ -9,6 +9,7 @@ there (`jobs.bronze`, `jobs.stepping`).
 
 import importlib
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -36,6 +37,7 @@ from holdfast.pipeline.jobs.stepping import Step, step
 from holdfast.pipeline.load.serving import ServingCopy
 from holdfast.pipeline.load.table import Shape
 from holdfast.pipeline.load.warehouse import Origin, Warehouse
+from holdfast.pipeline.metrics import lag_of
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.session import local_session
 from holdfast.pipeline.source.forms import OptionError
@@ -67,8 +69,9 @@ class Progress:
 
     batches: int = 0
     rows: int = 0
-    lag: int = 0
-    """Offsets of the log that are not in bronze."""
+    lag: int | None = None
+    """Messages of the pipeline's topics behind the last micro-batch, or at least so many; none
+    while the query has not said."""
     steps: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
@@ -121,7 +124,7 @@ class Pipeline:
         source = self.configuration.source()
         extent = log_of(source).extent()
         return Warehouse.opened(
-            self.configuration.directory, Origin(extent.epoch, source["subscribe"])
+            self.configuration.directory, Origin(extent.epoch, self.configuration.selection)
         )
 
     @contextmanager
@@ -132,7 +135,8 @@ class Pipeline:
         # Who configures Spark has said what is to be seen of it.
         if CONFIGURED not in system.environment():
             settings["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={SAYS}"'
-        spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
+        with _interrupts_kept():
+            spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
@@ -170,7 +174,9 @@ class Pipeline:
                     busy |= self._turn(spark, warehouse, serving, progress)
                     if letters is not None:
                         letters.follow(spark)
-                    seen(self._measured(warehouse, progress))
+                    progress.versions[BRONZE] = warehouse.table(BRONZE).version()
+                    progress.lag = lag_of(query.lastProgress)
+                    seen(progress)
                     if not running and not busy:
                         break
                     if not busy:
@@ -220,17 +226,12 @@ class Pipeline:
 
         for job in self.jobs:
             rows = self.configuration.run.rows_per_batch
-            done = step(spark, warehouse, job, rows=rows, upserted=upserted)
+            with told(f"job {job.name}: "):
+                done = step(spark, warehouse, job, rows=rows, upserted=upserted)
             if done is not None:
                 busy = True
                 progress.took(done)
         return busy
-
-    def _measured(self, warehouse: Warehouse, progress: Progress) -> Progress:
-        end = log_of(self.configuration.source()).extent().end
-        progress.versions[BRONZE] = warehouse.table(BRONZE).version()
-        progress.lag = max(0, end - 1 - progress.versions[BRONZE])
-        return progress
 
 
 def _batch(progress: Progress, rows: int) -> None:
@@ -242,25 +243,41 @@ def _batch(progress: Progress, rows: int) -> None:
 def _raise_its_error(query: StreamingQuery) -> None:
     problem = query.exception()
     if problem is not None:
-        raise RunError(last_line(str(problem)))
+        raise RunError(in_one_line(str(problem)))
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Whatever the log, Spark or a table has against it becomes one sentence, in `RunError`."""
+def _interrupts_kept() -> Iterator[None]:
+    """Ctrl+C waits until the block has ended, and does what it did before. Spark puts a handler of
+    its own in place, which asks Py4J for something while an answer is under way; and whatever
+    Spark starts meanwhile, its Python workers too, is ended by it alone."""
+    before = signal.getsignal(signal.SIGINT)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def told(who: str = "") -> Iterator[None]:
+    """Whatever the log, Spark or a table has against it becomes one sentence, in `RunError`, which
+    begins with who was stopped."""
     try:
         yield
     except SOURCE_ERRORS as problem:
-        raise RunError(str(problem)) from problem
+        raise RunError(f"{who}{problem}") from problem
     except (PySparkException, Py4JError, DeltaError) as problem:
-        raise RunError(last_line(str(problem))) from problem
+        raise RunError(f"{who}{in_one_line(str(problem))}") from problem
 
 
-def last_line(text: str) -> str:
-    """What a Python error says, out of all that Spark puts around it."""
+def in_one_line(text: str) -> str:
+    """What a Python error says, out of all that Spark puts around it; where there is none, what
+    Spark says itself, which comes before the plan and the place that it names."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if ERROR.search(line) and not line.startswith("at ")]
-    return (errors or lines or ["the query has ended with an error"])[-1]
+    return errors[-1] if errors else (lines or ["the query has ended with an error"])[0]
 
 
 def _own_jobs(configuration: Configuration) -> list[Job]:

@@ -62,7 +62,7 @@ def status_of(pipeline: Pipeline) -> Status | None:
         origin.epoch,
         origin.subscribe,
         checkpoint_offset(warehouse.checkpoint(BRONZE)),
-        pipeline.configuration.log.options.get("cursor", ""),
+        pipeline.configuration.cursor,
         tuple(found),
     )
 

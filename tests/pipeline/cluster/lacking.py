@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.running import last_line
+from holdfast.pipeline.running import in_one_line
 
 ADDRESS, TOPIC, DIRECTORY = sys.argv[1:]
 
@@ -16,7 +16,7 @@ def tell(action: Callable[[], object]) -> None:
     try:
         action()
     except PySparkException as problem:
-        print("TOLD", last_line(str(problem)), flush=True)
+        print("TOLD", in_one_line(str(problem)), flush=True)
 
 
 spark = SparkSession.builder.appName("lacking").getOrCreate()

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 BRONZE = "bronze"
 RECORDS = read_schema(DEFAULT_COLUMNS)
+STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 DAY = "day"
 DAY_US = 86_400_000_000
 SHAPE = Shape(StructType([*RECORDS, StructField(DAY, DateType())]), partition=DAY)
@@ -45,6 +46,11 @@ Continued = Callable[[int], None]
 def log_of(source: Mapping[str, str]) -> ReadableLog:
     """The log itself: a cursor of it is made when the query first starts, and this asks before."""
     return open_log(parse_options({key: source[key] for key in source if key != CURSOR}))
+
+
+def without_start(source: Mapping[str, str]) -> dict[str, str]:
+    """The options but for where to begin, for whoever says that himself."""
+    return {name: value for name, value in source.items() if name not in STARTS}
 
 
 def with_day(records: DataFrame) -> DataFrame:
@@ -104,10 +110,9 @@ def start_query(
     begin = table.version() + 1
     options = dict(source)
     if begin > NOTHING + 1:
-        options |= {"startingOffsets": str(begin)}
-        options.pop("startingTimestamp", None)
-    elif "startingTimestamp" not in options:
-        options.setdefault("startingOffsets", "earliest")
+        options = without_start(options) | {"startingOffsets": str(begin)}
+    elif not any(name in options for name in STARTS):
+        options["startingOffsets"] = "earliest"
     _put_aside_if_ahead(options, checkpoint, begin)
 
     appender = Appender(table)

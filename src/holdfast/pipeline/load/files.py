@@ -33,6 +33,15 @@ SETTINGS = {
     "spark.sql.maxConcurrentOutputFileWriters": "4",
 }
 
+RANGED = ("NONE", "INT", "TIMESTAMP")
+"""What a footer calls numbers and times, which are in microseconds."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+LAST_US = (datetime.max.replace(tzinfo=UTC, microsecond=999_000) - EPOCH) // timedelta(
+    microseconds=1
+)
+"""The last millisecond that a range can end with."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
@@ -148,9 +157,11 @@ def _described(path: Path, table: Path) -> tuple[AddAction, int]:
 
 
 def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
-    """Rows, and the range of each column of numbers or times at the top."""
+    """Rows, and the range of each column of numbers or times at the top. A range of times of which
+    one is outside of Python's years is left out: it has no text that every reader takes."""
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
+    times: set[str] = set()
     for group in range(footer.num_row_groups):
         row_group = footer.row_group(group)
         for place in range(row_group.num_columns):
@@ -159,23 +170,27 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
             name = column.path_in_schema
             if "." in name or found is None or not found.has_min_max:
                 continue
-            if isinstance(found.min, int | datetime) and not isinstance(found.min, bool):
-                lows[name] = min(lows.get(name, found.min), found.min)
-                highs[name] = max(highs.get(name, found.max), found.max)
+            kind = found.logical_type.type
+            if kind == "TIMESTAMP":
+                times.add(name)
+            if kind in RANGED and type(found.min_raw) is int:
+                lows[name] = min(lows.get(name, found.min_raw), found.min_raw)
+                highs[name] = max(highs.get(name, found.max_raw), found.max_raw)
+    for name in times & lows.keys():
+        if lows[name] < FIRST_US or highs[name] > LAST_US:
+            del lows[name], highs[name]
+        else:
+            lows[name], highs[name] = _text(lows[name]), _text(highs[name], up=True)
     return {
         "numRecords": footer.num_rows,
-        "minValues": {name: _text(value, up=False) for name, value in lows.items()},
-        "maxValues": {name: _text(value, up=True) for name, value in highs.items()},
+        "minValues": lows,
+        "maxValues": highs,
         "nullCount": {},
     }
 
 
-def _text(value: int | datetime, *, up: bool) -> int | str:
+def _text(time_us: int, *, up: bool = False) -> str:
     """Times are said in milliseconds there, and the range must still hold every row."""
-    if isinstance(value, int):
-        return value
-    rounded = value.replace(microsecond=value.microsecond // 1000 * 1000)
-    if up and rounded != value:
-        rounded += timedelta(milliseconds=1)
-    aware = rounded.astimezone(UTC) if rounded.tzinfo else rounded.replace(tzinfo=UTC)
-    return aware.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    time_ms = -(-time_us // 1000) if up else time_us // 1000
+    told = (EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None)
+    return told.isoformat(timespec="milliseconds") + "Z"

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     LongType,
     StringType,
@@ -28,6 +29,14 @@ from pyspark.sql.types import (
 from holdfast.pipeline.payloads.schema import TYPES, Field, PayloadSchema
 
 UNPARSED = "unparsed"
+ONLY = "only"
+JSON = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": UNPARSED,
+    # Neither is JSON, and Spark takes both unless told.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
 EPOCHS = {"epoch_s": 1, "epoch_ms": 1_000}
 ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXXXX][XX]"
 UNREADABLE_CHARACTERS = 200
@@ -67,17 +76,33 @@ def _decoded_json(frame: DataFrame, schema: PayloadSchema, name: str) -> DataFra
         for part in above:
             node = node.setdefault(part, {})
         node[leaf] = _raw_type(each)
-    shape = StructType([*_struct(tree).fields, StructField(UNPARSED, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNPARSED}
-    text = f.col("value").cast("string")
-    made = frame.withColumn(name, f.from_json(text, shape, options))
-    fields = [f.col(f"{name}.{each.path}").alias(each.name) for each in schema.fields]
-    # Bytes that are no text would be read as if they were.
-    broken = f.when(~f.is_valid_utf8(text), "bytes that are no UTF-8").otherwise(
-        f.col(f"{name}.{UNPARSED}")
+    # Spark takes the first value of a text and is silent about what follows it. So the payload is
+    # read as the only one of an inner list, with an empty list behind it: what follows a payload
+    # makes either list longer, or ends the outer one early.
+    only = ArrayType(ArrayType(_struct(tree)))
+    shape = StructType([StructField(ONLY, only), StructField(UNPARSED, StringType())])
+    value = f.col("value").cast("string")
+    text = f.concat(f.lit(f'{{"{ONLY}":[['), value, f.lit("],[]]}"))
+    made = frame.withColumn(name, f.from_json(text, shape, JSON))
+    outer = f.col(f"{name}.{ONLY}")
+    inner, behind = f.get(outer, f.lit(0)), f.get(outer, f.lit(1))
+    payload = f.get(inner, f.lit(0))
+    alone = (f.size(outer) == 2) & (f.size(inner) == 1) & (f.size(behind) == 0)
+    fields = [_within(payload, each.path).alias(each.name) for each in schema.fields]
+    broken = (
+        # Bytes that are no text would be read as if they were.
+        f.when(~f.is_valid_utf8(value), "bytes that are no UTF-8")
+        .when(f.col(f"{name}.{UNPARSED}").isNotNull(), "no JSON of these types")
+        .when(~f.coalesce(alone & payload.isNotNull(), f.lit(False)), "not one JSON object")
     )
     flat = made.withColumn(name, f.struct(*fields, broken.alias(UNPARSED)))
     return flat.withColumn(name, _settled(schema, name))
+
+
+def _within(column: Column, path: str) -> Column:
+    for part in path.split("."):
+        column = column[part]
+    return column
 
 
 def _struct(tree: dict[str, Any]) -> StructType:
@@ -97,16 +122,26 @@ def _raw_type(field: Field) -> DataType:
 
 
 def _settled(schema: PayloadSchema, name: str) -> Column:
-    """The struct with times as instants."""
-    fields = []
+    """The struct with times as instants. What is no time is null where the field is required, which
+    is a rule of its own, and has not the type of the field elsewhere."""
+    fields, problems = [], [f.col(f"{name}.{UNPARSED}")]
     for each in schema.fields:
         column = f.col(f"{name}.{each.name}")
-        if each.type == "timestamp" and each.form in EPOCHS:
-            column = f.timestamp_micros(column * f.lit(1_000_000 // EPOCHS[each.form]))
-        elif each.type == "timestamp":
-            column = f.try_to_timestamp(column, f.lit(each.form or ISO))
+        if each.type == "timestamp":
+            time = _instant(column, each.form)
+            if not each.required:
+                wrong = column.isNotNull() & time.isNull()
+                problems.append(f.when(wrong, f.lit(f"{each.name} is no time")))
+            column = time
         fields.append(column.alias(each.name))
-    return f.struct(*fields, f.col(f"{name}.{UNPARSED}").alias(UNPARSED))
+    return f.struct(*fields, f.coalesce(*problems).alias(UNPARSED))
+
+
+def _instant(column: Column, form: str) -> Column:
+    if form in EPOCHS:
+        # What is no number of microseconds is no time.
+        return f.timestamp_micros(f.try_multiply(column, f.lit(1_000_000 // EPOCHS[form])))
+    return f.try_to_timestamp(column, f.lit(form or ISO))
 
 
 def _structs(

@@ -7,7 +7,11 @@ so that it is the same in every run and for every size of step.
 Flow: records -> decoded by each version -> rule or fields -> repeated or not.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     BinaryType,
@@ -22,11 +26,17 @@ from pyspark.sql.types import (
 
 from holdfast.pipeline.payloads.catalog import Versions
 from holdfast.pipeline.payloads.decoding import UNPARSED, decoded
-from holdfast.pipeline.payloads.schema import PayloadSchema, topic_pattern
+from holdfast.pipeline.payloads.schema import TYPES, PayloadSchema, SchemaError, topic_pattern
 
 RECORDS = ("offset", "topic", "timestamp", "value")
 """What is judged of a record."""
+ANSI = "spark.sql.ansi.enabled"
 NO_SCHEMA = "has a topic that a schema knows"
+BEGINNING = "1970-01-01T00:00:00Z"
+"""A device whose clock was never set says that it is this day, and no clock says that it is an
+earlier one."""
+FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"
+"""Times of which whoever reads a table with Python can make something."""
 
 REJECTED = StructType(
     [
@@ -81,7 +91,8 @@ def judged(records: DataFrame, versions: Versions) -> DataFrame:
     keeps."""
     taken = records.select(*RECORDS)
     for schema in versions.newest_first:
-        taken = _judged_by(taken, schema)
+        with _expressions_of(schema, taken.sparkSession):
+            taken = _judged_by(taken, schema)
     names = [_name(schema) for schema in versions.newest_first]
     keeps = [f.when(f.col(f"{name}.rule").isNull(), f.lit(name)) for name in names]
     taken = taken.withColumn("kept", f.coalesce(*keeps))
@@ -138,6 +149,24 @@ def _name(schema: PayloadSchema) -> str:
     return f"v{schema.version}"
 
 
+@contextmanager
+def _expressions_of(schema: PayloadSchema, spark: SparkSession) -> Iterator[None]:
+    """What is made within fails on no row: what cannot be computed, such as a division by zero, is
+    null, so that a check does not hold. Raises `SchemaError` for what no row has a value of."""
+    before = str(spark.conf.get(ANSI))
+    spark.conf.set(ANSI, "false")
+    try:
+        yield
+    except (AnalysisException, ParseException) as problem:
+        said = next(line for line in str(problem).splitlines() if line.strip())
+        raise SchemaError(
+            f"the schema {schema.name} version {schema.version} has an expression that cannot be"
+            f" computed: {said}"
+        ) from problem
+    finally:
+        spark.conf.set(ANSI, before)
+
+
 def _of_kept(versions: Versions, field: str) -> Column:
     """The field of the version that a row keeps."""
     found = [
@@ -155,7 +184,9 @@ def _judged_by(frame: DataFrame, schema: PayloadSchema) -> DataFrame:
     open_fields = decoded(frame, schema, name).select(*frame.columns, f"{name}.*")
     for each in schema.fields:
         if each.become:
-            open_fields = open_fields.withColumn(each.name, f.expr(each.become))
+            # What cannot be of the field's type is missing, and has to be before it is judged.
+            made = f.expr(each.become).cast(TYPES[each.type])
+            open_fields = open_fields.withColumn(each.name, made)
     fields = [f.col(each.name) for each in schema.fields]
     struct = f.struct(*fields, _late(schema).alias("late"), _broken_rule(schema).alias("rule"))
     return open_fields.select(*frame.columns, struct.alias(name))
@@ -185,12 +216,20 @@ def _broken_rule(schema: PayloadSchema) -> Column:
         if each.check:
             # What may be missing is not checked where it is.
             rules.append((rule, f.col(each.name).isNotNull() & _fails(each.check)))
+        if each.type == "timestamp" and each.name != schema.time:
+            readable = f.col(each.name).between(_instant(FIRST), _instant(LAST))
+            rules.append((rule, ~readable))
     rules += [(rule, _fails(condition)) for rule, condition in schema.rules.items()]
     if schema.time:
         ahead = f.expr(f"INTERVAL {schema.ahead_maximum_s} SECONDS")
         future = f.col(schema.time) > f.col("timestamp") + ahead
         rules.append(("is not from the future", future))
+        rules.append(("is not from before 1970", f.col(schema.time) < _instant(BEGINNING)))
     return f.coalesce(*(f.when(problem, f.lit(rule)) for rule, problem in rules))
+
+
+def _instant(text: str) -> Column:
+    return f.lit(text).cast("timestamp")
 
 
 def _fails(condition: str) -> Column:

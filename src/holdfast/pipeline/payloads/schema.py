@@ -10,8 +10,9 @@ Invariants:
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -158,8 +159,12 @@ def _parsed(document: dict[str, Any], path: Path) -> PayloadSchema:
         if each.name in OWN_COLUMNS
     ]
     problems += [f"key names {each}, which is no field" for each in schema.key if each not in names]
-    if schema.time and schema.time not in names:
-        problems.append(f"time names {schema.time}, which is no field")
+    times = {each.name for each in fields if each.type == "timestamp"}
+    if schema.time and schema.time not in times:
+        problems.append(f"time names {schema.time}, which is no field of the type timestamp")
+    problems += _in_the_way(fields)
+    if type(schema.version) is not int or schema.version < 1:
+        problems.append(f"version is {schema.version!r}; it is a whole number from 1 on")
     if schema.format not in FORMATS:
         problems.append(f"format is {schema.format!r}; there are {', '.join(FORMATS)}")
     if not is_valid_topic_filter(schema.topics.encode()):
@@ -167,6 +172,17 @@ def _parsed(document: dict[str, Any], path: Path) -> PayloadSchema:
     if problems:
         raise SchemaError(f"the schema {path} is wrong: {'; '.join(problems)}")
     return schema
+
+
+def _in_the_way(fields: Sequence[Field]) -> list[str]:
+    """What is wrong with paths of which one ends where another goes on."""
+    ends = {each.path: each for each in fields}
+    return [
+        f"{each.name} lies at {each.path}, and {ends[above].name} is {above} itself"
+        for each in fields
+        for above in accumulate(each.path.split(".")[:-1], "{}.{}".format)
+        if above in ends
+    ]
 
 
 def _definition(document: dict[str, Any], path: Path) -> bytes:
