@@ -29,7 +29,7 @@ from holdfast.pipeline.source.options import (
     options_of_user,
     parse_options,
 )
-from holdfast.pipeline.source.stream import StreamReader
+from holdfast.pipeline.source.stream import RefusedStreamReader, StreamReader
 from holdfast.pipeline.source.table import TableReader, parse_table_options, table_schema
 from holdfast.pipeline.writer.writers import batch_writer, stream_writer
 
@@ -71,8 +71,17 @@ class HoldfastSource(Parcel, DataSource):
         kind = FilteredBatchReader if options.pushdown else BatchReader
         return kind(options, schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        """For `spark.readStream`."""
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> StreamReader | RefusedStreamReader:
+        """For `spark.readStream`. What is wrong with its options is said by the reader: Spark's own
+        process fails over what is raised here, and tells that in place of it."""
+        try:
+            return self._stream_reader(schema)
+        except OptionError as error:
+            return RefusedStreamReader(error)
+
+    def _stream_reader(self, schema: StructType) -> StreamReader:
         given = self._given(schema)
         if parse_table_options(given) is not None:
             raise OptionError("table", "is for batches; a table is of one moment")

@@ -9,6 +9,7 @@ Invariants:
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +23,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from holdfast import system
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.log import open_log, open_without_waiting
 from holdfast.pipeline.source.offsets import format_offset, parse_offset
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import Absence, wait_s
 from holdfast.pipeline.source.ranges import LogRange, RangeReader, plan_ranges, starting
-from holdfast.reading.log import BrokerAwayError, Reach
+from holdfast.reading.log import BrokerAwayError, Extent, Reach
 
 OFFSETS_PER_TRIGGER = 500_000
 """A micro-batch that a driver can still take as one Arrow table."""
@@ -39,6 +41,29 @@ STREAM_PATIENCE_S = float("inf")
 """Nobody waits for a stream's end; what it waits for is in its progress."""
 
 log = logging.getLogger(__name__)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """A stream that cannot be, and says why as soon as it is asked for anything."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Raises `OptionError`."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Raises `OptionError`."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
+        """Raises `OptionError`: a query that goes on from a checkpoint may ask this first."""
+        raise self._error
+
+    def read(self, partition: LogRange) -> Iterator[Any]:  # type: ignore[override]
+        """Raises `OptionError`."""
+        raise self._error
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -65,6 +90,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         opened = open_log(self.options, self.patience_s)
         extent = opened.extent()
         begin = starting(self.options, extent, opened, default="latest")
+        if begin > extent.end:
+            begin = self._beyond(begin, extent)
         return format_offset(extent.epoch, max(begin, extent.begin))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -125,6 +152,18 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._lost += max(0, min(extent.begin, to) - begin)
         return ranges
 
+    def _beyond(self, begin: int, extent: Extent) -> int:
+        """Where a query begins that is to begin behind the end of the log. Raises `OptionError`
+        unless it was said that what is missing is no failure."""
+        if self.options.fail_on_data_loss:
+            raise OptionError(
+                "startingOffsets",
+                f"is {begin}, but the log ends at {extent.end}; latest begins there, and so does"
+                " this with failOnDataLoss=false",
+            )
+        log.warning("the log ends at %d, not yet at %d: beginning there", extent.end, begin)
+        return extent.end
+
     def _note_taken(self, taken: int) -> None:
         """Adds what tasks have missed since. A broker that has started again counts from 0."""
         since = taken - self._taken if taken >= self._taken else taken
@@ -140,6 +179,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def _reached(self, begin: int, limit: ReadLimit) -> Reach:
         is_bounded = isinstance(limit, ReadMaxRows)
+        # The target is set before a query without a checkpoint has found where it begins: by then
+        # the end may lie further on.
+        target = None if self._target is None else max(self._target, begin)
         opened = (
             open_log(self.options, self.patience_s)
             if self.must_answer(limit)
@@ -148,7 +190,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return opened.reach(
             self.options.criteria,
             begin,
-            self._target,
+            target,
             rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             size_bytes=(self.options.bytes_per_trigger or BYTES_PER_TRIGGER)
             if is_bounded
@@ -162,4 +204,6 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             return False
         delay_s = self.options.trigger_delay_s
         passed_s = system.monotonic_s() - self._triggered_s
-        return reach.rows < least and passed_s < (TRIGGER_DELAY_S if delay_s is None else delay_s)
+        # What a batch may have at most is no reason to wait: what is left behind it counts, too.
+        is_less = reach.rows + reach.behind < least
+        return is_less and passed_s < (TRIGGER_DELAY_S if delay_s is None else delay_s)
