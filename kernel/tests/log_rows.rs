@@ -123,3 +123,17 @@ fn what_is_encrypted_is_one_row_without_a_value_that_says_so() {
     let said = String::from_utf8_lossy(&columns.properties.values.data).into_owned();
     assert_eq!(said, "encrypted");
 }
+
+#[test]
+fn a_time_that_no_calendar_shows_is_none() {
+    let times = [1_700_000_000_000, 253_402_300_799_999, 253_402_300_800_000, u64::MAX];
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    times.iter().for_each(|time| entry(1, &tail(&saying(&[(12, *time)]), b"x"), &mut log));
+    log.commit().unwrap();
+    let mut reader = LogReader::open(Arc::new(disk)).unwrap();
+    reader.refresh(None, false).unwrap();
+    let limits = Limits { from: Offset(0), to: Offset(4), rows: 10, bytes: 1 << 20 };
+    let (columns, _) = reader.read(&Criteria::default(), ColumnSet::ALL, &limits).unwrap();
+    assert_eq!(columns.has_event_time.bytes, [0b0011]);
+}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
@@ -106,3 +106,12 @@ def test_an_option_that_no_stream_has_is_the_last_line(
         query.awaitTermination()
     lines = [line for line in str(failed.value).splitlines() if "Error: " in line]
     assert sentence in lines[-1]
+
+
+def test_a_column_that_there_is_not_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    store(directory, SMALL)
+    asked = spark.read.schema("topic string, foo string").format("holdfast")
+    frame = asked.options(dataDir=str(directory), subscribe="#").load()
+    with pytest.raises(AnalysisException, match="the column 'foo'; there are topic, "):
+        frame.collect()

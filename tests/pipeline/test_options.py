@@ -184,7 +184,7 @@ def test_a_table_about_the_broker_is_made_by_sql_too() -> None:
     # Spark has no options for a query of a table, only its schema.
     assert isinstance(HoldfastSource({}).reader(schema), TableReader)
     with pytest.raises(OptionError, match="a table is of one moment"):
-        HoldfastSource({}).streamReader(schema)
+        HoldfastSource({}).streamReader(schema).initialOffset()
 
 
 def test_options_of_one_use_are_refused_by_the_other() -> None:
@@ -228,6 +228,7 @@ def test_columns() -> None:
         ("subscribePattern", "a("),
         ("brokerTimeout", "soon"),
         ("maxBytesPerTrigger", "0"),
+        ("minPartitions", "4097"),
         ("maxTriggerDelay", "1s"),
         ("startingOffsetsByTimestamp", "soon"),
         ("startingOffsetsByTimestampStrategy", "earliest"),
@@ -262,3 +263,8 @@ def test_contradictions_are_refused(given: dict[str, str]) -> None:
 def test_options_travel_to_executors() -> None:
     options = parse_options(PLAIN)
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_words_for_offsets_are_taken_in_any_case() -> None:
+    options = parse_options({**PLAIN, "startingOffsets": "LATEST", "endingOffsets": "Latest"})
+    assert (options.starting_offset, options.ending_offset) == ("latest", "latest")

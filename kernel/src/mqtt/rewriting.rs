@@ -129,9 +129,8 @@ impl Rewriting {
         into.topic.clear();
         into.properties.clear();
         let rule = self.rules.iter().find(|rule| rule.filters.iter().any(|filter| topic::matches(filter, topic)));
-        let Some((rule, parts)) = rule.and_then(|rule| Some((rule, rule.topic.as_deref()?))) else {
-            return Outcome::LeftOut;
-        };
+        let found = rule.and_then(|rule| Some((rule, rule.topic.as_deref()?)));
+        let Some((rule, parts)) = found else { return Outcome::LeftOut };
         into.keeps_retain = rule.keeps_retain;
         if !self.count(properties, rule, into) {
             return Outcome::Lost(NoticeKind::Looped);

@@ -332,7 +332,9 @@ fn each_property(properties: &[u8], mut push: impl FnMut(&Name<'_>, &[u8])) {
     }
 }
 
+/// One behind the year 9999, which no calendar shows, is none: a client said it, and readers would fail over it.
 fn push_time(has: &mut Bits, times: &mut Vec<u8>, time: Option<Timestamp>) {
+    let time = time.filter(|time| time.0 < 253_402_300_800_000_000);
     has.push(time.is_some());
     times.extend_from_slice(&time.unwrap_or_default().0.to_le_bytes());
 }

@@ -16,7 +16,7 @@ from holdfast.core.share_name import is_shared, parse_shared
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.pipeline.source.columns import READ_COLUMNS
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.directory import compiled
+from holdfast.reading.directory import PARTS_MAXIMUM, compiled
 
 Boundary = Literal["earliest", "latest"] | int
 FOREVER: Final = "forever"
@@ -141,6 +141,14 @@ def count(option: str, given: str) -> int:
     return int(given)
 
 
+def partitions(option: str, given: str) -> int:
+    """A number of tasks that a plan can have."""
+    found = count(option, given)
+    if found > PARTS_MAXIMUM:
+        raise OptionError(option, f"can be {PARTS_MAXIMUM} at most, not {given}")
+    return found
+
+
 def size(option: str, given: str) -> int:
     """A number of bytes, also with the units k, m and g, as in Spark's settings."""
     found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", given.lower())
@@ -189,8 +197,9 @@ def columns(option: str, given: str) -> tuple[str, ...]:
 
 def _of_the_shard(option: str, given: str, wrong: OptionError) -> object:
     """The value itself, or that of shard 0 in a JSON object."""
-    if given in ("earliest", "latest"):
-        return given
+    # In any case, as Spark's source for Kafka takes them.
+    if given.lower() in ("earliest", "latest"):
+        return given.lower()
     try:
         value = json.loads(given)
     except ValueError:

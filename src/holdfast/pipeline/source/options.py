@@ -18,6 +18,7 @@ from holdfast.pipeline.source import forms
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
 from holdfast.reading.criteria import Criteria
+from holdfast.reading.directory import PARTS_MAXIMUM
 
 PUSHDOWN_VARIABLE: Final = "SPARK_HOLDFAST_PUSHDOWN"
 """Only the environment of the session's process reaches the worker that plans a query:
@@ -211,9 +212,9 @@ OPTIONS: Final = (
     ),
     Option(
         "minPartitions",
-        forms.count,
+        forms.partitions,
         "2, or 1 for a small range",
-        "tasks, each with about as many bytes",
+        f"tasks, each with about as many bytes; {PARTS_MAXIMUM} at most",
         READ,
         "minPartitions",
     ),
@@ -221,7 +222,7 @@ OPTIONS: Final = (
         "maxRecordsPerPartition",
         forms.count,
         "",
-        "messages of a task, at most: there are more tasks where needed",
+        f"messages of a task, at most: there are more tasks where needed, up to {PARTS_MAXIMUM}",
         READ,
         "maxRecordsPerPartition",
     ),

@@ -68,6 +68,11 @@ class RangeReader(Parcel):
     patience_s = BATCH_PATIENCE_S
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        """Raises `OptionError` for a schema that somebody else has made, with other columns."""
+        for name in schema.names:
+            if name not in READ_COLUMNS:
+                known = ", ".join(READ_COLUMNS)
+                raise OptionError("schema", f"has the column {name!r}; there are {known}")
         self.options = options
         self._schema = schema
 
