@@ -126,7 +126,9 @@ def test_a_run_is_shown_as_it_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("begun", ["pipeline.toml", "pipeline/tables/bronze/_delta_log"])
-def test_a_run_that_is_interrupted_ends_without_a_word_of_its_own(tmp_path: Path, begun: str) -> None:
+def test_a_run_that_is_interrupted_ends_without_a_word_of_its_own(
+    tmp_path: Path, begun: str
+) -> None:
     store(tmp_path / "data", mixed(2_000))
     text = '[log]\ndata_dir = "data"\nsubscribe = "#"\n[run]\nrows_per_batch = 100\n'
     (tmp_path / "pipeline.toml").write_text(text)
