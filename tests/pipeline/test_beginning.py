@@ -13,6 +13,7 @@ from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.stream import StreamReader
+from holdfast.reading.directory import LogDirectory
 from tests.builders.served import served
 from tests.builders.stored import Message, store
 
@@ -44,6 +45,25 @@ def test_a_query_of_what_is_there_may_begin_behind_that(
         assert end_of(reader, start) == 20, "nothing, and no error"
         store(tmp_path, SMALL)
         assert end_of(reader, start) == 20, "what comes later is another query's"
+        # Spark asks again where it began, for the ranges of the first batch.
+        assert reader.initialOffset() == start
+        [part] = reader.partitions(reader.initialOffset(), start)
+        assert part.begin == part.end == 20
+
+
+def test_a_time_to_come_is_no_offset_behind_the_end_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(tmp_path, SMALL)
+    offset_at = LogDirectory.offset_at
+
+    def while_messages_come(self: LogDirectory, time_us: int) -> int:
+        store(tmp_path, SMALL)
+        return offset_at(self, time_us)
+
+    monkeypatch.setattr(LogDirectory, "offset_at", while_messages_come)
+    reader = reader_of(tmp_path, startingTimestamp="4000000000000")
+    assert reader.initialOffset()["o"] == 20
 
 
 def test_a_query_of_what_is_there_takes_no_more_than_that(tmp_path: Path) -> None:

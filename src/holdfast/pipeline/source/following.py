@@ -62,9 +62,8 @@ class FollowingReader(StreamReader):
         self._held_for = ""
         """Whoever holds it, once this process has asked for that."""
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins: at the cursor's place, which is where the
-        options say if there is none yet."""
+    def found_beginning(self) -> dict[str, Any]:
+        """The cursor's place, which is where the options say if there is none yet."""
         asked = self.options.starting_offset
         first = "latest" if asked is None else asked
         opened = self._log_without_cursor()

@@ -76,6 +76,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             # What its tasks miss they cannot tell the driver; the broker can.
             options = replace(options, reader=system.entropy(16).hex())
         super().__init__(options, schema)
+        self._beginning: dict[str, Any] | None = None
         self._target: int | None = None
         self._reach: Reach | None = None
         self._lost = 0
@@ -86,10 +87,18 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._absence = Absence(self.patience_s if timeout_s is None else timeout_s)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint begins. Spark asks for the end of the first batch and
+        again for its ranges; the end of the log has moved by then, and the answer has not."""
+        if self._beginning is None:
+            self._beginning = self.found_beginning()
+        return self._beginning
+
+    def found_beginning(self) -> dict[str, Any]:
+        """What the options mean now."""
         opened = open_log(self.options, self.patience_s)
+        begin = starting(self.options, opened.extent(), opened, default="latest")
+        # Of a time it may be the offset of a message that has come since the extent was asked for.
         extent = opened.extent()
-        begin = starting(self.options, extent, opened, default="latest")
         if begin > extent.end:
             begin = self._beyond(begin, extent)
         return format_offset(extent.epoch, max(begin, extent.begin))
