@@ -172,14 +172,21 @@ def test_what_cannot_be_here_is_refused_with_what_to_use(
         parse_options({**PLAIN, option: value})
 
 
-def test_options_that_spark_adds_to_a_table_are_its_own() -> None:
-    of_table = {"owner": "me", "provider": "holdfast", "path": "/x", "option.broker": "h:1"}
-    assert parse_options({**PLAIN, **of_table}) == parse_options(PLAIN)
+def of_table(given: dict[str, str], **more: str) -> dict[str, str]:
+    """What Spark hands over for the OPTIONS of a table that is made."""
+    options = {f"option.{name.lower()}": value for name, value in given.items()}
+    return {**given, **options, "owner": "me", "provider": "holdfast", **more}
+
+
+def test_properties_of_a_table_are_no_options() -> None:
+    given = of_table(PLAIN, path="/x", comment="reads", team="a", broker="of:1")
+    assert parse_options(given) == parse_options(PLAIN)
+    with pytest.raises(OptionError, match="'team' is unknown"):
+        parse_options(of_table({**PLAIN, "team": "a"}))
 
 
 def test_a_table_about_the_broker_is_made_by_sql_too() -> None:
-    of_spark = {"owner": "me", "provider": "holdfast"}
-    schema = HoldfastSource({**of_spark, "dataDir": "/d", "table": "topics"}).schema()
+    schema = HoldfastSource(of_table({"dataDir": "/d", "table": "topics"})).schema()
     assert schema.names == ["topic", "messages"]
     # Spark has no options for a query of a table, only its schema.
     assert isinstance(HoldfastSource({}).reader(schema), TableReader)

@@ -107,7 +107,8 @@ def test_no_task_has_more_records_than_it_may(spark: SparkSession, source: dict[
 
 def test_a_table_and_a_view_are_made_by_sql(spark: SparkSession, log: Path) -> None:
     options = f"OPTIONS (dataDir '{log}', subscribe 'zebra/#', columns 'offset,topic')"
-    spark.sql(f"CREATE TABLE stored USING holdfast {options} COMMENT 'reads'")
+    more = "COMMENT 'reads' TBLPROPERTIES ('team'='labels')"
+    spark.sql(f"CREATE TABLE stored USING holdfast {options} {more}")
     try:
         assert spark.table("stored").columns == ["offset", "topic"]
         assert spark.sql("SELECT count(*) AS n FROM stored").collect()[0]["n"] == 90

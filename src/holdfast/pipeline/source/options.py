@@ -277,10 +277,9 @@ _INSTEAD: Final = {name.lower(): instead for name, instead in INSTEAD.items()}
 _KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
 _OF_A_TABLE: Final = frozenset({"owner", "provider"})
 """Spark adds both where a table is made."""
-_SPARK_ITS_OWN: Final = _OF_A_TABLE | {
-    *("location", "comment", "external", "is_managed_location", "collation"),
-    *("serialization.format", "transient_lastddltime"),
-}
+_GIVEN_TO_A_TABLE: Final = "option."
+"""Before the name of each option that a table is made with. Without it they are among the table's
+properties too, and these are not all ours."""
 _AT_MOST_ONE: Final = (
     ("subscribe", "subscribePattern", "queue"),
     ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
@@ -376,12 +375,14 @@ def is_of_a_table(given: Mapping[str, str]) -> bool:
 
 
 def options_of_user(given: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that Spark adds."""
-    names = _SPARK_ITS_OWN | ({"path"} if is_of_a_table(given) else set())
+    """The options without what Spark adds where a table is made."""
+    if not is_of_a_table(given):
+        return dict(given)
+    prefix = _GIVEN_TO_A_TABLE
     return {
-        name: value
+        name[len(prefix) :]: value
         for name, value in given.items()
-        if name.lower() not in names and not name.lower().startswith("option.")
+        if name.lower().startswith(prefix)
     }
 
 
