@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.datasource import (
@@ -116,6 +117,18 @@ def test_a_table_and_a_view_are_made_by_sql(spark: SparkSession, log: Path) -> N
         spark.sql("DROP TABLE stored")
     spark.sql(f"CREATE TEMPORARY VIEW seen USING holdfast {options}")
     assert spark.sql("SELECT max(offset) AS last FROM seen").collect()[0]["last"] == 99
+
+
+def test_a_table_that_has_kept_no_options_says_how_it_is_made(
+    spark: SparkSession, log: Path
+) -> None:
+    options = f"OPTIONS (dataDir '{log}', subscribe 'zebra/#')"
+    spark.sql(f"CREATE TABLE chosen (offset long) USING holdfast {options}")
+    try:
+        with pytest.raises(AnalysisException, match="make it without them, and choose them with"):
+            spark.table("chosen").count()
+    finally:
+        spark.sql("DROP TABLE chosen")
 
 
 def test_a_table_does_not_keep_a_password(spark: SparkSession) -> None:

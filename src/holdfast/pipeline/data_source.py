@@ -103,7 +103,16 @@ class HoldfastSource(Parcel, DataSource):
     def _given(self, schema: StructType) -> dict[str, str]:
         """The query's options; where it has none, those with which its table was made."""
         of_table: dict[str, str] = json.loads(schema.fields[0].metadata.get(OF_TABLE, "{}"))
-        return {**of_table, **options_of_user(self.options)}
+        given = {**of_table, **options_of_user(self.options)}
+        if not given:
+            # Spark asks nobody about a table with columns, so that it cannot be refused when made.
+            raise OptionError(
+                "broker",
+                "or 'dataDir' must be given. If this is a table of SQL, Spark has kept none of its"
+                " options, since it was made with columns: make it without them, and choose them"
+                " with the option 'columns'",
+            )
+        return given
 
 
 def _with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
