@@ -135,3 +135,6 @@ def test_a_column_that_there_is_not_is_named(spark: SparkSession, tmp_path: Path
     frame = asked.options(dataDir=str(directory), subscribe="#").load()
     with pytest.raises(AnalysisException, match="the column 'foo'; there are topic, "):
         frame.collect()
+    cased = spark.read.schema("OFFSET long, Topic string").format("holdfast")
+    frame = cased.options(dataDir=str(directory), subscribe="#").load()
+    assert [tuple(row) for row in frame.where("offset = 3").collect()] == [(3, "t")]

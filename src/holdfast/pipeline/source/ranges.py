@@ -44,6 +44,8 @@ SMALL_RANGE = BATCH_ROWS_MAXIMUM
 
 PLAN = "the plan of this query"
 
+_READ_NAMES = {name.lower(): read_name for name, (read_name, _kind) in READ_COLUMNS.items()}
+
 log = logging.getLogger(__name__)
 
 
@@ -69,12 +71,9 @@ class RangeReader(Parcel):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         """Raises `OptionError` for a schema that somebody else has made, with other columns."""
-        for name in schema.names:
-            if name not in READ_COLUMNS:
-                known = ", ".join(READ_COLUMNS)
-                raise OptionError("schema", f"has the column {name!r}; there are {known}")
         self.options = options
         self._schema = schema
+        self._columns = [_read_name(name) for name in schema.names]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, as Arrow batches."""
@@ -100,9 +99,8 @@ class RangeReader(Parcel):
         self, opened: ReadableLog, part: LogRange, wanted: Criteria
     ) -> Iterator[pa.RecordBatch]:
         target = to_arrow_schema(self._schema, timezone="UTC")
-        columns = [READ_COLUMNS[name][0] for name in target.names]
         try:
-            for chunk in chunks(opened, wanted, part.begin, part.end, columns=columns):
+            for chunk in chunks(opened, wanted, part.begin, part.end, columns=self._columns):
                 check_epoch(part.epoch, chunk.epoch, PLAN)
                 if chunk.batch.num_rows:
                     yield pa.RecordBatch.from_arrays(chunk.batch.columns, schema=target)
@@ -110,6 +108,16 @@ class RangeReader(Parcel):
             # Of another log it means nothing that these offsets are gone.
             check_epoch(part.epoch, opened.extent().epoch, PLAN)
             raise
+
+
+def _read_name(column: str) -> str:
+    """The read interface's name of a column, which may be in any case, as in a query."""
+    found = _READ_NAMES.get(column.lower())
+    if found is None:
+        raise OptionError(
+            "schema", f"has the column {column!r}; there are {', '.join(READ_COLUMNS)}"
+        )
+    return found
 
 
 @cache
