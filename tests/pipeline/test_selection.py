@@ -23,10 +23,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from holdfast.pipeline.source.batch import FilteredBatchReader
+from holdfast.core.limits import READ_PARTS_MAXIMUM
+from holdfast.pipeline.source.batch import BatchReader, FilteredBatchReader
 from holdfast.pipeline.source.columns import read_schema
+from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.pushdown import Narrowing, narrowed
+from holdfast.pipeline.source.ranges import LogRange
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.reading import directory
 from holdfast.reading.criteria import Criteria
@@ -101,6 +104,23 @@ def test_no_task_has_more_records_than_it_may(spark: SparkSession, source: dict[
     counts = [row["count"] for row in frame.groupBy(fn.spark_partition_id()).count().collect()]
     assert sum(counts) == 90
     assert max(counts) <= 20
+
+
+def test_more_tasks_than_there_may_be_are_refused(tmp_path: Path) -> None:
+    store(tmp_path, [Message("t", b"x") for _ in range(READ_PARTS_MAXIMUM + 1)])
+
+    def tasks(**given: str) -> list[LogRange]:
+        given = {"dataDir": str(tmp_path), "subscribe": "#", "maxRecordsPerPartition": "1", **given}
+        options = parse_options(given)
+        return BatchReader(options, read_schema(options.columns)).partitions()
+
+    assert len(tasks(endingOffsets=str(READ_PARTS_MAXIMUM))) == READ_PARTS_MAXIMUM
+    assert len(tasks(maxRecordsPerPartition="2")) <= READ_PARTS_MAXIMUM // 2 + 2
+    sentence = (
+        f"'maxRecordsPerPartition' is 1, and offsets 0 to {READ_PARTS_MAXIMUM} need more tasks"
+    )
+    with pytest.raises(OptionError, match=sentence):
+        tasks()
 
 
 # --- tables of SQL --------------------------------------------------------------------------------

@@ -46,6 +46,11 @@ TAKEN_RANGES_MAXIMUM: Final = 100
 """Ranges that one reader has missed, as they are kept apart so that none counts twice: each task of
 a query and each run of retention can make one. What lies in the oldest is only a number then."""
 
+READ_PARTS_MAXIMUM: Final = 4_096
+"""Ranges that a range of the log is split into, for readers in parallel: a query has a task for
+each of them, so that a thousand cores have four each. One that allows a task fewer messages than
+that needs is refused."""
+
 SHARED_MEMBERS_MAXIMUM: Final = 1_000
 """Sessions that subscribe to one group, attached or at rest: to find whose turn it is means, at
 worst, to ask each of them."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import system
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
 from holdfast.reading.criteria import Criteria
@@ -29,8 +30,6 @@ from holdfast.reading.log import (
 
 log = logging.getLogger(__name__)
 
-PARTS_MAXIMUM = 4096
-"""Ranges that a range is split into: a task for each of them."""
 BEHIND_ROWS_MAXIMUM = 100_000
 """Messages that are counted behind a range: a few milliseconds of a question that a query asks for
 each micro-batch, ..."""
@@ -120,14 +119,15 @@ class LogDirectory:
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
     ) -> list[tuple[int, int]]:
         """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
-        no more than so many rows."""
+        no more than so many rows. Where `READ_PARTS_MAXIMUM` ranges do not do, the last one has
+        more."""
         reader, compiled = self._refreshed(), self._compiled(criteria)
         ranges = reader.split(compiled, from_offset=begin, to_offset=end, parts=parts)
         if rows is None:
             return ranges
         cut: list[tuple[int, int]] = []
         for first, to in ranges:
-            while first < to and len(cut) < PARTS_MAXIMUM:
+            while first < to and len(cut) < READ_PARTS_MAXIMUM:
                 reached, _ = reader.reach(
                     compiled,
                     from_offset=first,
@@ -137,7 +137,6 @@ class LogDirectory:
                 )
                 cut.append((first, reached))
                 first = reached
-        # The last one has what so many ranges leave.
         return [*cut[:-1], (cut[-1][0], end)] if cut else cut
 
     def read(

@@ -10,13 +10,14 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.core.moment import parse_moment_us
 from holdfast.core.queue_names import APPLICATION_PREFIX, CURSOR_NAME_RULE, is_cursor_name
 from holdfast.core.share_name import is_shared, parse_shared
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.pipeline.source.columns import READ_COLUMNS
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.directory import PARTS_MAXIMUM, compiled
+from holdfast.reading.directory import compiled
 
 Boundary = Literal["earliest", "latest"] | int
 FOREVER: Final = "forever"
@@ -144,8 +145,8 @@ def count(option: str, given: str) -> int:
 def partitions(option: str, given: str) -> int:
     """A number of tasks that a plan can have."""
     found = count(option, given)
-    if found > PARTS_MAXIMUM:
-        raise OptionError(option, f"can be {PARTS_MAXIMUM} at most, not {given}")
+    if found > READ_PARTS_MAXIMUM:
+        raise OptionError(option, f"can be {READ_PARTS_MAXIMUM} at most, not {given}")
     return found
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from holdfast import system
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.pipeline.source import forms
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.directory import PARTS_MAXIMUM
 
 PUSHDOWN_VARIABLE: Final = "SPARK_HOLDFAST_PUSHDOWN"
 """Only the environment of the session's process reaches the worker that plans a query:
@@ -214,7 +214,7 @@ OPTIONS: Final = (
         "minPartitions",
         forms.partitions,
         "2, or 1 for a small range",
-        f"tasks, each with about as many bytes; {PARTS_MAXIMUM} at most",
+        f"tasks, each with about as many bytes; {READ_PARTS_MAXIMUM} at most",
         READ,
         "minPartitions",
     ),
@@ -222,7 +222,8 @@ OPTIONS: Final = (
         "maxRecordsPerPartition",
         forms.count,
         "",
-        f"messages of a task, at most: there are more tasks where needed, up to {PARTS_MAXIMUM}",
+        "messages of a task, at most: there are more tasks where needed, up to"
+        f" {READ_PARTS_MAXIMUM}; what needs more is refused",
         READ,
         "maxRecordsPerPartition",
     ),

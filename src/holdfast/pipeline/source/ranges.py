@@ -20,6 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.pipeline.parcel import Parcel
 from holdfast.pipeline.source.columns import READ_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
@@ -149,9 +150,26 @@ def plan_ranges(
     if parts > 1 or rows is not None:
         wanted = options.criteria if criteria is None else criteria
         ranges = opened.split(wanted, begin, end, parts, rows=rows)
+        if rows is not None and len(ranges) == READ_PARTS_MAXIMUM:
+            _check_last(opened, wanted, ranges, rows)
     else:
         ranges = [(begin, end)]
     return [LogRange(extent.epoch, first, to, criteria) for first, to in ranges]
+
+
+def _check_last(
+    opened: ReadableLog, wanted: Criteria, ranges: list[tuple[int, int]], rows: int
+) -> None:
+    """Raises if the last of as many tasks as there may be would have more messages than the option
+    allows."""
+    begin, end = ranges[-1]
+    if opened.reach(wanted, begin, end, rows=rows + 1).rows > rows:
+        raise OptionError(
+            "maxRecordsPerPartition",
+            f"is {rows}, and offsets {ranges[0][0]} to {end - 1} need more tasks for that than"
+            f" {READ_PARTS_MAXIMUM}, which is the most; allow a task more, or read less at once:"
+            " 'maxOffsetsPerTrigger' of a stream, 'endingOffsets' of a batch",
+        )
 
 
 def tell_loss(options: Options, begin: int, available_from: int) -> None:

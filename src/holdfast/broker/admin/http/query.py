@@ -20,7 +20,6 @@ FILTERS_MAXIMUM = 256
 READ_ROWS_MAXIMUM = 16 * BATCH_ROWS_MAXIMUM
 READ_BYTES_MAXIMUM = 2 * BATCH_BYTES_MAXIMUM
 """An answer is built in memory; this times the answers at once is what reading may take."""
-PARTS_MAXIMUM = 4096
 OFFSET_MAXIMUM = 2**63 - 1
 
 

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from holdfast.broker.admin.http import query
 from holdfast.broker.admin.http.operation import TEXT_CHARACTERS_MAXIMUM, bad_request
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.kernel import is_valid_topic_filter
 from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.directory import compiled
@@ -146,7 +147,7 @@ class AskedRecords(AskedRange, forbid_unknown_fields=True, kw_only=True, rename=
 class AskedParts(AskedRange, forbid_unknown_fields=True, kw_only=True, rename=RENAMED):
     """A range to be split."""
 
-    parts: Annotated[int, Meta(ge=1, le=query.PARTS_MAXIMUM)] = 1
+    parts: Annotated[int, Meta(ge=1, le=READ_PARTS_MAXIMUM)] = 1
     rows: (
         Annotated[int, Meta(ge=1, le=query.OFFSET_MAXIMUM, description="Of each, at most.")]
         | UnsetType

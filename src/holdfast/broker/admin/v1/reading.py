@@ -37,6 +37,7 @@ from holdfast.broker.admin.http.operation import (
 from holdfast.broker.admin.v1.ranges import AskedParts, AskedRange, AskedReach, AskedRecords
 from holdfast.broker.admin.v1.taken import TakenFromReaders
 from holdfast.core.cursor import CursorSeen
+from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import (
@@ -77,7 +78,7 @@ COLUMNS = Parameter(
     f"Columns, separated by commas: {', '.join(NAMES)}. None: all but headers.",
     query.columns,
 )
-PARTS = number("parts", 1, 1, query.PARTS_MAXIMUM, "How many ranges there are at most.")
+PARTS = number("parts", 1, 1, READ_PARTS_MAXIMUM, "How many ranges there are at most.")
 ROWS = Parameter(
     "rows",
     {"type": "integer", "minimum": 1, "maximum": query.OFFSET_MAXIMUM},
