@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, MapType, NullType, StringType, StructField, StructType
 
 from holdfast.client.http import HttpClient
+from holdfast.pipeline.writer.columns import ColumnError, check_columns
 from holdfast.pipeline.writer.options import parse_writer_options
 from holdfast.pipeline.writer.staging import WriteError
 from holdfast.pipeline.writer.writers import PART_BYTES, BatchWriter, streams
@@ -233,6 +235,29 @@ def test_a_task_sends_what_it_has_in_parts_and_loses_no_row() -> None:
         *[b"small"] * 3,
     ]
     assert set(found["topic"].to_pylist()) == {"t"}
+
+
+def test_a_row_that_is_larger_than_a_part_is_named() -> None:
+    rows = pa.record_batch({"topic": ["a", "b/large"], "value": [b"x", bytes(33 << 20)]})
+    with pytest.raises(WriteError, match=r"row 1 of its task, topic 'b/large': it has 346.* bytes"):
+        list(streams(iter([rows]), None))
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("properties", "map<string,int>"),
+        ("properties", "map<int,string>"),
+        ("headers", "array<struct<key:binary,value:binary>>"),
+        ("headers", "array<struct<key:string,value:int>>"),
+    ],
+)
+def test_what_is_no_name_or_no_text_is_refused_by_its_column(column: str, kind: str) -> None:
+    fields = [StructField("value", StringType()), StructField(column, DataType.fromDDL(kind))]
+    with pytest.raises(ColumnError, match=rf"column '{column}' must be .*, not {kind}"):
+        check_columns(StructType(fields), "t")
+    empty = StructField("properties", MapType(NullType(), NullType()))
+    check_columns(StructType([fields[0], empty]), "t")
 
 
 def test_patience_ends_with_a_sentence() -> None:

@@ -29,7 +29,7 @@ from tests.builders.still import StillWorld, settled
 T = TypeVar("T")
 
 
-def stream(count: int = 3, topic: str = "a", **columns: list[Any]) -> bytes:
+def stream(count: int = 3, topic: str | None = "a", **columns: list[Any]) -> bytes:
     batch = pa.record_batch({"topic": [topic] * count, "value": [b"x"] * count, **columns})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -177,7 +177,11 @@ async def test_what_is_no_rows_is_refused_with_what_is_wrong(bench: Bench) -> No
         (b"nothing", "no Arrow stream"),
         (stream(offset=[1, 2, 3]), "unknown column 'offset'"),
         (stream(topic="a/+"), "row 0, topic 'a/"),
+        (stream(topic=None), "row 0: its topic is null"),
         (stream(qos=["1", "x", "1"]), "column 'qos'"),
+        (stream(qos=[1, None, -1]), "row 2, topic 'a': qos is 0, 1 or 2, not -1"),
+        (stream(qos=[1, 300, -1]), "row 1, topic 'a': qos is 0, 1 or 2, not 300"),
+        (stream(expiry=[0, 2**32, 1]), "row 1, topic 'a': expiry is 0 to 4294967295 s.*7296"),
         (stream(eventTime=[1, 2, 3]), "'eventTime' does not hold timestamps"),
         (stream(key=[[1], [2], [3]]), "column 'key'"),
     ):

@@ -1,12 +1,13 @@
 """Rows of a batch, from the Arrow stream in which a writer sends them.
 
-Owns: which columns a writer may send, and of which types. Never: looks at a value; the kernel does,
-column by column.
+Owns: which columns a writer may send, and of which types. Never: looks at a value that fits its
+type; the kernel does, column by column.
 
-Invariant: what is no column here is refused with its name, and so is a type that does not fit.
+Invariant: what is no column here is refused with its name, and so is a type that does not fit; a
+value that does not is refused with its row.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.written import WRITTEN_COLUMNS
 from holdfast.kernel import encode_rows
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 PublishGrant = list[tuple[bytes, bool]] | None
 """Where a publisher may publish; see `Routes.grant`."""
+
+WHOLE: Final = {"qos": (2, "0, 1 or 2"), "expiry": (2**32 - 1, "0 to 4294967295 seconds")}
+"""The greatest number of a column, and what it may be in words."""
 
 
 def rows_of_stream(
@@ -65,7 +69,8 @@ def _columns(batch: "pa.RecordBatch") -> dict[str, list[bytes]]:
 
     found = {name: batch.column(name) for name in batch.schema.names}
     if found["topic"].null_count:
-        raise ValueError("column 'topic' has a row without a topic")
+        row = found["topic"].is_null().to_pylist().index(True)
+        raise ValueError(f"row {row}: its topic is null")
     columns = {
         "topic": _texts(_cast("topic", found["topic"], pa.string())),
         "value": _texts(_cast("value", found["value"], pa.binary())),
@@ -76,7 +81,7 @@ def _columns(batch: "pa.RecordBatch") -> dict[str, list[bytes]]:
             *_texts(_cast("key", found["key"], pa.binary())),
         ]
     if "qos" in found:
-        columns["qos"] = [_bytes(_cast("qos", found["qos"], pa.uint8()).fill_null(1), 1)]
+        columns["qos"] = [_bytes(_whole("qos", found, pa.uint8()).fill_null(1), 1)]
     if "retain" in found:
         retain = _cast("retain", found["retain"], pa.bool_())
         columns["retain"] = [_bytes(retain.fill_null(False).cast(pa.uint8()), 1)]
@@ -84,7 +89,7 @@ def _columns(batch: "pa.RecordBatch") -> dict[str, list[bytes]]:
         times = _times(found["eventTime"])
         columns["event_time"] = [_present(times), _bytes(times.fill_null(0), 8)]
     if "expiry" in found:
-        expiry = _cast("expiry", found["expiry"], pa.uint32())
+        expiry = _whole("expiry", found, pa.uint32())
         columns["expiry"] = [_present(expiry), _bytes(expiry.fill_null(0), 4)]
     for name in ("headers", "properties"):
         if name in found:
@@ -99,6 +104,26 @@ def _cast(name: str, column: "pa.Array", kind: "pa.DataType") -> "pa.Array":
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"column '{name}' does not hold {kind}: {error}") from error
+
+
+def _whole(name: str, found: dict[str, "pa.Array"], kind: "pa.DataType") -> "pa.Array":
+    """The numbers of a column. Raises `ValueError` for the first one that does not fit."""
+    import pyarrow as pa
+
+    column = found[name]
+    try:
+        return _cast(name, column, kind)
+    except ValueError:
+        if not pa.types.is_integer(column.type):
+            raise
+        most, told = WHOLE[name]
+        for row, value in enumerate(column.to_pylist()):
+            if value is not None and not 0 <= value <= most:
+                topic = found["topic"][row].as_py()
+                raise ValueError(
+                    f"row {row}, topic '{topic}': {name} is {told}, not {value}"
+                ) from None
+        raise
 
 
 def _times(column: "pa.Array") -> "pa.Array":

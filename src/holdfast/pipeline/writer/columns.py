@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     ShortType,
     StringType,
     StructField,
@@ -74,5 +75,13 @@ def _check_type(column: StructField) -> None:
     if fits and column.name == "headers":
         pair = kind.elementType
         fits = isinstance(pair, StructType) and pair.names == ["key", "value"]
+        fits = fits and _are_pairs(*(field.dataType for field in pair.fields))
+    if fits and column.name == "properties":
+        fits = _are_pairs(kind.keyType, kind.valueType)
     if not fits:
         raise ColumnError(column.name, f"must be {told}, not {kind.simpleString()}")
+
+
+def _are_pairs(key: DataType, value: DataType) -> bool:
+    """True if the two are a name and what has it. An empty map has neither, nor a type."""
+    return isinstance(key, StringType | NullType) and isinstance(value, (*_BYTES, NullType))

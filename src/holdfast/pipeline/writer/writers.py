@@ -157,22 +157,22 @@ def stream_writer(
 def streams(rows: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[bytes]:
     """Arrow streams of about PART_BYTES each, with all rows in their order."""
     gathered: list[pa.RecordBatch] = []
-    size = 0
+    size = row = 0
     for batch in rows:
         whole = batch if topic is None else _with_topic(batch, topic)
         for piece in _pieces(whole):
             if gathered and size + piece.nbytes > PART_BYTES:
-                yield _encoded(gathered)
+                yield _encoded(gathered, row)
+                row += sum(each.num_rows for each in gathered)
                 gathered, size = [], 0
             gathered.append(piece)
             size += piece.nbytes
     if gathered:
-        yield _encoded(gathered)
+        yield _encoded(gathered, row)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in halves until each fits into a part; a row that does not is the broker's to
-    refuse, by name."""
+    """The batch in halves until each fits into a part, or is one row."""
     if batch.nbytes <= PART_BYTES or batch.num_rows <= 1:
         if batch.num_rows:
             yield batch
@@ -186,10 +186,19 @@ def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     return batch.append_column("topic", pa.repeat(pa.scalar(topic), batch.num_rows))
 
 
-def _encoded(batches: list[pa.RecordBatch]) -> bytes:
+def _encoded(batches: list[pa.RecordBatch], row: int) -> bytes:
+    """A part, whose first row is the task's `row`. Raises `WriteError` for one that no broker
+    takes, which is one row."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as stream:
         for batch in batches:
             stream.write_batch(batch)
     encoded: bytes = sink.getvalue().to_pybytes()
+    if len(encoded) > STAGED_PART_BYTES_MAXIMUM:
+        topic = batches[0].column("topic")[0].as_py()
+        raise WriteError(
+            f"holdfast writer: row {row} of its task, topic '{topic}': it has {len(encoded)} bytes"
+            f" on its way, and a broker takes {STAGED_PART_BYTES_MAXIMUM} at once; leave it out, or"
+            " share it out among several messages"
+        )
     return encoded
