@@ -153,6 +153,30 @@ def test_what_waits_for_a_remote_that_takes_qos_0_alone_is_on_the_ledger() -> No
     with_remote(body, remote, KEPT)
 
 
+@pytest.mark.accepts("S1.13")
+def test_a_remote_that_takes_qos_0_alone_for_a_while_mistakes_no_message_for_another() -> None:
+    async def body(bridged: Bridged) -> None:
+        remote.silent_about = {"publish"}
+        await bridged.publish("up/x", b"1", b"2", qos=2)
+        begun = {fields["packet_identifier"] for fields in remote.all("publish")}
+        remote.silent_about = set()
+        remote.properties = {"maximum_qos": 0}
+        cut(remote, is_away=False)
+        await sleep(LONGEST_WAIT_S)
+        assert bridged.losses() == [("b", "refused", 2)]
+        assert {fields["packet_identifier"] for fields in remote.visit.of_kind("pubrel")} == begun
+        remote.properties = {}
+        cut(remote, is_away=False)
+        await sleep(LONGEST_WAIT_S)
+        await bridged.publish("up/x", b"3", qos=2)
+        (after,) = remote.visit.of_kind("publish")
+        assert after["packet_identifier"] not in begun
+        assert bridged.losses() == [("b", "refused", 2)]
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
 # --- what comes ----------------------------------------------------------------------------------
 
 

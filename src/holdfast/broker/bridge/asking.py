@@ -1,14 +1,16 @@
 """What a bridge asks its remote for, and what no more, in packets that the remote takes.
 
-Owns: how subscriptions are divided over SUBSCRIBE packets, and filters over UNSUBSCRIBE packets.
-Never: sends one, or decides what is asked for.
+Owns: how subscriptions are divided over SUBSCRIBE packets, and filters over UNSUBSCRIBE packets;
+which of them is next, and what answers it. Never: sends one, or decides what is asked for.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from holdfast.broker.bridge import terms
 from holdfast.core.bridge import Bridge
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.remote import Granted
 
 T = TypeVar("T")
@@ -22,6 +24,56 @@ OPTIONS_BYTES: Final = 1
 """The options of a subscription, behind its filter."""
 LENGTH_ENDS: Final = (1 << 7, 1 << 14, 1 << 21)
 """From where on Remaining Length takes a byte more (MQTT 5 section 1.5.5)."""
+ITEMS: Final = {"subscribe": "subscriptions", "unsubscribe": "topic_filters"}
+"""In which field a packet has what it asks for."""
+ANSWERS: Final = {"subscribe": "suback", "unsubscribe": "unsuback"}
+
+
+class Questions:
+    """What a remote is asked on one connection: what it still has of former settings is withdrawn,
+    and then all is asked for, one packet after the answer to the one before."""
+
+    def __init__(self, bridge: Bridge, granted: Granted, known: Iterable[str]) -> None:
+        """`known` are filters that the session there may have."""
+        packets, self.too_large = divided(bridge, granted)
+        """Filters that are too long for any packet."""
+        self.wanted = [text for packet in packets for text in filters_of(packet)]
+        """The filters of all that is asked for, and ..."""
+        self.gone = [text for text in known if text not in set(self.wanted)]
+        """... those of what is not asked for any more."""
+        self.identifier = 0
+        """The packet identifier of what waits for its answer; 0: nothing does."""
+        self._left: deque[tuple[str, list[Any]]] = deque()
+        self._left.extend(("unsubscribe", each) for each in withdrawn(self.gone, bridge, granted))
+        self._left.extend(("subscribe", packet) for packet in packets)
+
+    def next(self, free_identifier: Callable[[], int]) -> tuple[str, dict[str, Any]] | None:
+        """The kind and the fields of the packet that is to be sent now; `None` once the last one is
+        answered."""
+        self.identifier = free_identifier() if self._left else 0
+        if not self._left:
+            return None
+        kind, items = self._left[0]
+        return kind, {"packet_identifier": self.identifier, ITEMS[kind]: items, "properties": {}}
+
+    def is_answer(self, kind: str, fields: Mapping[str, Any]) -> bool:
+        """True if a packet is the answer to what was asked last."""
+        is_of_its_kind = bool(self._left) and ANSWERS[self._left[0][0]] == kind
+        return is_of_its_kind and fields["packet_identifier"] == self.identifier
+
+    def answered(self, reason_codes: list[int]) -> list[tuple[str, int]]:
+        """The filters that the answer refuses, with its reasons. Raises `ValueError` with a sentence
+        if it has more or fewer than were asked for."""
+        kind, items = self._left.popleft()
+        if kind == "unsubscribe":
+            # Whether it had been there or not, nothing of it is there now.
+            return []
+        if len(reason_codes) != len(items):
+            raise ValueError(
+                f"SUBACK with {len(reason_codes)} codes for {len(items)} subscriptions"
+            )
+        told = zip(filters_of(items), reason_codes, strict=True)
+        return [(text, code) for text, code in told if code >= ReasonCode.UNSPECIFIED_ERROR]
 
 
 def divided(bridge: Bridge, granted: Granted) -> tuple[list[Asked], list[str]]:

@@ -42,7 +42,6 @@ from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.queue_names import bridge_queue_name
-from holdfast.kernel import state_skip
 from holdfast.protocols.mqtt.remote import Granted, Refused
 
 log = logging.getLogger(__name__)
@@ -357,16 +356,10 @@ class Bridges:
             self._lose(record, lambda: self._delivery.queues.end(record.party, self._now_us()))
 
     def _lose_past(self, name: str, now_us: int) -> None:
-        """It begins at the end of the log. What its remote has published and not released is known
-        on: that comes from there, and may come again. Exchanges of QoS 2 that it had begun itself
-        are ended: the remote has their packet identifiers, and would take another message for the
-        one that it knows (MQTT 5 section 4.3.3)."""
-        party, kernel_log = self._queues[name].party, self._kernel.log
-        state, end = kernel_log.delivery_state(party), kernel_log.end_offset()
-        if state:
-            self._delivery.queues.rest(party, state_skip(state, end, abandons=True), now_us)
-        else:
-            self._delivery.queues.begin(party, end, [], now_us)
+        """It begins at the end of the log. What its remote has published and not released comes
+        from there, and may come again."""
+        end = self._kernel.log.end_offset()
+        self._delivery.queues.abandon(self._queues[name].party, end, now_us)
 
     def _lose(self, record: QueueRecord, then: Callable[[], None]) -> None:
         """What waits in a queue at rest is lost, and on record as that."""

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.broker.bridge import terms
-from holdfast.broker.bridge.asking import divided, filters_of, withdrawn
+from holdfast.broker.bridge.asking import Questions
 from holdfast.broker.bridge.backoff import LASTING_S, Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.queue import BridgeQueue
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 EVENTS_KEPT: Final = 100
 """Of each bridge, the newest."""
-ITEMS: Final = {"subscribe": "subscriptions", "unsubscribe": "topic_filters"}
-"""In which field a packet has what it asks for."""
 SERVERS_REASONS: Final = frozenset(
     {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
 )
@@ -179,12 +177,8 @@ class Link:
         self._moved = (0, 0, 0)
         self._moved_at_us = 0
         self._is_removed = False
-        self._awaits_suback = 0
-        """The packet identifier of the SUBSCRIBE or UNSUBSCRIBE that waits for its answer."""
-        self._asked: deque[tuple[str, list[Any]]] = deque()
-        """What that asks for, or an UNSUBSCRIBE, and then those that follow it one by one."""
-        self._wanted: list[str] = []
-        """The filters of all that it asks for."""
+        self._questions: Questions | None = None
+        """Of the connection, once the remote has accepted it."""
 
     # --- from above -----------------------------------------------------------------------------
 
@@ -224,7 +218,7 @@ class Link:
         that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self.queue.shelved()[0] or self._awaits_suback or not self.queue.is_noted():
+        if self.queue.shelved()[0] or self._is_asking() or not self.queue.is_noted():
             return True
         self.state = State.CONNECTED
         self._give(True)
@@ -241,7 +235,7 @@ class Link:
             self._write(connection, "pingreq", {})
         lost = self._kernel.inbox.lost(connection.handle)
         moved = (self.queue.mark(), self.queue.acknowledged(), lost)
-        is_waiting = self.queue.in_flight() > 0 or self._awaits_suback > 0
+        is_waiting = self.queue.in_flight() > 0 or self._is_asking()
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
         return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US
@@ -338,15 +332,11 @@ class Link:
         match packet.kind:
             case "connack" if self.granted is None:
                 return self._answered(connection, fields, now_us)
-            case "suback" if self._is_awaited("subscribe", fields):
-                if not self._subscribed(fields["reason_codes"], now_us):
+            case "suback" | "unsuback" if self._questions is not None and self._questions.is_answer(
+                packet.kind, fields
+            ):
+                if not self._told(connection, self._questions, fields["reason_codes"], now_us):
                     return ReasonCode.PROTOCOL_ERROR
-                self._moved_at_us = now_us
-                self._ask(connection, now_us)
-            case "unsuback" if self._is_awaited("unsubscribe", fields):
-                self._asked.popleft()
-                self._moved_at_us = now_us
-                self._ask(connection, now_us)
             case "pingresp":
                 pass
             case "disconnect":
@@ -395,6 +385,7 @@ class Link:
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
             self.queue.lost(now_us)
             self.ended_at_us = now_us
+        self._questions = None
         if self.state in (State.STOPPED, State.LOOPING):
             self.connected_at_us = None
         else:
@@ -456,7 +447,7 @@ class Link:
         if self._kernel.inbox.taken(connection.handle):
             return True
         # What the remote was asked and has not answered may be why it left without a word.
-        is_asked = self.queue.in_flight() > 0 or self._awaits_suback > 0
+        is_asked = self.queue.in_flight() > 0 or self._is_asking()
         return self._failure is not Failure.DISCONNECTED and not is_asked
 
     def _answered(self, connection: Connection, fields: dict[str, Any], now_us: int) -> int | None:
@@ -500,60 +491,46 @@ class Link:
         )
         self._kernel.inbox.release(connection.handle)
         self._pinged_at_us = self._moved_at_us = now_us
-        too_large = self._prepare_questions(granted, now_us)
-        self._ask(connection, now_us)
+        known = self.queue.record.asked if granted.session_present else ()
+        questions = self._questions = Questions(bridge, granted, known)
+        self.queue.asks((*questions.gone, *questions.wanted), now_us)
+        self._ask(connection, questions, now_us)
         self._note(now_us, "connected", connection.peer)
         assert self._wish is not None, "CONNECT went out before"
         for detail in terms.otherwise(self._wish, granted):
             self._note(now_us, "granted otherwise", detail)
-        for topic_filter in too_large:
+        for topic_filter in questions.too_large:
             self._refused(topic_filter, ReasonCode.PACKET_TOO_LARGE, now_us)
         self.state = State.DRAINING
         self._give(False)
         if self.turn():
             self._drains(self)
 
-    def _is_awaited(self, kind: str, fields: dict[str, Any]) -> bool:
-        """True if these are fields of the answer to what was asked last, and that was of a kind."""
-        is_waiting = bool(self._asked) and self._asked[0][0] == kind
-        return is_waiting and fields["packet_identifier"] == self._awaits_suback
+    def _is_asking(self) -> bool:
+        return self._questions is not None and self._questions.identifier > 0
 
-    def _prepare_questions(self, granted: Granted, now_us: int) -> list[str]:
-        """What the remote is asked for, and before that what it still has of former settings and is
-        not asked for any more. Returns filters that are too long for any packet."""
-        packets, too_large = divided(self.bridge, granted)
-        self._wanted = [text for packet in packets for text in filters_of(packet)]
-        known = self.queue.record.asked if granted.session_present else ()
-        gone = [text for text in known if text not in self._wanted]
-        self._asked = deque(("unsubscribe", each) for each in withdrawn(gone, self.bridge, granted))
-        self._asked.extend(("subscribe", packet) for packet in packets)
-        self.queue.asks((*gone, *self._wanted), now_us)
-        return too_large
+    def _ask(self, connection: Connection, questions: Questions, now_us: int) -> None:
+        """The next question goes out, if there is one. No message does before the last answer is
+        here, so that the packet identifier stays its own [MQTT-2.2.1-2]."""
+        asked = questions.next(self.queue.free_identifier)
+        if asked is None:
+            self.queue.asks(questions.wanted, now_us)
+        else:
+            self._write(connection, *asked)
 
-    def _ask(self, connection: Connection, now_us: int) -> None:
-        """The next SUBSCRIBE or UNSUBSCRIBE goes out, if there is one."""
-        self._awaits_suback = 0
-        if not self._asked:
-            self.queue.asks(self._wanted, now_us)
-            return
-        # No message goes out before the last answer is here, so its packet identifier stays its own
-        # [MQTT-2.2.1-2].
-        self._awaits_suback = identifier = self.queue.free_identifier()
-        kind, items = self._asked[0]
-        asked = {"packet_identifier": identifier, ITEMS[kind]: items}
-        self._write(connection, kind, asked | {"properties": {}})
-
-    def _subscribed(self, reason_codes: list[int], now_us: int) -> bool:
-        """SUBACK has come; false if it is no answer."""
-        _, asked = self._asked.popleft()
-        filters = filters_of(asked)
-        if len(reason_codes) != len(filters):
-            counts = f"{len(reason_codes)} codes for {len(filters)} subscriptions"
-            self._blame(Failure.PROTOCOL, f"the remote broke the protocol: SUBACK with {counts}")
+    def _told(
+        self, connection: Connection, questions: Questions, reason_codes: list[int], now_us: int
+    ) -> bool:
+        """What was asked last has been answered; false if that is no answer."""
+        try:
+            refused = questions.answered(reason_codes)
+        except ValueError as error:
+            self._blame(Failure.PROTOCOL, f"the remote broke the protocol: {error}")
             return False
-        for topic_filter, code in zip(filters, reason_codes, strict=True):
-            if code >= ReasonCode.UNSPECIFIED_ERROR:
-                self._refused(topic_filter, code, now_us)
+        for topic_filter, code in refused:
+            self._refused(topic_filter, code, now_us)
+        self._moved_at_us = now_us
+        self._ask(connection, questions, now_us)
         return True
 
     def _refused(self, topic_filter: str, code: int, now_us: int) -> None:

@@ -42,7 +42,7 @@ from holdfast.broker.store.tables import (
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import UNLIMITED, Quota, quota_of
-from holdfast.kernel import TRANSIENT_PARTY, new_state, unreleased
+from holdfast.kernel import TRANSIENT_PARTY, new_state, state_skip
 
 FORMER: Final = ((Table.GROUPS, parse_group), (Table.REDRIVES, parse_redrive))
 """Tables in which former versions had shared queues, and how to read them."""
@@ -190,13 +190,23 @@ class Queues:
     def lose_waiting(self, record: QueueRecord, reason: LossReason, now_us: int) -> None:
         """A queue at rest has nothing more of what is durable, waiting or in flight; its owner has
         lost that."""
-        log, party = self._log, record.party
-        end, state = log.durable_offset(), log.delivery_state(party)
-        left = at_once(self.left(record, None, Inquiry(log)))
+        end = self._log.durable_offset()
+        left = at_once(self.left(record, None, Inquiry(self._log)))
         if left.cut is not None:
-            self.lose(record.owner, party, reason, left.cut, now_us)
+            self.lose(record.owner, record.party, reason, left.cut, now_us)
             self._losses.write_ahead(now_us)
-        self.begin(party, end, [], now_us, unreleased(state) if state else b"")
+        self.abandon(record.party, end, now_us)
+
+    def abandon(self, party: int, end: int, now_us: int) -> None:
+        """A queue at rest has nothing of what lies before `end`, waiting or in flight. Exchanges of
+        QoS 2 that it has begun are ended: whoever has their packet identifiers would take another
+        message for the one that it knows (MQTT 5 section 4.3.3). What its owner has published and
+        not released is known on."""
+        state = self._log.delivery_state(party)
+        if state:
+            self.rest(party, state_skip(state, end, abandons=True), now_us)
+        else:
+            self.begin(party, end, [], now_us)
 
     def attach(self, party: int, queue: int) -> None:
         """It is the kernel's from now on, under this number."""
