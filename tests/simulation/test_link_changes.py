@@ -4,11 +4,15 @@ it stays for it, or is on the ledger, and no session is taken for another one.""
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from holdfast.broker.bridge import bridges
+from holdfast.broker.bridge_commands import BridgeCommands
+from holdfast.broker.commands import CommandRefusedError
 from holdfast.core.bridge import Bridge, BridgeSubscription, LocalSubscription
 from tests.simulation.remote import REMOTE_HOST, REMOTE_PORT, Bridged, Remote, names, with_remote
 from tests.simulation.whole import CONFIG
@@ -115,6 +119,37 @@ def test_what_no_filter_is_about_any_more_is_on_the_ledger() -> None:
         assert carried(remote) == [("far/x/a", 1)]
         assert bridged.losses() == [("made", "denied", 1)]
 
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
+def test_what_is_changed_again_and_again_while_much_waits_is_changed_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def about(letter: str) -> Bridge:
+        items = (LocalSubscription(filters=(f"{letter}/+",)),)
+        return structs.replace(MADE, local_subscriptions=items)
+
+    async def body(bridged: Bridged) -> None:
+        commands = BridgeCommands(bridged.server.stages, lambda: 0)
+        await put(bridged, about("a"))
+        cut(remote)
+        for before, after in pairwise("abc"):
+            await bridged.publish(f"{before}/x", b"1", qos=1)
+            await commands.change(about(after))
+        await bridged.publish("c/x", b"1", qos=1)
+        with pytest.raises(CommandRefusedError, match="once the remote is back"):
+            await commands.change(about("d"))
+        remote.is_away = False
+        await sleep(LONGEST_WAIT_S)
+        assert carried(remote) == [("c/x", 1)]
+        assert bridged.losses() == [("made", "denied", 2)]
+        await commands.change(about("d"))
+        await bridged.publish("d/x", b"1", qos=1)
+        assert carried(remote)[1:] == [("d/x", 1)]
+
+    # So much as two filters take.
+    monkeypatch.setattr(bridges, "BRIDGE_FORMER_BYTES_MAXIMUM", 2 * (len("a/+") + 64))
     remote = Keeper()
     with_remote(body, remote, KEPT)
 

@@ -74,7 +74,14 @@ class BridgeCommands:
         before = self._changeable(bridge.name)
         if bridge.password == HIDDEN:
             bridge = replace(bridge, password=before.password)
-        await self._put(self.checked(bridge), "bridge changed")
+        bridge = self.checked(bridge)
+        if not self._bridges.may_change(bridge):
+            sentence = (
+                "its filters have been changed so often while its remote is away that no more can"
+                " be kept of what waits for former ones; change it again once the remote is back"
+            )
+            raise CommandRefusedError(Refusal.TOO_MANY, sentence)
+        await self._put(bridge, "bridge changed")
 
     async def remove(self, name: str) -> None:
         """It is gone, and what waited for its remote is lost."""

@@ -63,6 +63,11 @@ SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
 """All topic filters of one session together: they are written as one control record, in which a
 character may take six bytes, and the kernel's largest is 16 MiB."""
 
+BRIDGE_FORMER_BYTES_MAXIMUM: Final = 1_048_576
+"""Filters of former settings by which a bridge's queue still reads what waited when they were
+changed, with 64 bytes for each: they are part of one control record, as those of a session are. A
+bridge that is changed again and again while its remote is away is not changed beyond that."""
+
 LISTENING_HANDLES: Final = 24
 """Handles of the event loop for one listening socket, a descriptor each. The loop takes one
 connection from a handle in an iteration, so this many that come together share what an iteration

@@ -62,8 +62,8 @@ class Questions:
         return is_of_its_kind and fields["packet_identifier"] == self.identifier
 
     def answered(self, reason_codes: list[int]) -> list[tuple[str, int]]:
-        """The filters that the answer refuses, with its reasons. Raises `ValueError` with a sentence
-        if it has more or fewer than were asked for."""
+        """The filters that the answer refuses, with its reasons. Raises `ValueError` if these are
+        more or fewer than filters were asked for."""
         kind, items = self._left.popleft()
         if kind == "unsubscribe":
             # Whether it had been there or not, nothing of it is there now.

@@ -40,6 +40,7 @@ from holdfast.broker.store.tables import QueueRecord, Table, parse_queue
 from holdfast.core.bridge import Bridge
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.limits import BRIDGE_FORMER_BYTES_MAXIMUM
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.queue_names import bridge_queue_name
 from holdfast.protocols.mqtt.remote import Granted, Refused
@@ -192,6 +193,16 @@ class Bridges:
     def record(self, name: str) -> QueueRecord | None:
         """The queue of a bridge; none before its first start."""
         return self._queues.get(name)
+
+    def may_change(self, bridge: Bridge) -> bool:
+        """False if the queue would read for too much of former settings: it has to be emptied
+        before."""
+        record = self._queues.get(bridge.name)
+        if record is None:
+            return True
+        mark, end = self._delivery.queues.mark(record), self._kernel.log.end_offset()
+        then = terms.read_on(bridge, record.reads, mark, end)
+        return terms.former_bytes(then) <= BRIDGE_FORMER_BYTES_MAXIMUM
 
     def put(self, bridge: Bridge, now_us: int) -> int:
         """There is such a bridge from now on, new or in place of one of this name; returns the log

@@ -62,6 +62,13 @@ def read_on(
     return (*now, *without_past(tuple(kept), mark))
 
 
+def former_bytes(reads: Iterable[Subscription]) -> int:
+    """How much of `BRIDGE_FORMER_BYTES_MAXIMUM` is taken by what a queue reads for former
+    settings."""
+    former = (item for item in reads if not item.in_force)
+    return sum(len(item.topic_filter.encode()) + 64 for item in former)
+
+
 def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Subscription, ...]:
     """The same, as far as the remote takes it."""
     return tuple(
