@@ -556,27 +556,3 @@ fn a_scan_from_the_start_does_not_read_the_control_records_before_the_first_mess
     assert_eq!(scan_all(&mut log, "a", 0, 7).len(), 1);
     assert_eq!(log.statistics().iter().find(|(name, _)| *name == "damaged_reads"), Some(&("damaged_reads", 0)));
 }
-
-#[test]
-fn control_records_are_read_in_pieces_where_most_are_the_kernels_own() {
-    let disk = FakeDisk::new(1, 1 << 30);
-    let (mut log, _) = open(&disk, options());
-    for number in 0..1_000_u32 {
-        log.append_control(0, &number.to_le_bytes(), &[], Timestamp(5)).unwrap();
-    }
-    log.append_control(9, b"key", b"value", Timestamp(5)).unwrap();
-    log.commit().unwrap();
-    let (mut pieces, mut next) = (0, 1);
-    loop {
-        let before = log.effort();
-        let found = log.controls(next, usize::MAX, 100).unwrap();
-        // And one block from the disk.
-        assert!(log.effort() - before <= 310 && found.reached >= next);
-        (pieces, next) = (pieces + 1, found.reached + 1);
-        if found.is_all {
-            assert_eq!(found.rows, [(1_001, 9, b"key".to_vec(), b"value".to_vec())]);
-            break;
-        }
-    }
-    assert!(pieces >= 10, "{pieces}");
-}

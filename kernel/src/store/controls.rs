@@ -1,8 +1,9 @@
 //! Control records as they are read again: those of a table that is not the kernel's own.
 //!
 //! Invariant: whoever asks from a number on, and then from where that ended, comes to know what all records say. A copy
-//! that retention has made of a record that it has is passed over: it says nothing new. There is one who asks: to ask
-//! from a lower number than before is to begin anew.
+//! that retention has made of a record that it has is passed over: it says nothing new. So is one of the kernel's own
+//! table that was appended since the start, of which each commit may have one: to look at it would read as much of the
+//! log as lies between them. There is one who asks: to ask from a lower number than before is to begin anew.
 
 use super::archive::Archive;
 use super::encoding::{index64, wide};
@@ -30,8 +31,9 @@ pub struct Controls {
 pub(super) struct Following {
     /// All below has been taken over.
     until: u64,
-    /// Copies, from there on, of records below. A run of retention makes them in long rows, so these are few ranges.
-    copies: RangeSet,
+    /// What tells nothing from there on: the kernel's own records, and copies of records below. Both come in long
+    /// rows, so these are few ranges.
+    silent: RangeSet,
 }
 
 impl Following {
@@ -39,16 +41,16 @@ impl Following {
     fn ask_from(&mut self, number: u64) {
         if number < self.until {
             // Who asks from a lower number than before begins anew, and does not have what was copied.
-            self.copies = RangeSet::new();
+            self.silent = RangeSet::new();
         }
         self.until = number;
-        self.copies.remove_below(number);
+        self.silent.remove_below(number);
     }
 
-    /// Record `copy` says again what record `number` says.
-    pub(super) fn note_copy(&mut self, number: u64, copy: u64) {
-        if number < self.until {
-            self.copies.insert(copy, copy.saturating_add(1));
+    /// Record `number` tells nothing to whoever has taken over record `known`; where that is 0, to anybody.
+    pub(super) fn note_silent(&mut self, known: u64, number: u64) {
+        if known < self.until {
+            self.silent.insert(number, number.saturating_add(1));
         }
     }
 }
@@ -63,7 +65,7 @@ impl Controls {
         effort: u64,
     ) -> Result<Controls> {
         following.ask_from(from_number);
-        let copies = &following.copies;
+        let silent = &following.silent;
         let until = archive.effort.saturating_add(effort);
         let mut found = Controls { rows: Vec::new(), reached: from_number.saturating_sub(1), is_all: false };
         let first = archive.segments.partition_point(|segment| segment.summary().end_control <= from_number);
@@ -74,14 +76,14 @@ impl Controls {
             let (mut next, dense) = later(archive, place, &positions, from_number);
             while let Some(position) = positions.get(next) {
                 let number = dense.map(|base| base.saturating_add(wide(next)));
-                if let Some(copied) = number.filter(|number| copies.contains(*number)) {
-                    let told = copies.first_gap(copied).min(end);
+                if let Some(first) = number.filter(|number| silent.contains(*number)) {
+                    let told = silent.first_gap(first).min(end);
                     found.reached = found.reached.max(told.saturating_sub(1));
-                    found.is_all = copied >= end;
+                    found.is_all = first >= end;
                     if found.is_all {
                         return Ok(found);
                     }
-                    next = next.saturating_add(index64(told.saturating_sub(copied)));
+                    next = next.saturating_add(index64(told.saturating_sub(first)));
                     archive.effort = archive.effort.wrapping_add(1);
                     continue;
                 }

@@ -241,6 +241,9 @@ impl Records {
         self.make_room(record.size_bytes())?;
         self.derived.take_control(&record, |_| false)?;
         self.appending.put(&mut self.archive, &record)?;
+        if table == 0 {
+            self.following.note_silent(0, record.entry);
+        }
         Ok(self.end_position())
     }
 

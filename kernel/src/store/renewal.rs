@@ -87,7 +87,7 @@ impl Renewal {
             let (key, value) = (key.to_vec(), record.payload.to_vec());
             let copy = records.appending.head.control;
             records.append_control(table, &key, &value, now)?;
-            records.following.note_copy(number, copy);
+            records.following.note_silent(number, copy);
             effort = effort.saturating_add(WRITE_EFFORT);
         }
         records.archive.effort = records.archive.effort.wrapping_add(effort);
