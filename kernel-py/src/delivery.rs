@@ -12,7 +12,7 @@ use holdfast_kernel::error::Error;
 use holdfast_kernel::flow::state::{OwedFilter, Phase, Source, State};
 use holdfast_kernel::flow::Terms;
 use holdfast_kernel::ids::{Connection, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
-use holdfast_kernel::mqtt::{exchange, reason_code};
+use holdfast_kernel::mqtt::exchange;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -308,9 +308,9 @@ impl Deliveries {
         self.inner.refuse(Connection(connection), packet_identifier, kind.0);
     }
 
-    fn refused(&mut self) -> Vec<(u32, u8)> {
+    fn refused(&mut self) -> Vec<(u32, String, u32)> {
         let refused = self.inner.take_refused().into_iter();
-        refused.map(|(connection, refusal)| (connection.0, reason_code::of(refusal))).collect()
+        refused.map(|((connection, refusal), times)| (connection.0, format!("{refusal:?}"), times)).collect()
     }
 
     fn at_fault(&mut self) -> Vec<u32> {

@@ -8,7 +8,7 @@ use crate::read_buffer::feed;
 use crate::store::Log;
 use holdfast_kernel::error::Error;
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
-use holdfast_kernel::pulsar::peer::{Consumer, Producer};
+use holdfast_kernel::pulsar::peer::{Consumer, Control, Producer};
 use holdfast_kernel::pulsar::{inbox, outbox};
 use holdfast_kernel::wire::rate::Rate;
 use pyo3::buffer::PyBuffer;
@@ -28,23 +28,22 @@ fn invalid(error: Error) -> PyErr {
 }
 
 /// A command that is decided on in Python, or what the peer did wrong.
-#[pyclass(module = "holdfast._kernel", frozen)]
+#[pyclass(module = "holdfast._kernel", frozen, get_all)]
 struct Command {
-    #[pyo3(get)]
     kind: u8,
-    #[pyo3(get)]
     data: Py<PyBytes>,
-    #[pyo3(get)]
     fault: Option<&'static str>,
+    held_until_us: Option<u64>,
 }
 
 impl Command {
     fn new(py: Python<'_>, event: inbox::Event) -> Command {
-        let (kind, bytes, fault) = match event {
-            Ok(control) => (control.kind, control.bytes, None),
-            Err(fault) => (0, Vec::new(), Some(fault.reason)),
+        let (kind, bytes, fault, held_until_us) = match event {
+            Ok(Control::Command { kind, bytes }) => (kind, bytes, None, None),
+            Ok(Control::TooFast(until)) => (0, Vec::new(), None, Some(until.0)),
+            Err(fault) => (0, Vec::new(), Some(fault.reason), None),
         };
-        Command { kind, data: PyBytes::new(py, &bytes).unbind(), fault }
+        Command { kind, data: PyBytes::new(py, &bytes).unbind(), fault, held_until_us }
     }
 }
 

@@ -314,7 +314,7 @@ pub enum Step {
 }
 
 /// Why a message, or what was said of one, was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// Its publisher may not publish there.
     NotAuthorized,

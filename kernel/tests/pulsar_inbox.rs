@@ -256,7 +256,7 @@ fn connect_comes_first_and_nothing_before_it_was_accepted() {
     );
     let mut desk = Desk::opening();
     let control = desk.turn(&[connect(), message(1, b"behind")].concat()).unwrap().unwrap();
-    assert_eq!(control, Control { kind: kind::CONNECT, bytes: connect()[8..].to_vec() });
+    assert_eq!(control, Control::Command { kind: kind::CONNECT, bytes: connect()[8..].to_vec() });
     assert!(desk.arrivals.publishes.is_empty(), "it is held");
     assert!(desk.inbox.silent(Timestamp(NOW.0 + 10 * SILENCE_US)).is_empty(), "its silence is counted once accepted");
     desk.inbox.accept(HERE, FRAME_MAXIMUM, SILENCE_US).unwrap();
@@ -389,7 +389,7 @@ fn a_command_is_handed_out_whole_and_holds_its_connection() {
     let mut desk = Desk::new();
     let subscribe = simple(4, &[(3, 1), (4, 9)], &[(1, b"topic".to_vec()), (2, b"name".to_vec())]);
     let sent = [message(1, b"a"), subscribe.clone(), message(2, b"b"), simple(kind::PING, &[], &[])].concat();
-    assert_eq!(desk.turn(&sent), Some(Ok(Control { kind: 4, bytes: subscribe[8..].to_vec() })));
+    assert_eq!(desk.turn(&sent), Some(Ok(Control::Command { kind: 4, bytes: subscribe[8..].to_vec() })));
     assert_eq!((desk.arrivals.publishes.len(), desk.arrivals.pings.len()), (1, 0));
     desk.inbox.release(HERE);
     desk.takes(&simple(kind::PONG, &[], &[]));
@@ -401,13 +401,41 @@ fn limits_count_messages_and_not_entries() {
     let mut desk = Desk::new();
     desk.inbox.limit(HERE, Rate::new(10, 0)).unwrap();
     desk.takes(&send(&[(1, 3), (2, 1)], &batch_of(10)));
-    let fault = desk.turn(&message(11, b"one too many")).unwrap().unwrap_err();
-    assert_eq!(fault.reason, "more in a second than this connection may send");
     let mut desk = Desk::new();
     desk.inbox.limit_all(Rate::new(10, 0));
     desk.takes(&send(&[(1, 3), (2, 1)], &batch_of(10)).repeat(3));
     assert_eq!(desk.arrivals.publishes.len(), 1);
     assert!(desk.inbox.next_at().is_some(), "the others wait for their time");
+}
+
+#[test]
+fn who_sends_faster_than_it_may_is_taken_and_held_until_that_is_paid_for() {
+    let mut desk = Desk::new();
+    // A batch has more messages than a second allows, and two wait behind it.
+    desk.inbox.limit(HERE, Rate::new(10, 0)).unwrap();
+    let sent = [send(&[(1, 3), (2, 1)], &batch_of(25)), message(26, b"a"), message(27, b"b")].concat();
+    // It is 15 too many, and there is to be one again.
+    assert_eq!(desk.turn(&sent), Some(Ok(Control::TooFast(Timestamp(2_600_000)))));
+    assert_eq!(desk.arrivals.publishes.len(), 1);
+    desk.inbox.release(HERE);
+    assert_eq!(desk.turn(b""), Some(Ok(Control::TooFast(Timestamp(2_700_000)))), "too early: the next one adds to it");
+    assert_eq!(desk.arrivals.publishes.len(), 1);
+    desk.inbox.unread(HERE, NOW, Timestamp(2_700_000));
+    desk.inbox.release(HERE);
+    desk.takes(b"");
+    assert_eq!(desk.arrivals.publishes.len(), 1, "the last one, within what there is");
+}
+
+#[test]
+fn bytes_beyond_what_a_connection_may_send_are_no_fault_and_hold_it() {
+    let mut desk = Desk::new();
+    let large = message(1, &[7; 4_000]);
+    desk.inbox.limit(HERE, Rate::new(0, 1_000)).unwrap();
+    let Some(Ok(Control::TooFast(until))) = desk.turn(&large) else { panic!("it is not held") };
+    assert_eq!(desk.arrivals.publishes.len(), 1);
+    assert!(until > Timestamp(4_000_000) && until < Timestamp(4_500_000), "{until:?}");
+    desk.takes(&message(2, b"behind it"));
+    assert!(desk.arrivals.publishes.is_empty());
 }
 
 #[test]

@@ -43,6 +43,7 @@ impl Decoder for Prefixed {
     type Header = Sizes;
     type Control = Vec<u8>;
     type Fault = Wrong;
+    const HOLDS_WHO_IS_TOO_FAST: bool = false;
 
     fn new(connection: Connection) -> Prefixed {
         Prefixed { connection, commands: 0 }

@@ -353,11 +353,13 @@ class Command:
     """A command of a Pulsar client that is decided on here, or what the client did wrong."""
 
     kind: int
-    """`type` of BaseCommand; 0 of a fault."""
+    """`type` of BaseCommand; 0 of anything else."""
     data: bytes
     """The bytes of the BaseCommand."""
     fault: str | None
     """A sentence for the log: the connection is to be closed. None of a command."""
+    held_until_us: int | None
+    """It is no command: more has come than `limit` allows, and this is when the connection is to be released."""
 
 @final
 class PulsarInbox:
@@ -406,7 +408,8 @@ class PulsarInbox:
     def silent(self, now_us: int) -> list[int]:
         """Accepted connections of which nothing came for longer than they may be silent."""
     def limit(self, connection: int, *, messages_per_second: int, bytes_per_second: int) -> None:
-        """As `Inbox.limit`; each message of an entry counts."""
+        """As `Inbox.limit`; each message of an entry counts. More is no fault: it is taken, and the connection is held;
+        `decode` returns until when."""
     def next_at_us(self) -> int | None:
         """When `decode` has something to do although nothing more comes; None if nothing waits for `limit_all`."""
     def unread(self, connection: int, from_us: int, to_us: int) -> None:
@@ -1076,8 +1079,9 @@ class Deliveries:
     def awaits_commit(self) -> bool:
         """True if a message or an answer waits until the log is durable further on: the committer should be woken.
         Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
-    def refused(self) -> list[tuple[int, int]]:
-        """(connection, reason code): connections whose messages the log refused; a 3.x client is to be closed."""
+    def refused(self) -> list[tuple[int, Literal["NoRoom", "Damaged"], int]]:
+        """(connection, why, how many): messages and entries that were not taken since the last call. An older MQTT client
+        cannot be told, and is to be closed."""
     def at_fault(self) -> list[int]:
         """Connections that have sent an acknowledgement of another kind than the exchange of its packet identifier asks
         for, since the last call; it has changed nothing, and they are to be ended."""

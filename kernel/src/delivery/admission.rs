@@ -34,10 +34,7 @@ impl Deliveries {
                 (Fate::Accepted, None) => {}
                 (Fate::Duplicate, _) => self.answer(publish, arrivals.entry_of(publish), end, None),
                 (Fate::Refused(refusal), _) => {
-                    match publish.entry {
-                        Some(_) => self.reports.refuse_entry(),
-                        None => self.reports.refuse(publish.connection, refusal),
-                    }
+                    self.reports.refuse(publish.connection, refusal);
                     self.answer(publish, arrivals.entry_of(publish), LogPosition(0), Some(refusal));
                 }
                 (Fate::Denied, _) => {

@@ -283,8 +283,8 @@ impl Deliveries {
         self.reports.take_answered()
     }
 
-    /// Connections whose messages the log refused since the last call, and why.
-    pub fn take_refused(&mut self) -> BTreeMap<Connection, Refusal> {
+    /// Messages and entries that were not taken since the last call, by connection and by why.
+    pub fn take_refused(&mut self) -> BTreeMap<(Connection, Refusal), u32> {
         self.reports.take_refused()
     }
 

@@ -25,7 +25,7 @@ pub struct Counters {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     answered: BTreeMap<Connection, u32>,
-    refused: BTreeMap<Connection, Refusal>,
+    refused: BTreeMap<(Connection, Refusal), u32>,
     at_fault: BTreeSet<Connection>,
     counters: Counters,
 }
@@ -65,15 +65,10 @@ impl Reports {
         self.counters.answered = self.counters.answered.wrapping_add(1);
     }
 
-    /// An entry was not taken; its receipt says so.
-    pub fn refuse_entry(&mut self) {
-        self.counters.refused = self.counters.refused.wrapping_add(1);
-    }
-
-    /// The log did not take a message of the connection.
+    /// A message or an entry of the connection was not taken.
     pub fn refuse(&mut self, connection: Connection, refusal: Refusal) {
         self.counters.refused = self.counters.refused.wrapping_add(1);
-        self.refused.insert(connection, refusal);
+        *self.refused.entry((connection, refusal)).or_default() += 1;
     }
 
     /// The connection's peer has broken the rules of an exchange.
@@ -84,7 +79,7 @@ impl Reports {
     /// The connection is gone, and nothing need be told of it.
     pub fn forget(&mut self, connection: Connection) {
         self.answered.remove(&connection);
-        self.refused.remove(&connection);
+        self.refused.retain(|(refused, _), _| *refused != connection);
         self.at_fault.remove(&connection);
     }
 
@@ -97,7 +92,7 @@ impl Reports {
         std::mem::take(&mut self.answered)
     }
 
-    pub fn take_refused(&mut self) -> BTreeMap<Connection, Refusal> {
+    pub fn take_refused(&mut self) -> BTreeMap<(Connection, Refusal), u32> {
         std::mem::take(&mut self.refused)
     }
 

@@ -187,6 +187,7 @@ impl Decoder for Peer {
     type Header = Frame;
     type Control = Packet;
     type Fault = Fault;
+    const HOLDS_WHO_IS_TOO_FAST: bool = false;
 
     fn new(connection: Connection) -> Peer {
         Peer {

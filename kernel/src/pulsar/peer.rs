@@ -10,7 +10,7 @@ use super::kind;
 use super::tail::Tail;
 use crate::flow::entry::{Permits, Says, Settlement};
 use crate::flow::{Arrivals, Fate, Publish, Refusal, Span};
-use crate::ids::{Connection, KeySlot, Party, Receiver};
+use crate::ids::{Connection, KeySlot, Party, Receiver, Timestamp};
 use crate::limits::{COMMAND_BYTES_MAXIMUM, PRODUCERS_REMEMBERED_MAXIMUM};
 use crate::wire::decoder::{Breach, Decoder};
 use crate::wire::rate::Rate;
@@ -28,13 +28,18 @@ enum Stage {
     Accepted,
 }
 
-/// A command that the caller decides on.
+/// What the caller decides on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Control {
-    /// Its kind.
-    pub kind: u8,
-    /// All of it.
-    pub bytes: Vec<u8>,
+pub enum Control {
+    /// A command.
+    Command {
+        /// Its kind.
+        kind: u8,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+    /// More came than the connection may send: what follows may be decoded from this time on.
+    TooFast(Timestamp),
 }
 
 /// Who sends entries.
@@ -124,25 +129,16 @@ impl Peer {
     }
 
     #[inline]
-    fn publish(
-        &mut self,
-        sent: &Sent,
-        tail: Range<usize>,
-        arrivals: &mut Arrivals,
-        rate: Option<&mut Rate>,
-    ) -> Result<(), Fault> {
+    fn publish(&mut self, sent: &Sent, tail: Range<usize>, arrivals: &mut Arrivals) -> Result<usize, Fault> {
         let Some(known) = self.producers.get_mut(&sent.producer) else {
             return match self.removed.contains(&sent.producer) {
-                true => Ok(()),
+                true => Ok(0),
                 false => Err(Fault::new("an entry of a producer that there never was")),
             };
         };
         let tail = Tail::check(&mut arrivals.bytes, tail);
         let parts = tail.parts(arrivals.bytes.get(tail.range.clone()).unwrap_or_default(), sent)?;
         let messages = usize::try_from(parts.count).unwrap_or(usize::MAX);
-        if rate.is_some_and(|rate| !rate.spend(messages, 0)) {
-            return Err(TOO_FAST);
-        }
         arrivals.totals.note_entry(parts.count, tail.range.len());
         let entry = u32::try_from(arrivals.entries.len()).ok();
         arrivals.entries.push(parts);
@@ -169,7 +165,7 @@ impl Peer {
             targets: None,
             stored: None,
         });
-        Ok(())
+        Ok(messages)
     }
 
     #[inline]
@@ -222,6 +218,7 @@ impl Decoder for Peer {
     type Header = Frame;
     type Control = Control;
     type Fault = Fault;
+    const HOLDS_WHO_IS_TOO_FAST: bool = true;
 
     fn new(connection: Connection) -> Peer {
         Peer {
@@ -269,8 +266,8 @@ impl Decoder for Peer {
         let tail = frame.tail(start);
         if kind == kind::SEND {
             let sent = Sent::read(body)?;
-            self.publish(&sent, tail, arrivals, rate)?;
-            return Ok(None);
+            let messages = self.publish(&sent, tail, arrivals)?;
+            return Ok(rate.and_then(|rate| spend(rate, messages)));
         }
         if !tail.is_empty() {
             return Err(Fault::new("a frame that is larger than its command"));
@@ -290,17 +287,16 @@ impl Decoder for Peer {
                 if kind == kind::CONNECT {
                     self.stage = Stage::Connecting;
                 }
-                return Ok(Some(Control { kind, bytes: bytes.to_vec() }));
+                return Ok(Some(Control::Command { kind, bytes: bytes.to_vec() }));
             }
         }
-        Ok(None)
+        Ok(rate.and_then(|rate| spend(rate, 0)))
     }
 
     fn fault(&self, breach: Breach) -> Fault {
         match breach {
             Breach::FrameTooLarge => Fault::new("a frame that is larger than one may be"),
-            Breach::TooMuchWaits => Fault::new("more bytes than may wait undecoded"),
-            Breach::TooFast => TOO_FAST,
+            Breach::TooMuchWaits | Breach::TooFast => Fault::new("more bytes than may wait undecoded"),
         }
     }
 
@@ -309,5 +305,8 @@ impl Decoder for Peer {
     }
 }
 
-/// More than a connection may send.
-const TOO_FAST: Fault = Fault { reason: "more in a second than this connection may send" };
+/// Clients have no word for a limit, and a batch may have more messages than a second allows: it is taken, and what
+/// follows waits until it is paid for.
+fn spend(rate: &mut Rate, messages: usize) -> Option<Control> {
+    (!rate.spend(messages, 0)).then(|| Control::TooFast(rate.next_at()))
+}

@@ -14,6 +14,8 @@ pub trait Decoder {
     type Control;
     /// What the peer did wrong.
     type Fault;
+    /// True if `take` has who sends faster than it may held for a time; else that is a [`Breach`].
+    const HOLDS_WHO_IS_TOO_FAST: bool;
 
     /// Nothing has come on the connection yet.
     fn new(connection: Connection) -> Self;

@@ -96,7 +96,7 @@ def assemble(config: Config, world: World) -> Server:
         subscribe_packets=subscribing,
         admission=admission,
         closing=closing,
-        endings=Endings(closing, pulsar.closing),
+        endings=Endings(connections, closing, pulsar.closing),
         pulsar=pulsar,
         sessions=sessions,
         queues=delivery.queues,

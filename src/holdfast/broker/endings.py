@@ -1,13 +1,14 @@
-"""Connections that end, each in the words of the protocol that is spoken on it.
+"""Connections that end, and what follows where something of one was not taken, each as the protocol
+has it that is spoken there.
 
 Owns: the choice. Never: ends one; the protocols' own closings do.
 """
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.pulsar.closing import PulsarClosing
-from holdfast.broker.sockets.connection import Connection
+from holdfast.broker.sockets.connection import Connection, Connections
 
 
 class Ends(Protocol):
@@ -26,9 +27,22 @@ class Ends(Protocol):
 class Endings:
     """Ends connections of any protocol."""
 
-    def __init__(self, mqtt: Closing, pulsar: PulsarClosing) -> None:
+    def __init__(self, connections: Connections, mqtt: Closing, pulsar: PulsarClosing) -> None:
+        self._connections = connections
+        self._mqtt = mqtt
+        self._pulsar = pulsar
         self._by_protocol: dict[str, Ends] = {"mqtt": mqtt, "pulsar": pulsar}
 
     def of(self, connection: Connection) -> Ends:
         """Who ends this one."""
         return self._by_protocol[connection.codec.protocol]
+
+    def refused(
+        self, handle: int, why: Literal["NoRoom", "Damaged"], times: int, now_us: int
+    ) -> None:
+        """So many messages or entries of a connection were not taken."""
+        connection = self._connections.get(handle)
+        if connection is not None and connection.codec.protocol == "pulsar":
+            self._pulsar.refused(connection, why, times, now_us)
+        else:
+            self._mqtt.refused(handle, times, now_us)

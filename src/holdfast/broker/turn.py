@@ -318,8 +318,8 @@ class Turn:
             kernel.deliveries.refuse(connection, packet_identifier, kind)
         for receiver, offset, kind in kernel.pulsar_outboxes.gone():
             kernel.deliveries.refuse_entry(receiver, offset, kind)
-        for connection, reason_code in kernel.deliveries.refused():
-            stages.closing.refused(connection, reason_code, now_us)
+        for connection, why, times in kernel.deliveries.refused():
+            stages.endings.refused(connection, why, times, now_us)
         for connection in kernel.deliveries.at_fault():
             stages.closing.contradicted(connection, now_us)
         stages.losses.notice(kernel.outboxes.notices(), stages.name_of, now_us)

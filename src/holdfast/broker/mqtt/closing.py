@@ -67,14 +67,14 @@ class Closing:
         self._rest(connection, Ending.SHUT_DOWN, now_us, reason_name(reason_code))
         self._connections.close(connection, words)
 
-    def refused(self, handle: int, reason_code: int, now_us: int) -> None:
-        """The log refused a message of it. MQTT 5 says so in PUBACK or PUBREC; older versions have
-        no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of 3.1.1], so they
-        are closed."""
-        self._counts.add(Event.PUBLISHES_REFUSED, reason_code)
+    def refused(self, handle: int, times: int, now_us: int) -> None:
+        """The log had no room for so many messages of it. MQTT 5 says so in PUBACK or PUBREC; older
+        versions have no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of
+        3.1.1], so they are closed."""
+        self._counts.add(Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED, times)
         connection = self._connections.get(handle)
         if connection is not None and connection.protocol_version < 5:
-            self.expel(connection, reason_code, now_us)
+            self.expel(connection, ReasonCode.QUOTA_EXCEEDED, now_us)
 
     def contradicted(self, handle: int, now_us: int) -> None:
         """It sent an acknowledgement that does not belong to the exchange of its packet identifier

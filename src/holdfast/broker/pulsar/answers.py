@@ -31,8 +31,9 @@ class Answers:
         """Sends it now."""
         self._outboxes.write(handle, write_command(command))
 
-    def hold(self, handle: int, command: Command, position: int) -> None:
-        """Sends it once the log is durable up to `position`."""
+    def hold(self, handle: int, command: Command, position: int = 0) -> None:
+        """Sends it once the log is durable up to `position`, and behind all that was held before:
+        what is said of a consumer does not overtake the answer that has made it."""
         self._deliveries.hold(handle, write_command(command), position)
 
     def refuse(
@@ -53,16 +54,30 @@ class Answers:
         """It is about to be told that."""
         self._counts.add(Event.PULSAR_REQUESTS_REFUSED, refusal)
         if REFUSED.is_due(now_us):
-            fields = {
-                "peer": connection.peer,
-                "request": type(command).__name__,
-                "reason": refusal.value,
-                "error": REFUSALS[refusal].error.wire_name,
-                **{
-                    name: getattr(command, name)
-                    for name in ("topic", "subscription")
-                    if hasattr(command, name)
-                },
-                **(more or {}),
+            named = {
+                name: getattr(command, name)
+                for name in ("topic", "subscription")
+                if hasattr(command, name)
             }
-            REFUSED.write(fields)
+            _write(connection, type(command).__name__, refusal, {**named, **(more or {})})
+
+    def note_entries(
+        self, connection: Connection, refusal: Refusal, times: int, now_us: int
+    ) -> None:
+        """It is told that of so many entries; the kernel tells it."""
+        self._counts.add(Event.PULSAR_REQUESTS_REFUSED, refusal, times)
+        if REFUSED.is_due(now_us):
+            _write(connection, "Send", refusal, {"times": times})
+
+
+def _write(
+    connection: Connection, request: str, refusal: Refusal, more: Mapping[str, object]
+) -> None:
+    fields = {
+        "peer": connection.peer,
+        "request": request,
+        "reason": refusal.value,
+        "error": REFUSALS[refusal].error.wire_name,
+        **more,
+    }
+    REFUSED.write(fields)

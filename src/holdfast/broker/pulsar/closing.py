@@ -6,17 +6,21 @@ protocol has no word for why a broker ends a connection, so that the log alone s
 
 import logging
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.log_lines import FrequentEvent
+from holdfast.broker.pulsar.answers import Answers
 from holdfast.broker.pulsar.clients import Clients
 from holdfast.broker.pulsar.consumers import Consumers
 from holdfast.broker.pulsar.producers import Producers
 from holdfast.broker.sockets.connection import Connection, Connections
 from holdfast.broker.stages import KernelStages
+from holdfast.protocols.pulsar.refusals import Refusal
 
 log = logging.getLogger(__name__)
+REFUSALS: Final = {"NoRoom": Refusal.NO_ROOM, "Damaged": Refusal.DAMAGED}
+"""By what the kernel calls them."""
 DISCONNECTED: Final = FrequentEvent(log, "Pulsar client disconnected")
 
 
@@ -39,6 +43,7 @@ class PulsarClosing:
         clients: Clients,
         producers: Producers,
         consumers: Consumers,
+        answers: Answers,
         counts: Counts,
     ) -> None:
         self._deliveries = kernel.deliveries
@@ -46,6 +51,7 @@ class PulsarClosing:
         self._clients = clients
         self._producers = producers
         self._consumers = consumers
+        self._answers = answers
         self._counts = counts
 
     def gone(self, connection: Connection, now_us: int) -> None:
@@ -66,6 +72,13 @@ class PulsarClosing:
     def shut_down(self, connection: Connection, now_us: int) -> None:
         """The broker ends, and with it the connection; clients come back by themselves."""
         self.expel(connection, EndReason.STOPPING, now_us)
+
+    def refused(
+        self, connection: Connection, why: Literal["NoRoom", "Damaged"], times: int, now_us: int
+    ) -> None:
+        """So many entries of it were not taken. It is told so, and goes on or comes again by
+        itself."""
+        self._answers.note_entries(connection, REFUSALS[why], times, now_us)
 
     def _end(self, connection: Connection, reason: str, detail: str, now_us: int) -> None:
         client = self._clients.remove(connection.handle)

@@ -19,6 +19,7 @@ from holdfast.broker.pulsar.clients import Client, Clients
 from holdfast.broker.pulsar.closing import EndReason, PulsarClosing
 from holdfast.broker.pulsar.consumers import Consumers
 from holdfast.broker.pulsar.lookups import Lookups
+from holdfast.broker.pulsar.pace import Pace
 from holdfast.broker.pulsar.producers import Producers
 from holdfast.broker.sockets.connection import Connection, Connections, Phase
 from holdfast.kernel import Command as Received
@@ -48,6 +49,7 @@ class Commands:
         clients: Clients,
         admission: PulsarAdmission,
         closing: PulsarClosing,
+        pace: Pace,
         lookups: Lookups,
         producers: Producers,
         consumers: Consumers,
@@ -58,6 +60,7 @@ class Commands:
         self._clients = clients
         self._admission = admission
         self._closing = closing
+        self._pace = pace
         self._consumers = consumers
         self._answers = answers
         self._table: dict[type[Any], Callable[[Client, Any, int], None]] = {
@@ -82,12 +85,16 @@ class Commands:
         if received.fault is not None:
             self._closing.expel(connection, EndReason.FAULT, now_us, received.fault)
             return
+        client = self._clients.of(connection.handle)
+        if received.held_until_us is not None:
+            assert client is not None, "nobody has a limit before it is let in"
+            self._pace.hold(client, received.held_until_us, now_us)
+            return
         try:
             command = read_request(received.data)
         except MalformedCommandError as error:
             self._closing.expel(connection, EndReason.FAULT, now_us, str(error))
             return
-        client = self._clients.of(connection.handle)
         if isinstance(command, Connect) is not (client is None):
             detail = f"{command_name(received.kind)} out of turn"
             self._closing.expel(connection, EndReason.FAULT, now_us, detail)

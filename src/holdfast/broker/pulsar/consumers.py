@@ -140,7 +140,8 @@ class Consumers:
         denied = [
             it
             for it in client.consumers.values()
-            if not self._rights.may_consume(client, it.subscription.topic_name)
+            if it.asked.topic.namespace not in self._rights.namespaces
+            or not self._rights.may_consume(client, it.subscription.topic_name)
         ]
         for consumer in denied:
             self._remove(client, consumer.asked.consumer_id, now_us)
@@ -212,4 +213,4 @@ class Consumers:
 
     def _send_away(self, consumer: ConnectedConsumer) -> None:
         told = CloseConsumer(consumer_id=consumer.asked.consumer_id, request_id=NO_REQUEST)
-        self._answers.send(consumer.client.handle, told)
+        self._answers.hold(consumer.client.handle, told)

@@ -19,6 +19,7 @@ from holdfast.broker.pulsar.commands import Commands
 from holdfast.broker.pulsar.consumers import Consumers
 from holdfast.broker.pulsar.keep_alive import KeepAlive
 from holdfast.broker.pulsar.lookups import Lookups
+from holdfast.broker.pulsar.pace import Pace
 from holdfast.broker.pulsar.producers import Producers
 from holdfast.broker.pulsar.rights import Rights
 from holdfast.broker.pulsar.subscriptions import Subscriptions
@@ -57,7 +58,8 @@ class PulsarDoor:
         self._connections = connections
         self.clients = Clients()
         answers = Answers(ground)
-        self.rights = Rights(ground, access)
+        self._pace = Pace(kernel, self.clients)
+        self.rights = Rights(ground, access, self._pace)
         self.topics = Topics(kernel, records)
         self.subscriptions = Subscriptions(
             kernel, delivery.parties, delivery.queue_names, delivery.queues
@@ -69,7 +71,13 @@ class PulsarDoor:
             ground, self.rights, self.topics, self.subscriptions, answers, chores
         )
         self.closing = PulsarClosing(
-            kernel, connections, self.clients, self.producers, self.consumers, ground.counts
+            kernel,
+            connections,
+            self.clients,
+            self.producers,
+            self.consumers,
+            answers,
+            ground.counts,
         )
         self._keep_alive = KeepAlive(ground.config, self.clients, answers)
         self.admission = PulsarAdmission(
@@ -88,6 +96,7 @@ class PulsarDoor:
             self.clients,
             self.admission,
             self.closing,
+            self._pace,
             self._lookups,
             self.producers,
             self.consumers,
@@ -100,6 +109,7 @@ class PulsarDoor:
         self.rights.reconfigure(config)
         for client in self.clients.all():
             self.rights.limit(client)
+            self._end_denied(client, self._now_us())
         self.admission.reconfigure(config)
         self._keep_alive.reconfigure(config)
         self._lookups.reconfigure(config)
@@ -110,9 +120,11 @@ class PulsarDoor:
         self.subscriptions.recover(queues)
 
     def sweep(self, now_us: int) -> None:
-        """Once a second: logins that have failed, and who is asked whether it is there."""
+        """Once a second: logins that have failed, who is asked whether it is there, and who goes on
+        that was too fast."""
         self.admission.sweep(now_us)
         self._keep_alive.sweep(now_us)
+        self._pace.sweep(now_us)
 
     def _renew(self, user_name: str | None) -> None:
         """Something about a user has changed, or about everybody."""
@@ -125,6 +137,9 @@ class PulsarDoor:
             self._counts.add(Event.CONNECTIONS_NO_LONGER_ALLOWED)
             self.closing.expel(client.connection, EndReason.NO_LONGER_ALLOWED, now_us)
             return
+        self._end_denied(client, now_us)
+
+    def _end_denied(self, client: Client, now_us: int) -> None:
         denied = self.producers.end_denied(client) + self.consumers.end_denied(client, now_us)
         if denied:
             fields = {"peer": client.connection.peer, "ended": denied}

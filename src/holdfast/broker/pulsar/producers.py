@@ -102,12 +102,13 @@ class Producers:
         denied = [
             number
             for number, it in client.producers.items()
-            if not self._rights.may_produce(client, it.topic_name)
+            if it.asked.topic.namespace not in self._rights.namespaces
+            or not self._rights.may_produce(client, it.topic_name)
         ]
         for number in denied:
             self._remove(client, number)
             told = CloseProducer(producer_id=number, request_id=NO_REQUEST)
-            self._answers.send(client.handle, told)
+            self._answers.hold(client.handle, told)
         return len(denied)
 
     def _entry(self, client: Client, asked: Producing) -> Entry | Refusal:

@@ -8,8 +8,9 @@ allowed; access does.
 from holdfast.broker.access.access import Access
 from holdfast.broker.ground import Ground
 from holdfast.broker.pulsar.clients import Client
+from holdfast.broker.pulsar.pace import Pace
 from holdfast.core.config import Config
-from holdfast.protocols.pulsar.topic_names import Namespace, parse_namespace
+from holdfast.protocols.pulsar.topic_names import PUBLIC_DEFAULT, Namespace, parse_namespace
 
 NAMELESS = ""
 """A client of Pulsar has no client identifier: a rule with %c allows it nothing."""
@@ -18,8 +19,10 @@ NAMELESS = ""
 class Rights:
     """Asks access."""
 
-    def __init__(self, ground: Ground, access: Access) -> None:
+    def __init__(self, ground: Ground, access: Access, pace: Pace) -> None:
         self._access = access
+        self._pace = pace
+        self._now_us = ground.world.now_us
         self._inbox = ground.kernel.pulsar_inbox
         self.reconfigure(ground.config)
 
@@ -29,10 +32,12 @@ class Rights:
         self._messages_per_second = config.client_messages_per_second
         self._bytes_per_second = config.client_bytes_per_second
         found = (parse_namespace(name) for name in config.pulsar_namespaces)
-        self.namespaces: frozenset[Namespace] = frozenset(it for it in found if it is not None)
+        named = (namespace for namespace in found if namespace is not None)
+        self.namespaces: frozenset[Namespace] = frozenset((PUBLIC_DEFAULT, *named))
 
     def limit(self, client: Client) -> None:
-        """The client may send as much in a second as its user, or everybody."""
+        """The client may send as much in a second as its user, or everybody, from now on."""
+        self._pace.begin_anew(client, self._now_us())
         messages = client.identity.messages_per_second
         size_bytes = client.identity.bytes_per_second
         self._inbox.limit(

@@ -26,6 +26,7 @@ from holdfast.broker.state.sessions import SessionsState
 from holdfast.broker.state.subscriptions import SubscriptionsState
 from holdfast.core.config import Config
 from holdfast.protocols.mqtt.reason_code import ReasonCode
+from holdfast.protocols.pulsar.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Broker:
     """Who does in pieces what takes long."""
     numbers: Callable[[], Numbers]
     log_full: Callable[[], int]
-    """How often a publisher was told that the log is full."""
+    """How often a publisher or producer was told that the log is full."""
     retention: Mapping[str, int]
     """How long and how much is kept, as the read interface tells it."""
     config: Callable[[], Config]
@@ -83,7 +84,10 @@ def look_at(server: Server, view_path: str) -> Broker:
         moments=stages.moments,
         chores=stages.chores,
         numbers=partial(count, server),
-        log_full=partial(server.counts.total, Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED),
+        log_full=lambda: (
+            server.counts.total(Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED)
+            + server.counts.total(Event.PULSAR_REQUESTS_REFUSED, Refusal.NO_ROOM)
+        ),
         retention=server.retention,
         config=lambda: server.config,
         now_us=server.now_us,

@@ -69,7 +69,8 @@ class AccessSection:
         integer(0, 2**32 - 1),
         0,
         """Messages that one client may send in one second; who sends more is disconnected with
-        0x96. A credential may say otherwise. 0: without limit.""",
+        0x96, and read no faster where it speaks Pulsar. A credential may say otherwise. 0: without
+        limit.""",
         reloadable=True,
     )
     client_bytes_per_second: int = setting(

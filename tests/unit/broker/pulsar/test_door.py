@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,43 @@ def test_topics_lie_in_the_namespaces_that_there_are(tmp_path: Path) -> None:
         assert error_of(other) is ServerError.TOPIC_NOT_FOUND
 
     with_broker(tmp_path, test, pulsar_namespaces=("public/default", "my-tenant/my-namespace"))
+
+
+def test_who_is_in_a_namespace_that_goes_is_ended_and_the_others_stay(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire, name = await broker.client(), "persistent://my-tenant/my-namespace/my-topic"
+        await broker.ask(wire, producer(name), subscribe(name, "s", 2))
+        await broker.ask(wire, producer("t", 3), subscribe("t", "s", 4))
+        broker.server.reconfigure(replace(broker.server.config, pulsar_namespaces=()))
+        await broker.settle()
+        assert wire.answers() == [
+            CloseProducer(producer_id=1, request_id=NO_REQUEST),
+            CloseConsumer(consumer_id=2, request_id=NO_REQUEST),
+        ]
+        again = await broker.ask(wire, producer(name))
+        assert error_of(again) is ServerError.TOPIC_NOT_FOUND
+
+    with_broker(tmp_path, test, pulsar_namespaces=("my-tenant/my-namespace",))
+
+
+def test_a_consumer_hears_that_it_is_there_before_it_hears_that_it_is_not(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        ann(broker, allow("all", "#"))
+        wire = await broker.client(**LOGIN)
+        wire.tell(producer("t"), subscribe("t", "mine", 2))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        # Both wait for the disk, and are not allowed any more.
+        broker.server.stages.access.put_rules("ann", (), broker.world.now_us())
+        await broker.settle()
+        assert [type(answer) for answer in wire.answers()] == [
+            ProducerSuccess,
+            Success,
+            CloseProducer,
+            CloseConsumer,
+        ]
+
+    with_broker(tmp_path, test, anonymous=False)
 
 
 def test_topics_that_were_named_are_listed_after_a_restart(tmp_path: Path) -> None:

@@ -1,18 +1,25 @@
 """Entries on their way: from a producer to the disk, to consumers, and to subscribers of MQTT."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.broker.commands import CommandRefusedError, Commands, Refusal
 from holdfast.broker.counts import Event
+from holdfast.broker.observe.watch import Watch
 from holdfast.broker.pulsar.closing import EndReason
+from holdfast.broker.state.broker import look_at
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.topic_properties import TopicProperties
 from holdfast.kernel import Packet, decode_packets, encode_packet
-from holdfast.protocols.pulsar.fields import CloseConsumer, SubType, Success
+from holdfast.protocols.pulsar.commands import write_command
+from holdfast.protocols.pulsar.fields import CloseConsumer, Ping, SubType, Success
+from holdfast.protocols.pulsar.refusals import Refusal as PulsarRefusal
 from tests.builders.entries import (
     ACK_RESPONSE,
     MESSAGE,
@@ -43,9 +50,9 @@ ENCRYPTION_KEY, SCHEMA_VERSION, NULL_VALUE, CHUNKS, CHUNK_ID = 13, 16, 25, 27, 2
 Test = Callable[[PulsarBroker], Awaitable[None]]
 
 
-def with_broker(directory: Path, test: Test) -> None:
+def with_broker(directory: Path, test: Test, **settings: Any) -> None:
     async def run() -> None:
-        await test(PulsarBroker(directory))
+        await test(PulsarBroker(directory, **settings))
 
     asyncio.run(run())
 
@@ -98,11 +105,30 @@ def test_an_entry_with_a_wrong_checksum_is_refused_and_the_next_one_is_taken(
         answers = await broker.send(wire, send(1, 0, damaged, 3), send(1, 3, BATCH, 3))
         (error,) = frames(answers, SEND_ERROR)
         assert error.fields[3] == CHECKSUM_ERROR
+        counts = broker.server.counts
+        assert counts.total(Event.PULSAR_REQUESTS_REFUSED, PulsarRefusal.DAMAGED) == 1
         (receipt,) = frames(answers, SEND_RECEIPT)
         assert receipt.fields[2] == 3
         assert receipt.message_id[1] == 0
 
     with_broker(tmp_path, test)
+
+
+def test_a_full_log_is_told_where_producers_alone_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        watch = Watch(look_at(broker.server, str(tmp_path / "view")))
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        answers = await broker.send(wire, *(send(1, 3 * it, BATCH, 3) for it in range(2)))
+        assert len(frames(answers, SEND_ERROR)) == 2
+        assert broker.server.counts.total(Event.PULSAR_REQUESTS_REFUSED, PulsarRefusal.NO_ROOM) == 2
+        with caplog.at_level(logging.WARNING):
+            watch.look(broker.world.time_us)
+        assert "log full: messages are refused" in caplog.text
+
+    with_broker(tmp_path, test, reserve_bytes=2**62)
 
 
 def test_a_consumer_is_given_an_entry_as_it_came_and_as_many_as_it_permits(tmp_path: Path) -> None:
@@ -258,6 +284,58 @@ def test_what_devices_cannot_be_given_is_a_loss_of_theirs_and_comes_to_consumers
         assert losses.by_reason == {LossReason.CLOSED: 1}
 
     with_broker(tmp_path, test)
+
+
+def test_who_sends_faster_than_it_may_is_not_cut_off_and_waits(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        # The first one alone has more messages than a second allows.
+        sent = (send(1, 3 * number, BATCH, 3) for number in range(3))
+        answers = await broker.send(wire, *sent, write_command(Ping()))
+        assert [receipt.fields[2] for receipt in frames(answers, SEND_RECEIPT)] == [0]
+        assert len(answers) == 1
+        await broker.later(1)
+        assert [receipt.fields[2] for receipt in frames(wire.answers(), SEND_RECEIPT)] == [3]
+        # It is paid for two sweeps later, since three of two a second were taken.
+        await broker.later(1)
+        assert wire.answers() == []
+        await broker.later(1)
+        assert [receipt.fields[2] for receipt in frames(wire.answers(), SEND_RECEIPT)] == [6]
+        assert not wire.is_closed
+
+    with_broker(tmp_path, test, client_messages_per_second=2)
+
+
+def test_who_waits_goes_on_at_once_when_its_limit_goes(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        answers = await broker.send(wire, *(send(1, 3 * it, BATCH, 3) for it in range(9)))
+        assert len(frames(answers, SEND_RECEIPT)) == 1
+        config = replace(broker.server.config, client_messages_per_second=0)
+        broker.server.reconfigure(config)
+        await broker.settle()
+        assert len(frames(wire.answers(), SEND_RECEIPT)) == 8
+
+    with_broker(tmp_path, test, client_messages_per_second=1)
+
+
+def test_a_client_that_goes_while_it_is_held_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        await broker.send(wire, send(1, 0, BATCH, 3), send(1, 3, BATCH, 3))
+        wire.drop()
+        await broker.settle()
+        # Its handle is another's by then.
+        other = await broker.client()
+        await broker.ask(other, producer("t"))
+        assert len(frames(await broker.send(other, send(1, 0, BATCH, 3)), SEND_RECEIPT)) == 1
+        await broker.later(60)
+        assert len(frames(await broker.send(other, send(1, 3, BATCH, 3)), SEND_RECEIPT)) == 1
+
+    with_broker(tmp_path, test, client_messages_per_second=1)
 
 
 def test_the_rate_of_all_clients_is_one_for_both_protocols(tmp_path: Path) -> None:
