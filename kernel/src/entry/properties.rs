@@ -112,19 +112,14 @@ fn put(identifier: u8, value: &[u8], into: &mut Vec<u8>) -> bool {
 
 /// Appends the fields of metadata for what travels with a message.
 pub(super) fn put_fields(mut travelling: &[u8], retain: bool, into: &mut Vec<u8>) {
-    let mut text = Vec::new();
     while let Some((identifier, first, second)) = take(&mut travelling) {
         let reserved = RESERVED.iter().find(|(_, other)| *other == identifier).map(|(name, _)| *name);
-        text.clear();
         match (identifier, reserved) {
             (USER_PROPERTY, _) => put_property(first, second, into),
             (PAYLOAD_FORMAT_INDICATOR, Some(name)) => {
                 put_property(name, if first == [1] { b"1" } else { b"0" }, into);
             }
-            (CORRELATION_DATA, Some(name)) => {
-                base64::encode(first, &mut text);
-                put_property(name, &text, into);
-            }
+            (CORRELATION_DATA, Some(name)) => put_property(name, base64::encode(first).as_bytes(), into),
             (_, Some(name)) => put_property(name, first, into),
             _ => {}
         }
