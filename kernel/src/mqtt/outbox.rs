@@ -241,6 +241,10 @@ impl Outboxes {
     /// that are not open here.
     pub fn encode(&mut self, outgoing: &mut Outgoing, messages: &mut dyn Messages, now: Timestamp) -> Result<()> {
         self.clear_shelves(now);
+        // Where nothing leaves to a connection that is open here, nothing is moved.
+        if !outgoing.departures.iter().any(|departure| self.outboxes.get(departure.connection()).is_some()) {
+            return Ok(());
+        }
         let mut departures = mem::take(&mut outgoing.departures);
         for departure in departures.drain(..) {
             if self.outboxes.get(departure.connection()).is_none() {

@@ -91,6 +91,10 @@ impl Archive {
 
     /// The segment with a number.
     pub fn find(&self, number: u32) -> Option<usize> {
+        // Most of what is looked up was appended just now.
+        if self.segments.last().is_some_and(|last| last.header.number == number) {
+            return self.segments.len().checked_sub(1);
+        }
         // Numbers grow with offsets among the log's own segments and among carry segments, so two searches do.
         let carries = self.segments.partition_point(|segment| segment.header.kind == SegmentKind::Carry);
         let own = self.segments.get(carries..)?.partition_point(|segment| segment.header.number < number);
