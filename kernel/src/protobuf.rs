@@ -9,9 +9,6 @@
 
 use crate::varint;
 
-/// The largest number of a field.
-const FIELD_MAXIMUM: u32 = (1 << 29) - 1;
-
 const VARINT: u64 = 0;
 const EIGHT_BYTES: u64 = 1;
 const BYTES: u64 = 2;
@@ -55,22 +52,28 @@ impl<'a> Reader<'a> {
     #[allow(clippy::should_implement_trait)] // Bytes that are no fields are an error here.
     #[inline(always)] // As a call it costs as much for what it returns as for what it does.
     pub fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
-        if self.bytes.is_empty() {
-            return Ok(None);
-        }
-        let tag = self.varint()?;
-        let field = u32::try_from(tag >> 3).map_err(|_| Malformed)?;
-        if !(1..=FIELD_MAXIMUM).contains(&field) {
-            return Err(Malformed);
-        }
-        let value = match tag & 7 {
+        let tag = match self.bytes.split_first() {
+            // Nearly all take one byte.
+            Some((&tag @ 8..0x80, rest)) => {
+                self.bytes = rest;
+                u32::from(tag)
+            }
+            Some(_) => self.long_tag()?,
+            None => return Ok(None),
+        };
+        let value = match u64::from(tag & 7) {
             VARINT => Value::Varint(self.varint()?),
             EIGHT_BYTES => Value::EightBytes(u64::from_le_bytes(*self.array()?)),
             BYTES => Value::Bytes(self.delimited()?),
             FOUR_BYTES => Value::FourBytes(u32::from_le_bytes(*self.array()?)),
             _ => return Err(Malformed),
         };
-        Ok(Some((field, value)))
+        Ok(Some((tag >> 3, value)))
+    }
+
+    #[inline(never)]
+    fn long_tag(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.varint()?).ok().filter(|tag| tag >> 3 > 0).ok_or(Malformed)
     }
 
     #[inline]

@@ -61,7 +61,7 @@ impl<'a> Metadata<'a> {
         Properties { reader: Reader::new(self.bytes), field: 4 }
     }
 
-    #[inline]
+    #[inline(always)] // What nobody asks for is not put together.
     fn read(bytes: &'a [u8]) -> Result<Option<Metadata<'a>>, Malformed> {
         let mut read = Metadata { bytes, ..Metadata::default() };
         let (mut compression, mut messages) = (0, None);
@@ -112,7 +112,7 @@ impl<'a> Metadata<'a> {
 }
 
 /// What an entry says of itself, and where its payload begins; `None` if that cannot be told, or cannot be.
-#[inline]
+#[inline(always)] // As above.
 pub fn metadata(tail: &[u8]) -> Option<(Metadata<'_>, usize)> {
     if !tail.starts_with(&MAGIC) {
         return None;
@@ -125,6 +125,7 @@ pub fn metadata(tail: &[u8]) -> Option<(Metadata<'_>, usize)> {
 }
 
 /// MurmurHash3 (x86, 32 bit, seed 0) of the key by which an entry's order is kept, or else of its key.
+#[inline(always)] // As above.
 pub fn key_hash(metadata: &Metadata<'_>) -> Option<u32> {
     if let Some(key) = metadata.ordering_key {
         return Some(murmur3_32(key));
