@@ -40,6 +40,7 @@ def snapshot(**given: Any) -> Snapshot:
         "bridges": (),
         "environments": (),
         "oldest_groups": (),
+        "oldest_subscriptions": (),
         "taken_by_others": {},
         "losses_of_environments": {},
         "commit_counts": (0,) * (len(BOUNDS_S) + 1),

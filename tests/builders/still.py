@@ -138,6 +138,10 @@ class Wire(asyncio.Transport):
         """The peer is gone, without a word."""
         self._connection.connection_lost(None)
 
+    def get_write_buffer_size(self) -> int:
+        """What is written has gone."""
+        return 0
+
     def stop_reading(self) -> None:
         """The socket takes nothing more."""
         self._connection.pause_writing()

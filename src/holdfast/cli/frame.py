@@ -20,9 +20,13 @@ REASONS_SHOWN = 10
 CURSORS_SHOWN = 10
 BRIDGES_SHOWN = 10
 ENVIRONMENTS_SHOWN = 10
+SUBSCRIPTIONS_SHOWN = 10
 CURSOR_LAG = "holdfast_cursor_lag_messages"
 CURSOR_OLDEST = "holdfast_cursor_oldest_seconds"
 CURSOR_FIRST_LOSS = "holdfast_cursor_first_loss_seconds"
+SUBSCRIPTION_BACKLOG = "holdfast_durable_subscription_backlog_messages"
+SUBSCRIPTION_OLDEST = "holdfast_durable_subscription_oldest_seconds"
+SUBSCRIPTION_CONSUMERS = "holdfast_durable_subscription_consumers"
 RATES = (
     ("published", 'holdfast_packets_received{kind="publish"}'),
     ("delivered", 'holdfast_packets_sent{kind="publish"}'),
@@ -92,6 +96,7 @@ def frame(about: dict[str, Any], before: Sample, now: Sample) -> RenderableType:
     below = [
         _queues(now),
         *_cursors(now),
+        *_durable_subscriptions(now),
         *_bridges(now),
         *_environments(now),
         _reasons(before, now),
@@ -154,13 +159,18 @@ def _queues(now: Sample) -> Table:
     return table
 
 
+def _labelled(now: Sample, metric: str) -> dict[str, float]:
+    """By what stands behind its name."""
+    return {
+        name.removeprefix(metric): value
+        for name, value in now.numbers.items()
+        if name.startswith(f"{metric}{{")
+    }
+
+
 def _cursors(now: Sample) -> list[Table]:
     """Those that are furthest behind, if there are any."""
-    lags = {
-        name.removeprefix(CURSOR_LAG): lag
-        for name, lag in now.numbers.items()
-        if name.startswith(f"{CURSOR_LAG}{{")
-    }
+    lags = _labelled(now, CURSOR_LAG)
     if not lags:
         return []
     table = Table(title="cursors", box=None, title_justify="left")
@@ -172,6 +182,28 @@ def _cursors(now: Sample) -> list[Table]:
         first_loss = now.numbers.get(CURSOR_FIRST_LOSS + label)
         in_sight = "-" if first_loss is None else show_duration(int(first_loss))
         table.add_row(Text(name), _count(lag), oldest, in_sight)
+    return [table]
+
+
+def _durable_subscriptions(now: Sample) -> list[Table]:
+    """Those of Pulsar clients with the most that nobody has, if there are any."""
+    backlogs = _labelled(now, SUBSCRIPTION_BACKLOG)
+    if not backlogs:
+        return []
+    table = Table(title="durable subscriptions", box=None, title_justify="left")
+    for heading in ("topic", "subscription", "messages", "oldest", "consumers"):
+        table.add_column(
+            heading, justify="left" if heading in ("topic", "subscription") else "right"
+        )
+    for label, backlog in sorted(backlogs.items(), key=lambda row: -row[1])[:SUBSCRIPTIONS_SHOWN]:
+        topic, _, name = label.removeprefix('{topic="').partition('",subscription="')
+        table.add_row(
+            Text(printable(topic)),
+            Text(printable(name.removesuffix('"}'))),
+            _count(backlog),
+            show_duration(int(now.numbers.get(SUBSCRIPTION_OLDEST + label, 0))),
+            _count(now.numbers.get(SUBSCRIPTION_CONSUMERS + label, 0)),
+        )
     return [table]
 
 

@@ -14,8 +14,10 @@ PAYLOAD_CHARACTERS_MAXIMUM = 200
 
 
 def as_line(row: Mapping[str, Any]) -> str:
-    """Offset, time, QoS, topic and the beginning of the payload."""
-    payload = payload_text(row["value"])
+    """Offset, time, QoS, topic and the beginning of the payload; of an entry that cannot be opened,
+    why that is."""
+    closed = dict(row["properties"] or []).get("closed") if not row["value"] else None
+    payload = payload_text(row["value"]) if closed is None else f"({_printable(closed.encode())})"
     flags = "R" if row["retain"] else " "
     moment = row["timestamp"].isoformat(timespec="microseconds").replace("+00:00", "Z")
     topic = _printable(row["topic"].encode())

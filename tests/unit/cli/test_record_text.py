@@ -33,6 +33,11 @@ def test_a_long_payload_is_cut_and_says_how_long_it_was() -> None:
     assert as_line(row(b"x" * 5_000)).endswith("xxx... (5000 bytes)")
 
 
+def test_a_line_without_a_value_says_why() -> None:
+    assert as_line(row(b"", properties=[("closed", "encrypted")])).endswith("  (encrypted)")
+    assert as_line(row(b"")).endswith("reads  ")
+
+
 @given(st.binary(max_size=300), st.text(max_size=50))
 def test_nothing_that_a_device_sends_reaches_the_terminal_as_a_control_character(
     value: bytes, topic: str

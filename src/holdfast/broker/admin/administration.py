@@ -22,6 +22,7 @@ from holdfast.broker.observe.cursors import CursorsSeen
 from holdfast.broker.observe.environments import EnvironmentsSeen
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.observe.snapshot import Snapshot, take
+from holdfast.broker.observe.subscriptions import SubscriptionsSeen
 from holdfast.broker.observe.system_values import SystemValues
 from holdfast.broker.observe.tables import Tables
 from holdfast.broker.observe.thefts import Thefts
@@ -57,10 +58,11 @@ class Administration:
         watch, forecast = Watch(broker), Forecast(broker)
         cursors = CursorsSeen(broker, forecast)
         bridges = BridgesSeen(broker, forecast)
+        subscriptions = SubscriptionsSeen(broker, forecast)
         environments = EnvironmentsSeen(broker, Thefts(broker))
 
         def snapshot() -> Snapshot:
-            return take(broker, watch, forecast, cursors, bridges, environments)
+            return take(broker, watch, forecast, cursors, bridges, subscriptions, environments)
 
         self._system_values = SystemValues(
             commands.show_system_values, snapshot, config.sys_interval_s
@@ -69,6 +71,7 @@ class Administration:
         server.observe("forecast", forecast.look)
         server.observe("cursors", cursors.look)
         server.observe("bridges", bridges.look)
+        server.observe("subscriptions", subscriptions.look)
         server.observe("environments", environments.look)
         server.observe("system_values", self._system_values.tick)
         self._protection = Protection(

@@ -7,7 +7,8 @@ Invariants:
    metric of its own shows in `holdfast_events_total`, so that nothing is hidden.
 2. No label has a value that a client chooses, the names of cursors apart, of which there are at
    most CURSORS_MAXIMUM, those of bridges, BRIDGES_MAXIMUM, those of environments,
-   ENVIRONMENTS_MAXIMUM, and of groups GROUPS_SHOWN_MAXIMUM: the number of time series is bounded.
+   ENVIRONMENTS_MAXIMUM, and of groups GROUPS_SHOWN_MAXIMUM and of durable subscriptions
+   SUBSCRIPTIONS_SHOWN_MAXIMUM: the number of time series is bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +35,7 @@ from holdfast.broker.observe.bridges import BridgeStanding
 from holdfast.broker.observe.environment_metrics import ENVIRONMENT_METRICS
 from holdfast.broker.observe.metric import Labelled, Metric
 from holdfast.broker.observe.snapshot import Snapshot
+from holdfast.broker.observe.subscription_metrics import SUBSCRIPTION_METRICS
 from holdfast.broker.observe.watch import Stuck
 from holdfast.broker.steps import BOUNDS_S as STEP_BOUNDS_S
 from holdfast.broker.store.commit_times import BOUNDS_S
@@ -380,13 +382,14 @@ METRICS: Final = (
            lambda seen: seen.batches_given_up),
 
     Metric("holdfast_queues_behind", "gauge",
-           "Queues of connected sessions with messages that are not acknowledged.",
+           "Queues of connected sessions, groups and durable subscriptions with messages that are"
+           " not acknowledged.",
            lambda seen: seen.queues_behind),
     Metric("holdfast_backlog_messages", "gauge",
-           "Messages that queues of connected sessions wait for or have in flight; as of the last"
-           " round over all of them.", lambda seen: seen.backlog_messages),
+           "Messages that these queues have waiting or in flight; as of the last round over all of"
+           " them.", lambda seen: seen.backlog_messages),
     Metric("holdfast_in_flight_messages", "gauge",
-           "Messages sent to connected sessions and not acknowledged, as of the last round.",
+           "Messages sent to connected clients and not acknowledged, as of the last round.",
            lambda seen: seen.in_flight_messages),
     Metric("holdfast_backlog_at_rest_messages", "gauge",
            "Messages that wait for sessions at rest, as of the last round over all of them.",
@@ -462,6 +465,7 @@ METRICS: Final = (
            ], ("bridge", "reason")),
 
     *ENVIRONMENT_METRICS,
+    *SUBSCRIPTION_METRICS,
 
     Metric("holdfast_backlog_age_seconds", "gauge",
            "How old the backlogs are that are told: of attached queues, and of sessions at rest;"

@@ -15,6 +15,7 @@ from holdfast.broker.observe.environments import (
     GroupStanding,
 )
 from holdfast.broker.observe.forecast import Forecast
+from holdfast.broker.observe.subscriptions import SubscriptionsSeen, SubscriptionStanding
 from holdfast.broker.observe.watch import Behind, Stuck, Watch
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.numbers import Numbers
@@ -46,6 +47,11 @@ class Snapshot(Numbers):
     """All of them, as of the last round."""
     bridges: tuple[BridgeStanding, ...]
     """The same."""
+    durable_subscriptions: int
+    waiting_for_subscriptions_messages: int
+    """Of all of them, as of the last round."""
+    oldest_subscriptions: tuple[SubscriptionStanding, ...]
+    """As of the last round, as many as are shown one by one."""
     environments: tuple[EnvironmentStanding, ...]
     """The same."""
     oldest_groups: tuple[GroupStanding, ...]
@@ -64,6 +70,7 @@ def take(
     forecast: Forecast,
     cursors: CursorsSeen,
     bridges: BridgesSeen,
+    subscriptions: SubscriptionsSeen,
     environments: EnvironmentsSeen,
 ) -> Snapshot:
     """The numbers of this moment."""
@@ -87,6 +94,9 @@ def take(
         busiest=watch.busiest,
         cursors=cursors.found,
         bridges=bridges.found,
+        durable_subscriptions=subscriptions.count,
+        waiting_for_subscriptions_messages=subscriptions.waiting_messages,
+        oldest_subscriptions=subscriptions.oldest,
         environments=environments.all(),
         oldest_groups=environments.groups(),
         thefts_found=environments.thefts.found,

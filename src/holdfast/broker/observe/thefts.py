@@ -16,7 +16,7 @@ from typing import Final
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.state.broker import Broker
-from holdfast.broker.state.groups import OpenGroup
+from holdfast.broker.state.queues import OpenQueue
 from holdfast.core.units import SECOND_US
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class Thefts:
             del self._uses[name]
             self._end(name, self._broker.now_us())
 
-    def _see(self, group: OpenGroup, now_us: int) -> None:
+    def _see(self, group: OpenQueue, now_us: int) -> None:
         use = self._uses.setdefault(group.name, _Use(began_us=now_us))
         owner, given = self._environments.of_group(group.name), {}
         for share in self._groups.shares(group.name):

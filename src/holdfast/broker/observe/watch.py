@@ -41,7 +41,7 @@ class Stuck(StrEnum):
     STALLED = "stalled"
     """The client could be sent more."""
     UNACKNOWLEDGED = "unacknowledged"
-    """It has as much in flight as it allows."""
+    """It has as much in flight as it allows, or has asked for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,7 @@ class Watch:
         self._queues = broker.queues
         self._sessions = broker.sessions
         self._groups = broker.groups
+        self._subscriptions = broker.subscriptions
         self._connections = broker.connections
         self._log_full = broker.log_full
         self._chores = broker.chores
@@ -149,7 +150,7 @@ class Watch:
         # Most queues have nothing to tell, and what they are is not asked.
         if mark >= self._log.durable_offset():
             return 0
-        seen = self._group(party) if connection == GROUP_CONNECTION else self._own(connection)
+        seen = self._shared(party) if connection == GROUP_CONNECTION else self._own(connection)
         if seen is None or not seen.reads:
             return 0
         messages = yield from self._count(inquiry, seen, mark)
@@ -163,7 +164,8 @@ class Watch:
     def _is_open(self, party: int, queue: int, connection: int) -> bool:
         """False if it has gone since the round began."""
         if connection == GROUP_CONNECTION:
-            return self._groups.queue_of(party) == queue
+            shared = self._groups.queue_of(party), self._subscriptions.queue_of(party)
+            return queue in shared
         return self._sessions.queue_on(connection) == queue
 
     def _own(self, connection: int) -> _Seen | None:
@@ -179,13 +181,15 @@ class Watch:
             attached.receive_maximum,
         )
 
-    def _group(self, party: int) -> _Seen | None:
-        found = self._groups.open(party)
-        # What its members allow together is theirs to say; with anything in flight they have the
-        # next word.
+    def _shared(self, party: int) -> _Seen | None:
+        # What members allow together is theirs to say: with anything in flight they have the next
+        # word. Consumers have it always, for they are given what they have asked for.
+        found, word = self._groups.open(party), 1
+        if found is None:
+            found, word = self._subscriptions.open(party), 0
         if found is None:
             return None
-        return _Seen(found.name, party, found.queue, found.reads, found.takers, 1)
+        return _Seen(found.name, party, found.queue, found.reads, found.takers, word)
 
     def _judge(self, seen: _Seen, found: _Found, now_us: int) -> Behind:
         known = self._behind.get(seen.party)
@@ -225,7 +229,11 @@ class Watch:
         self.stuck = Counter(behind.stuck for behind in found if behind.stuck)
         self.busiest = tuple(heapq.nlargest(BUSIEST_MAXIMUM, found, key=lambda it: it.messages))
         self._behind, self._found, self._found_in_flight = self._found, {}, 0
-        self._unseen = self._queues.of_sessions() + self._groups.queues()
+        self._unseen = [
+            *self._queues.of_sessions(),
+            *self._groups.queues(),
+            *self._subscriptions.queues(),
+        ]
 
     def _see_refusals(self, now_us: int) -> None:
         refused = self._log_full()

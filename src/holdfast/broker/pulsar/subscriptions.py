@@ -73,6 +73,14 @@ class Subscriptions:
         """The subscription whose queue is called that."""
         return self._by_name.get(queue_name)
 
+    def of_party(self, party: int) -> DurableSubscription | None:
+        """The subscription that the log knows by this number."""
+        return self._by_party.get(party)
+
+    def all(self) -> list[DurableSubscription]:
+        """All there are, the oldest first."""
+        return list(self._by_name.values())
+
     def make(
         self, topic_name: str, name: str, position: InitialPosition, now_us: int
     ) -> DurableSubscription:

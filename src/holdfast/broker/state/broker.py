@@ -64,7 +64,7 @@ def look_at(server: Server, view_path: str) -> Broker:
     stages, kernel = server.stages, server.stages.kernel
     sessions = SessionsState(stages.sessions, server.records)
     return Broker(
-        connections=ConnectionsState(stages.connections, kernel.outboxes),
+        connections=ConnectionsState(stages.connections),
         sessions=sessions,
         groups=GroupsState(stages.groups, sessions.client_on, sessions.at_rest),
         cursors=CursorsState(stages.cursors),

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from holdfast.broker.sockets.connection import Connections
-from holdfast.kernel import Outboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,8 @@ class ConnectionSeen:
 class ConnectionsState:
     """Looks at one connection at a time."""
 
-    def __init__(self, connections: Connections, outboxes: Outboxes) -> None:
+    def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._outboxes = outboxes
 
     def of(self, handle: int) -> ConnectionSeen | None:
         """The connection with this handle, while it is there."""
@@ -36,5 +34,5 @@ class ConnectionsState:
             transport=connection.transport_name,
             opened_at_us=connection.opened_at_us,
             written_bytes=connection.transport.get_write_buffer_size(),
-            kept_bytes=self._outboxes.waiting_bytes(handle),
+            kept_bytes=connection.codec.outboxes.waiting_bytes(handle),
         )

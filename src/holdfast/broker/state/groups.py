@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.groups import Groups
 from holdfast.broker.mqtt.session import Session
+from holdfast.broker.state.queues import OpenQueue
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.subscription import Subscription
@@ -93,18 +94,6 @@ class AwaitedSeen:
     ends_at_us: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenGroup:
-    """A group from whose queue members take."""
-
-    name: str
-    party: int
-    queue: int
-    reads: tuple[Subscription, ...]
-    takers: tuple[int, ...]
-    """Connections of its members."""
-
-
 class GroupsState:
     """Looks at one group at a time."""
 
@@ -186,10 +175,10 @@ class GroupsState:
         """The queue of a group from which members take."""
         return self._groups.queue_of(party)
 
-    def open(self, party: int) -> OpenGroup | None:
+    def open(self, party: int) -> OpenQueue | None:
         """A group, if members take from its queue."""
         watched = self._groups.watched(party)
-        return None if watched is None else OpenGroup(*watched)
+        return None if watched is None else OpenQueue(*watched)
 
 
 def _known(record: QueueRecord) -> GroupKnown:

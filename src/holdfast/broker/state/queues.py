@@ -15,6 +15,7 @@ from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.config import Config
 from holdfast.core.quota import Quota, quota_of
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import describe_state
 
 OWN = 0
@@ -28,6 +29,19 @@ class QueueSeen:
     mark: int
     """Everything below it is acknowledged."""
     in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """A group's or a subscription's queue, from which somebody takes."""
+
+    name: str
+    """What its owner is called."""
+    party: int
+    queue: int
+    reads: tuple[Subscription, ...]
+    takers: tuple[int, ...]
+    """Connections of those who take from it."""
 
 
 @dataclass(frozen=True, slots=True)

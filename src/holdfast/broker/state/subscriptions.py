@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from holdfast.broker.chores import Pieces
 from holdfast.broker.pulsar.subscriptions import Subscriptions
+from holdfast.broker.state.queues import OpenQueue
 from holdfast.broker.store.questions import Inquiry
 from holdfast.core.subscription import Subscription
+from holdfast.kernel import GROUP_CONNECTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,32 @@ class SubscriptionsState:
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
+
+    def names(self) -> list[str]:
+        """What their queues are called, of the oldest first."""
+        return [found.queue.record.owner for found in self._subscriptions.all()]
+
+    def queues(self) -> list[tuple[int, int, int]]:
+        """Party, queue and GROUP_CONNECTION of each from which consumers take."""
+        return [
+            (found.queue.party, found.queue.queue, GROUP_CONNECTION)
+            for found in self._subscriptions.all()
+            if found.queue.queue is not None
+        ]
+
+    def queue_of(self, party: int) -> int | None:
+        """The queue of one from which consumers take."""
+        found = self._subscriptions.of_party(party)
+        return None if found is None else found.queue.queue
+
+    def open(self, party: int) -> OpenQueue | None:
+        """One of them, if consumers take from it."""
+        found = self._subscriptions.of_party(party)
+        if found is None or found.queue.queue is None:
+            return None
+        record = found.queue.record
+        takers = tuple({consumer.client.handle for consumer in found.consumers})
+        return OpenQueue(record.owner, party, found.queue.queue, record.reads, takers)
 
     def of(self, queue_name: str) -> SubscriptionSeen | None:
         """The subscription whose queue is called that, if it is there."""

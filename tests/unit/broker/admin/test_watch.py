@@ -47,6 +47,7 @@ class Broker:
             ),
             sessions=SimpleNamespace(on=self._attached, queue_on=lambda number: number),
             groups=SimpleNamespace(queues=list),
+            subscriptions=SimpleNamespace(queues=list),
             connections=SimpleNamespace(
                 of=lambda _handle: ConnectionSeen("peer", "tcp", 0, self.waiting_bytes, 0)
             ),
