@@ -117,7 +117,9 @@ impl Rewriting {
 
     /// Makes of a message what it is carried on as.
     pub fn apply(&self, topic: &[u8], properties: &[u8], into: &mut Rewritten) -> Outcome {
-        if into.of_topic != topic || into.of_properties != properties {
+        // To compare nothing with nothing, which lies nowhere, takes a processor that masks its loads 100 ns.
+        let has_properties = !(properties.is_empty() && into.of_properties.is_empty());
+        if into.of_topic != topic || has_properties && into.of_properties != properties {
             into.outcome = self.rewrite(topic, properties, into);
             topic.clone_into(&mut into.of_topic);
             properties.clone_into(&mut into.of_properties);
