@@ -29,6 +29,9 @@ impl Chunk {
     }
 }
 
+/// So many are looked at one by one: to search among all of them is a miss of the cache for each step.
+const NEWEST_CHUNKS: usize = 4;
+
 /// The chunks in memory.
 #[derive(Debug, Default)]
 pub struct Tail {
@@ -95,8 +98,8 @@ impl Tail {
             return self.filling.bytes.get(start..).filter(|rest| !rest.is_empty());
         }
         let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
-        // Most of what is read went there with the last commit.
-        let chunk = match self.chunks.back().filter(|newest| is_before(newest)) {
+        // Most of what is read went there with the last commit, behind which others are on their way.
+        let chunk = match self.chunks.iter().rev().take(NEWEST_CHUNKS).find(|newest| is_before(newest)) {
             Some(newest) => newest,
             None => self.chunks.get(self.chunks.partition_point(is_before).checked_sub(1)?)?,
         };
