@@ -121,16 +121,16 @@ BOUNDS = """\
   second loop. One pair depends on the machine as with 100 outstanding: 1.23 of FlashMQ one day, and
   0.37 in an hour in which a sync took 150 us in place of 100.
 - **Entries.** A batch is one record, one look-up and one receipt, so that it costs what its bytes
-  take to be moved and summed up. An entry of one message costs a fifth more than a message at
-  QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`). With
-  Pulsar's official clients on both sides these are the limit: of a message in a batch the broker
-  has 0.33 to 0.54 us of processor time and the Java client's pair 1.8, of one that is sent singly
-  2.0 and 4.6 ([benchmarks](benchmarks.md)). Pulsar's own broker has 1.35 to 2.4 in eight runs, in
-  turn with ours, and 0.87 to 0.96 in three of a quicker hour, in which ours had 0.32 to 0.33: that
-  is 0.20 to 0.27 of it, and 0.34 to 0.37. The Java client gives permits for a
+  take to be moved and summed up. An entry of one message costs a seventh more than a message at
+  QoS 1, for the fields of its command, its checksum and its ledger (`make bench-micro`), and its
+  record has a third more bytes. With Pulsar's official clients on both sides these are the limit:
+  of a message in a batch the broker has 0.20 to 0.26 us of processor time and the Java client's
+  pair 1.8, of one that is sent singly 2.0 and 4.6 ([benchmarks](benchmarks.md)). Pulsar's own
+  broker has 1.05 to 1.31 in turn with ours in six runs, of which ours is 0.17 to 0.20. It was 0.20
+  to 0.37 while each sweep read the progress of the last second again, and with it the log around
+  it: a quarter of what one producer sends singly. The Java client gives permits for a
   thousand messages, so that its batches of a thousand are given out one by one: each has about two
-  turns and a commit of its own, and of 0.4 us a message the committer has 0.12, three copies in
-  user space 0.03, and Python 0.08. What would change it: commits that wait for a second batch,
+  turns and a commit of its own. What would change it: commits that wait for a second batch,
   which everybody would wait for who sends one, or a turn whose calls from stage to stage are made
   in native code.
 - **Beside a reader at full speed.** The columns of an answer lie where the kernel has filled them,
