@@ -58,8 +58,8 @@ class PulsarDoor:
         self._connections = connections
         self.clients = Clients()
         answers = Answers(ground)
-        self._pace = Pace(kernel, self.clients)
-        self.rights = Rights(ground, access, self._pace)
+        self.pace = Pace(kernel, self.clients)
+        self.rights = Rights(ground, access, self.pace)
         self.topics = Topics(kernel, records)
         self.subscriptions = Subscriptions(
             kernel, delivery.parties, delivery.queue_names, delivery.queues
@@ -96,7 +96,7 @@ class PulsarDoor:
             self.clients,
             self.admission,
             self.closing,
-            self._pace,
+            self.pace,
             self._lookups,
             self.producers,
             self.consumers,
@@ -124,7 +124,7 @@ class PulsarDoor:
         that was too fast."""
         self.admission.sweep(now_us)
         self._keep_alive.sweep(now_us)
-        self._pace.sweep(now_us)
+        self.pace.sweep(now_us)
 
     def _renew(self, user_name: str | None) -> None:
         """Something about a user has changed, or about everybody."""

@@ -35,12 +35,16 @@ class Pace:
         could have sent up to that moment."""
         self._held.append(_Held(client, now_us, until_us))
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def sweep(self, now_us: int) -> None:
-        """Those whose time has come go on."""
-        due = [held for held in self._held if held.until_us <= now_us]
-        self._held = [held for held in self._held if held.until_us > now_us]
-        for held in due:
-            self._release(held, now_us)
+        """Those whose time has come go on; those who have gone are nobody's any more."""
+        there = [held for held in self._held if self._is_there(held)]
+        self._held = [held for held in there if held.until_us > now_us]
+        for held in there:
+            if held.until_us <= now_us:
+                self._release(held, now_us)
 
     def begin_anew(self, client: Client, now_us: int) -> None:
         """It has another limit, of which it has used nothing."""
@@ -48,9 +52,11 @@ class Pace:
             self._held.remove(held)
             self._release(held, now_us)
 
-    def _release(self, held: _Held, now_us: int) -> None:
-        handle = held.client.handle
+    def _is_there(self, held: _Held) -> bool:
         # The handle may be another's by now.
-        if self._clients.of(handle) is held.client:
-            self._inbox.unread(handle, held.since_us, now_us)
-            self._inbox.release(handle)
+        return self._clients.of(held.client.handle) is held.client
+
+    def _release(self, held: _Held, now_us: int) -> None:
+        if self._is_there(held):
+            self._inbox.unread(held.client.handle, held.since_us, now_us)
+            self._inbox.release(held.client.handle)

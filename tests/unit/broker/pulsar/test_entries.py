@@ -326,8 +326,11 @@ def test_a_client_that_goes_while_it_is_held_leaves_nothing_behind(tmp_path: Pat
         wire = await broker.client()
         await broker.ask(wire, producer("t"))
         await broker.send(wire, send(1, 0, BATCH, 3), send(1, 3, BATCH, 3))
+        assert len(broker.door.pace) == 1
         wire.drop()
         await broker.settle()
+        await broker.later(1)
+        assert len(broker.door.pace) == 0
         # Its handle is another's by then.
         other = await broker.client()
         await broker.ask(other, producer("t"))
