@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.broker.bridge import backoff
 from holdfast.broker.bridge.link import Failure, State
+from holdfast.broker.bridge.queue import PACKET_IDENTIFIER_MAXIMUM
 from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.core.limits import CONNECT_TIMEOUT_S, DIALLED_ADDRESSES_MAXIMUM
 from holdfast.kernel import encode_packet
@@ -51,6 +52,26 @@ def test_no_more_is_in_flight_than_receive_maximum(maximum: int) -> None:
     remote.properties = {"receive_maximum": maximum}
     remote.silent_about = {"publish"}
     with_remote(body, remote)
+
+
+def test_a_packet_identifier_is_left_for_what_is_asked() -> None:
+    async def body(bridged: Bridged) -> None:
+        remote = bridged.remote
+        for count in (PACKET_IDENTIFIER_MAXIMUM - 1, 1_000):
+            await bridged.publish("up/x", *[b""] * count, qos=1)
+        await sleep(2)
+        assert bridged.link.queue.in_flight() == PACKET_IDENTIFIER_MAXIMUM - 1
+        remote.connack = {"session_present": True}
+        remote.visit.transport.abort()
+        await sleep(5)
+        assert len(remote.visits) == 2
+        (asked,) = remote.visit.of_kind("subscribe")
+        sent = {fields["packet_identifier"] for fields in remote.visits[0].of_kind("publish")}
+        assert asked["packet_identifier"] not in sent
+
+    remote = Remote()
+    remote.silent_about = {"publish"}
+    with_remote(body, remote, config=replace(CONFIG, receive_maximum=PACKET_IDENTIFIER_MAXIMUM))
 
 
 @pytest.mark.parametrize("maximum", [0, 1])

@@ -283,7 +283,8 @@ class BridgeQueue:
             party=party,
             state=at_rest.state,
             subscriptions=found,
-            receive_maximum=receive_maximum,
+            # One packet identifier is left for what is asked of the remote.
+            receive_maximum=min(receive_maximum, PACKET_IDENTIFIER_MAXIMUM - 1),
             mark=at_rest.mark,
             end_offset=self._kernel.log.end_offset(),
             entries_maximum=0,
