@@ -258,6 +258,9 @@ class Turn:
             stages.wills.appended(stages.sessions.will_appended, now_us)
         # The disk is at work while the rest of the turn is done.
         if kernel.deliveries.awaits_commit():
+            # What was acknowledged goes with it, and is no commit of its own behind it.
+            stages.losses.notice(kernel.deliveries.notices(), stages.name_of, now_us)
+            self._write_progress(now_us)
             stages.commits.wake()
             self.commit_times.asked(now_us)
 
@@ -277,14 +280,19 @@ class Turn:
         if stages.promises.waiting:
             stages.promises.durable(stages.kernel.log.durable_position())
 
-    def _remember(self, now_us: int) -> None:
-        """How far deliveries have come goes into the log; what depends on that waits for it."""
+    def _write_progress(self, now_us: int) -> None:
+        """How far deliveries have come goes into the log, behind what was lost on the way; what
+        depends on that waits for it."""
         kernel = self._stages.kernel
         if self._stages.losses.is_waiting:
             self._stages.losses.write_ahead(now_us)
         progress = kernel.deliveries.take_progress()
         if progress is not None:
             kernel.deliveries.progressed(kernel.log.append_progress(progress, now_us))
+
+    def _remember(self, now_us: int) -> None:
+        """All of that, as of the end of the turn."""
+        self._write_progress(now_us)
         # Now the log and what is in memory say the same.
         if self._stages.moments.wanted is not None:
             self._stages.moments.take(now_us)

@@ -166,6 +166,23 @@ def test_an_acknowledgement_is_answered_when_it_is_durable(tmp_path: Path) -> No
     with_broker(tmp_path, test)
 
 
+def test_what_is_acknowledged_beside_an_entry_goes_to_the_disk_with_it(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        log = broker.server.stages.kernel.log
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"), subscribe("t", "mine", 2))
+        answers = await broker.send(wire, send(1, 0, BATCH, 3), flow(2, 10))
+        (given,) = frames(answers, MESSAGE)
+        before = log.statistics()["commits"]
+        acknowledged = acknowledge(2, given.message_id)
+        answers = await broker.send(wire, acknowledged, send(1, 3, BATCH, 3))
+        assert len(frames(answers, SEND_RECEIPT)) == 1
+        assert log.statistics()["commits"] == before + 1
+        assert log.uncommitted_bytes() == 0
+
+    with_broker(tmp_path, test)
+
+
 def test_what_a_consumer_wants_again_comes_again_counted(tmp_path: Path) -> None:
     async def test(broker: PulsarBroker) -> None:
         wire = await broker.client()
