@@ -145,21 +145,20 @@ BOUNDS = """\
   all threads of the broker and the reader, took it from 4 to 3 ms; rests between answers, as long
   as the loop had waited for a core and up to eight times that, changed nothing. What would change
   it: a third core.
-- **Through a bridge.** With 800 messages outstanding two brokers have 0.42 to 0.5 of what one has
-  to the same receiver where the disk is quick, and 0.64 in an hour in which it is slow for both.
-  Processor time bounds it: a message takes 0.9 us of one broker that hands it on at QoS 0 and 0.4
-  of the generator; through a bridge 1.4 us of the first, which takes it in, stores it, sends it at
-  QoS 1 and takes its acknowledgement, 0.9 of the second, and 0.5 of the generator: 1.3 us in place
-  of 2.8, which is 0.47, with a quarter of both cores idle in both. What is idle cannot be used:
-  with a committer that goes first commits are smaller and more, and less comes through. 100 bridges
+- **Through a bridge.** With 800 messages outstanding two brokers have 0.54 to 0.58 of what one has
+  to the same receiver where the disk is quick. A message waits for two commits after one another
+  and for the turns around them, so that what is outstanding bounds it: a third of both cores is
+  idle. It was 0.42 to 0.5 while what the second had acknowledged was a commit of its own at the
+  first, in the moment in which the second wanted the disk, and while the first compared nothing
+  with nothing for each message. What is idle cannot be used: with a committer that goes first
+  commits are smaller and more, and less comes through. 100 bridges
   have a socket more for each publisher at both ends, and each socket costs four system calls for
   some twenty messages; that is the tenth to the quarter that they lack. With 4 000 outstanding it
   is the remote's Receive Maximum: 0.7 of a million a second with 1 000, and 1.0 with 65 535. What
   would change it: a core for each broker, or many messages in one packet between two Holdfasts.
-  Where a sync takes 115 us the forwarder has 1.06 us of processor time a message and a delivery to
-  a persistent subscriber 0.78: 1.37 of it, in place of the 1.16 on record from a slower machine.
-  Half as many messages share a commit, two turns and their wake-ups. The median through both is
-  2.1 to 2.3 times that of one there: eight wake-ups of threads after one another in place of four.
+  Where a sync takes 115 us the forwarder has 0.82 us of processor time a message and a delivery to
+  a persistent subscriber 0.69, and the median through both is 2.1 times that of one: eight wake-ups
+  of threads after one another in place of four.
 - **A second core.** See [decision 0032](adr/0032-one-loop-for-now.md).
 """
 
