@@ -296,6 +296,7 @@ impl Decoder for Peer {
     fn fault(&self, breach: Breach) -> Fault {
         match breach {
             Breach::FrameTooLarge => Fault::new("a frame that is larger than one may be"),
+            // Who is too fast is held.
             Breach::TooMuchWaits | Breach::TooFast => Fault::new("more bytes than may wait undecoded"),
         }
     }

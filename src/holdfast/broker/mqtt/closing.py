@@ -67,7 +67,7 @@ class Closing:
         self._rest(connection, Ending.SHUT_DOWN, now_us, reason_name(reason_code))
         self._connections.close(connection, words)
 
-    def refused(self, handle: int, times: int, now_us: int) -> None:
+    def refused(self, handle: int, _why: str, times: int, now_us: int) -> None:
         """The log had no room for so many messages of it. MQTT 5 says so in PUBACK or PUBREC; older
         versions have no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of
         3.1.1], so they are closed."""

@@ -6,7 +6,7 @@ protocol has no word for why a broker ends a connection, so that the log alone s
 
 import logging
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final
 
 from holdfast.broker.counts import Counts, Event
 from holdfast.broker.log_lines import FrequentEvent
@@ -73,12 +73,12 @@ class PulsarClosing:
         """The broker ends, and with it the connection; clients come back by themselves."""
         self.expel(connection, EndReason.STOPPING, now_us)
 
-    def refused(
-        self, connection: Connection, why: Literal["NoRoom", "Damaged"], times: int, now_us: int
-    ) -> None:
+    def refused(self, handle: int, why: str, times: int, now_us: int) -> None:
         """So many entries of it were not taken. It is told so, and goes on or comes again by
         itself."""
-        self._answers.note_entries(connection, REFUSALS[why], times, now_us)
+        connection = self._connections.get(handle)
+        if connection is not None:
+            self._answers.note_entries(connection, REFUSALS[why], times, now_us)
 
     def _end(self, connection: Connection, reason: str, detail: str, now_us: int) -> None:
         client = self._clients.remove(connection.handle)

@@ -17,7 +17,6 @@ from holdfast.broker.stages import KernelStages
 class _Held:
     """Nothing more of a client is decoded."""
 
-    client: Client
     since_us: int
     until_us: int
 
@@ -28,35 +27,29 @@ class Pace:
     def __init__(self, kernel: KernelStages, clients: Clients) -> None:
         self._inbox = kernel.pulsar_inbox
         self._clients = clients
-        self._held: list[_Held] = []
-
-    def hold(self, client: Client, until_us: int, now_us: int) -> None:
-        """The kernel holds it, and it goes on then: with the next sweep, which gives it what it
-        could have sent up to that moment."""
-        self._held.append(_Held(client, now_us, until_us))
+        self._held: dict[Client, _Held] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
+    def hold(self, client: Client, until_us: int, now_us: int) -> None:
+        """The kernel holds it, and it goes on then: with the next sweep, which gives it what it
+        could have sent up to that moment."""
+        self._held[client] = _Held(now_us, until_us)
+
     def sweep(self, now_us: int) -> None:
         """Those whose time has come go on; those who have gone are nobody's any more."""
-        there = [held for held in self._held if self._is_there(held)]
-        self._held = [held for held in there if held.until_us > now_us]
-        for held in there:
-            if held.until_us <= now_us:
-                self._release(held, now_us)
+        for client, held in list(self._held.items()):
+            if held.until_us <= now_us or not self._is_there(client):
+                self.go_on(client, now_us)
 
-    def begin_anew(self, client: Client, now_us: int) -> None:
-        """It has another limit, of which it has used nothing."""
-        for held in [held for held in self._held if held.client is client]:
-            self._held.remove(held)
-            self._release(held, now_us)
+    def go_on(self, client: Client, now_us: int) -> None:
+        """It goes on now, if it was held: what it sent is paid for, or its limit is another."""
+        held = self._held.pop(client, None)
+        if held is not None and self._is_there(client):
+            self._inbox.unread(client.handle, held.since_us, now_us)
+            self._inbox.release(client.handle)
 
-    def _is_there(self, held: _Held) -> bool:
+    def _is_there(self, client: Client) -> bool:
         # The handle may be another's by now.
-        return self._clients.of(held.client.handle) is held.client
-
-    def _release(self, held: _Held, now_us: int) -> None:
-        if self._is_there(held):
-            self._inbox.unread(held.client.handle, held.since_us, now_us)
-            self._inbox.release(held.client.handle)
+        return self._clients.of(client.handle) is client

@@ -37,7 +37,7 @@ class Rights:
 
     def limit(self, client: Client) -> None:
         """The client may send as much in a second as its user, or everybody, from now on."""
-        self._pace.begin_anew(client, self._now_us())
+        self._pace.go_on(client, self._now_us())
         messages = client.identity.messages_per_second
         size_bytes = client.identity.bytes_per_second
         self._inbox.limit(
