@@ -58,7 +58,7 @@ class Administration:
         watch, forecast = Watch(broker), Forecast(broker)
         cursors = CursorsSeen(broker, forecast)
         bridges = BridgesSeen(broker, forecast)
-        subscriptions = SubscriptionsSeen(broker, forecast)
+        subscriptions = SubscriptionsSeen(broker)
         environments = EnvironmentsSeen(broker, Thefts(broker))
 
         def snapshot() -> Snapshot:

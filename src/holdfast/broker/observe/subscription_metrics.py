@@ -22,8 +22,7 @@ def _of_each(
 
 
 def _age_s(seen: Snapshot, row: SubscriptionStanding) -> float:
-    oldest_at_us = row.ahead.oldest_at_us
-    return 0.0 if oldest_at_us is None else (seen.now_us - oldest_at_us) / 1e6
+    return 0.0 if row.oldest_at_us is None else (seen.now_us - row.oldest_at_us) / 1e6
 
 
 SUBSCRIPTION_METRICS: Final = (

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.broker.chores import Pieces
-from holdfast.broker.observe.forecast import Ahead, Forecast
 from holdfast.broker.state.broker import Broker
 from holdfast.broker.state.subscriptions import SubscriptionSeen
 from holdfast.broker.store.questions import EXACT, Inquiry
-from holdfast.core.quota import UNLIMITED
 from holdfast.core.units import SECOND_US
 
 ROUND_PERIOD_US: Final = 5 * SECOND_US
@@ -33,16 +31,15 @@ class SubscriptionStanding:
     consumers: int
     waiting: int
     """Messages that nobody has."""
-    ahead: Ahead
-    """What it has not acknowledged. It loses whole steps of bytes, so that no loss is in sight."""
+    oldest_at_us: int | None
+    """When the oldest message was stored that is not acknowledged; `None`: all are."""
 
 
 class SubscriptionsSeen:
     """Looks at subscriptions."""
 
-    def __init__(self, broker: Broker, forecast: Forecast) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._forecast = forecast
         self._is_looking = False
         self._began_at_us = self._look_at_us = 0
         self.oldest: tuple[SubscriptionStanding, ...] = ()
@@ -69,16 +66,15 @@ class SubscriptionsSeen:
     def _standing(
         self, queue_name: str, seen: SubscriptionSeen, inquiry: Inquiry
     ) -> Pieces[SubscriptionStanding]:
-        ahead = yield from self._forecast.of_queue(
-            inquiry, seen.reads, seen.party, seen.mark, UNLIMITED, self._broker.now_us()
-        )
+        log, end = self._broker.log, self._broker.log.durable_offset()
+        first = yield from inquiry.first(seen.reads, seen.party, seen.mark, end)
         waiting = yield from self._broker.subscriptions.backlog(queue_name, inquiry)
         return SubscriptionStanding(
             topic_name=seen.topic_name,
             name=seen.name,
             consumers=len(seen.consumers),
             waiting=waiting,
-            ahead=ahead,
+            oldest_at_us=log.stored_at_us(first) if first < end else None,
         )
 
     def _end_round(self, found: list[SubscriptionStanding]) -> None:
