@@ -324,6 +324,19 @@ def test_who_sends_faster_than_it_may_is_not_cut_off_and_waits(tmp_path: Path) -
     with_broker(tmp_path, test, client_messages_per_second=2)
 
 
+def test_who_was_held_longer_than_need_be_may_send_what_it_could_have_sent(tmp_path: Path) -> None:
+    async def test(broker: PulsarBroker) -> None:
+        wire = await broker.client()
+        await broker.ask(wire, producer("t"))
+        sent = (send(1, number, OPEN) for number in range(3, 7))
+        answers = await broker.send(wire, send(1, 0, BATCH, 3), *sent)
+        assert len(frames(answers, SEND_RECEIPT)) == 1
+        await broker.later(10)
+        assert len(frames(wire.answers(), SEND_RECEIPT)) == 4
+
+    with_broker(tmp_path, test, client_messages_per_second=2)
+
+
 def test_who_waits_goes_on_at_once_when_its_limit_goes(tmp_path: Path) -> None:
     async def test(broker: PulsarBroker) -> None:
         wire = await broker.client()
