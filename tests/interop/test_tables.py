@@ -18,6 +18,7 @@ from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
 from tests.interop.device import Device
 from tests.process import BrokerProcess
+from tests.scheduling import knows_slices, niceness_and_slice
 
 GROUP = "$share/processors/prod/+/reads"
 
@@ -66,6 +67,11 @@ def test_who_reads_leaves_the_cores_to_the_loop_and_to_commits(broker: BrokerPro
     # One has read, and one has sent.
     assert set(nice) == {usual, beside}
     assert nice[beside] > 1
+    if knows_slices():
+        # The loop has a core sooner than who reads, and the committer as everybody does.
+        assert niceness_and_slice(names["committer"]) == niceness_and_slice()
+        loop = niceness_and_slice(broker.process_identifier)
+        assert loop == (usual, system.SLICE_FIRST_NS)
 
 
 def test_every_table_tells_what_the_broker_has(broker: BrokerProcess, tables: RemoteTables) -> None:
