@@ -36,7 +36,6 @@ from holdfast import system
 from holdfast.pipeline.configuration import Configuration, LogEntries, RunEntries
 from holdfast.pipeline.jobs.bronze import start_query
 from holdfast.pipeline.running import Pipeline
-from holdfast.reading.ahead import ReadAhead
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import chunks
 from holdfast.reading.remote import RemoteLog
@@ -242,15 +241,14 @@ def publisher(ground: Ground) -> Iterator[Measured]:
 
 @contextmanager
 def reading(ground: Ground) -> Iterator[None]:
-    """One reads the log from its beginning to its end, over and over, as a task of Spark does."""
-    done = threading.Event()
+    """One reads the log from its beginning to its end, over and over."""
+    done, log = threading.Event(), RemoteLog(ground.address)
 
     def read() -> None:
-        with ReadAhead(RemoteLog(ground.address)) as log:
-            while not done.is_set():
-                for _ in chunks(log, Criteria(filters=("#",)), 0, ground.rows):
-                    if done.is_set():
-                        break
+        while not done.is_set():
+            for _ in chunks(log, Criteria(filters=("#",)), 0, ground.rows):
+                if done.is_set():
+                    break
 
     thread = threading.Thread(target=read)
     thread.start()

@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
-from holdfast import system
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
@@ -45,7 +44,7 @@ class ReadAhead:
 
     def __init__(self, inner: ReadableLog) -> None:
         self._inner = inner
-        self._thread = ThreadPoolExecutor(1, "read-ahead", initializer=system.stand_back)
+        self._thread = ThreadPoolExecutor(1, "read-ahead")
         self._next: tuple[_Question, Future[Chunk]] | None = None
 
     def __enter__(self) -> Self:

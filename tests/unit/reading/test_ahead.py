@@ -1,6 +1,5 @@
 """Reading ahead changes when a log is read, and nothing of what is read."""
 
-import os
 import threading
 from itertools import chain, pairwise
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast import system
 from holdfast.reading.ahead import ReadAhead
 from holdfast.reading.criteria import EVERYTHING, Criteria
 from holdfast.reading.log import BrokerAwayError, Chunk, Extent, Reach, chunks
@@ -19,7 +17,6 @@ class NotedLog:
 
     def __init__(self) -> None:
         self.begun: list[int] = []
-        self.niceness: set[int] = set()
         self.ended = threading.Semaphore(0)
         self.failing: set[int] = set()
 
@@ -39,7 +36,6 @@ class NotedLog:
 
     def read(self, criteria: Criteria, begin: int, end: int, **_limits: Any) -> Chunk:
         self.begun.append(begin)
-        self.niceness.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         until = min(end, begin + 10)
         try:
             if begin in self.failing:
@@ -102,11 +98,3 @@ def test_who_stops_early_leaves_no_read_behind() -> None:
         ahead.read(EVERYTHING, 0, 100)
     log.wait_ended(2)
     assert log.begun == [0, 10]
-
-
-def test_what_is_read_leaves_the_cores_to_who_answers() -> None:
-    log = NotedLog()
-    with ReadAhead(log) as ahead:
-        assert len(list(chunks(ahead, EVERYTHING, 0, 50))) == 5
-    usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    assert log.niceness == {min(usual + system.NICENESS_BESIDE, 19)}
