@@ -135,18 +135,19 @@ BOUNDS = """\
   in native code.
 - **Beside a reader at full speed.** The columns of an answer lie where the kernel has filled them,
   and a thread sends them, so that the loop has little of it. Threads that read for somebody are
-  nice and want a core for long, the loop wants it for a moment ([decision
-  0038](adr/0038-who-answers-has-a-core-sooner.md)): on two processors p99 at 1 000 a second is 1.3
-  to 1.5 ms beside one reader, 0.3 to 0.4 without it, and was 4 before (`python -m bench.pipeline
-  --only publisher`). Who only wakes is 0.4 ms late there, and a message wakes four threads one
-  after the other. A thread sends 32 KiB at a time, since many systems let nobody else have the core
-  before a system call returns: that gave a publisher 0.83 of its rate in place of 0.72 (means of
-  eight runs). Tried and left out: nice 19 made no difference, also with the slices; SCHED_IDLE took
-  p99 from 4 to 1.5 ms, but a thread that is kept from the processor for long may have the
-  interpreter; a reader that stands back as well took it to 1.0, and a batch over HTTP had 5 % less;
-  to give the core away after each piece that is sent took it to 0.8, and beside programs that
-  compute the reader then had nothing for a minute; rests between answers changed nothing, nor did
-  receiving 64 KiB at a time. What would change it: a third core.
+  nice and give their core to whoever is woken ([decision
+  0038](adr/0038-who-reads-gives-way.md)): on two processors p99 at 1 000 a second is 1.7 to 3.0 ms
+  beside one reader, 0.3 to 0.4 without it, and was 4 before (`python -m bench.pipeline --only
+  publisher`). Who only wakes is 0.7 ms late there, and a message wakes four threads one after the
+  other. A thread sends 32 KiB at a time,
+  since many systems let nobody else have the core before a system call returns: that gave a
+  publisher 0.83 of its rate in place of 0.72 (means of eight runs). Tried and left out: nice 19
+  made no difference, also with that; SCHED_IDLE took p99 to 1.5 ms, but a thread that is kept from
+  the processor for long may have the interpreter; short slices for the loop took it to 1.4, and a
+  lone message 14 % longer; a reader that stands back as well took it to 1.0, and a batch over HTTP
+  had 5 % less; to give the core away after each piece that is sent took it to 0.8, and beside
+  programs that compute the reader then had nothing for a minute; rests between answers changed
+  nothing, nor did receiving 64 KiB at a time. What would change it: a third core.
 - **Through a bridge.** With 800 messages outstanding two brokers have 0.54 to 0.58 of what one has
   to the same receiver where the disk is quick. A message waits for two commits after one another
   and for the turns around them, so that what is outstanding bounds it: a third of both cores is

@@ -31,11 +31,9 @@ loop gets of a core that both want. On two cores, with a reader at full speed an
 in a loop, they took 44 % of one, and the committer waited three times as long for a core as it
 needed one."""
 SLICE_BESIDE_NS = 100_000_000
-SLICE_FIRST_NS = 100_000
-"""For how long a thread wants a core at a time: those that read for somebody as long as Linux
-allows, and the event loop as shortly, since who wakes and wants a core for less may have it at
-once, and others at the next tick of the clock (`docs/adr/0038-who-answers-has-a-core-sooner.md`).
-"""
+"""For how long they want a core at a time, the most that Linux allows: who wakes and wants it for
+less has it at once, and at the next tick of the clock otherwise
+(`docs/adr/0038-who-reads-gives-way.md`)."""
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 """The number of that system call, for which the C library has no name before its version 2.41."""
 
@@ -135,20 +133,15 @@ def share_interpreter() -> None:
     sys.setswitchinterval(INTERPRETER_KEPT_S)
 
 
-def come_first() -> None:
-    """Where cores are short, the calling thread and those that it begins have one sooner after they
-    have been woken, from now on. They get no more of it than before."""
-    _ask_for_slice(SLICE_FIRST_NS)
-
-
 def stand_back() -> None:
     """Where cores are short, the calling thread leaves them to the event loop and to commits from
-    now on, however nice these are: on Linux a thread has a priority of its own."""
+    now on, however nice these are, and as soon as they are woken: on Linux a thread has a priority
+    and a slice of its own."""
     os.nice(NICENESS_BESIDE)
-    _ask_for_slice(SLICE_BESIDE_NS)
+    _ask_for_slice()
 
 
-def _ask_for_slice(slice_ns: int) -> None:
+def _ask_for_slice() -> None:
     """Nothing changes where the system does not know of slices (Linux before 6.12, other systems),
     forbids it, or has been told to schedule this process in a way of its own."""
     number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
@@ -156,7 +149,7 @@ def _ask_for_slice(slice_ns: int) -> None:
         return
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     # `struct sched_attr` as it was first: size, policy, flags, nice, priority, and three times.
-    wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, niceness, 0, slice_ns, 0, 0)
+    wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, niceness, 0, SLICE_BESIDE_NS, 0, 0)
     ctypes.CDLL(None).syscall(number, 0, wanted, 0)
 
 

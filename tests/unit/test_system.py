@@ -77,36 +77,20 @@ def on_a_thread_of_its_own(*steps: Callable[[], object]) -> list[object]:
         return [pool.submit(step).result() for step in steps]
 
 
-def test_who_stands_back_wants_a_core_for_long_and_who_comes_first_for_a_moment() -> None:
+def test_who_stands_back_wants_a_core_for_long_so_that_others_have_it_at_once() -> None:
     if not knows_slices():
         pytest.skip(f"slices are known from Linux 6.12 on, and this is {platform.release()}")
     (usual,) = on_a_thread_of_its_own(niceness_and_slice)
     _, back = on_a_thread_of_its_own(system.stand_back, niceness_and_slice)
-    _, first = on_a_thread_of_its_own(system.come_first, niceness_and_slice)
     assert back == (system.NICENESS_BESIDE, system.SLICE_BESIDE_NS)
-    assert first == (0, system.SLICE_FIRST_NS)
     assert usual == niceness_and_slice(), "a thread was told, and nobody else"
-
-
-def test_a_reader_that_the_loop_begins_stands_back_all_the_same() -> None:
-    if not knows_slices():
-        pytest.skip(f"slices are known from Linux 6.12 on, and this is {platform.release()}")
-
-    def begun_by_a_loop() -> tuple[int, int]:
-        with ThreadPoolExecutor(1, initializer=system.stand_back) as readers:
-            return readers.submit(niceness_and_slice).result()
-
-    _, reader = on_a_thread_of_its_own(system.come_first, begun_by_a_loop)
-    assert reader == (system.NICENESS_BESIDE, system.SLICE_BESIDE_NS)
 
 
 def test_who_was_started_to_run_in_batches_still_does() -> None:
     def batches() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
-    answers = on_a_thread_of_its_own(
-        batches, system.come_first, system.stand_back, lambda: os.sched_getscheduler(0)
-    )
+    answers = on_a_thread_of_its_own(batches, system.stand_back, lambda: os.sched_getscheduler(0))
     assert answers[-1] == os.SCHED_BATCH
 
 
@@ -115,4 +99,4 @@ def test_nothing_is_asked_of_a_machine_whose_numbers_are_not_known(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "loongarch64")
     monkeypatch.setattr("ctypes.CDLL", None)
-    on_a_thread_of_its_own(system.come_first, system.stand_back)
+    on_a_thread_of_its_own(system.stand_back)

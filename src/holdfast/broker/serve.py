@@ -76,9 +76,6 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
         signals.listen_for_end(server.request_stop)
         # Clients that come back after a crash wait for this, not for what looks on from outside.
         await server.start()
-        # Behind the start, so that the committer, which has begun, is not told as well: commits
-        # that go before the loop are more and smaller.
-        system.come_first()
         make = await asyncio.to_thread(_import_administration)
         administration = make(settings, read, server, world.view_path(settings.config))
         reload = administration.reload
