@@ -135,11 +135,10 @@ BOUNDS = """\
   in native code.
 - **Beside a reader at full speed.** The columns of an answer lie where the kernel has filled them,
   and a thread sends them, so that the loop has little of it. Threads that read for somebody are
-  nice and give their core to whoever is woken ([decision
-  0038](adr/0038-who-reads-gives-way.md)): on two processors p99 at 1 000 a second is 1.7 to 3.0 ms
-  beside one reader, 0.3 to 0.4 without it, and was 4 before (`python -m bench.pipeline --only
-  publisher`). Who only wakes is 0.7 ms late there, and a message wakes four threads one after the
-  other. A thread sends 32 KiB at a time,
+  nice and give their core to whoever is woken ([decision 0038](adr/0038-who-reads-gives-way.md)):
+  on two processors p99 at 1 000 a second is 1.7 to 3.0 ms beside one reader, 0.3 to 0.4 without it,
+  and was 4 before (`python -m bench.pipeline --only publisher`). Who only wakes is 0.7 ms late
+  there, and a message wakes four threads one after the other. A thread sends 32 KiB at a time,
   since many systems let nobody else have the core before a system call returns: that gave a
   publisher 0.83 of its rate in place of 0.72 (means of eight runs). Tried and left out: nice 19
   made no difference, also with that; SCHED_IDLE took p99 to 1.5 ms, but a thread that is kept from

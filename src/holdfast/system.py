@@ -31,9 +31,8 @@ loop gets of a core that both want. On two cores, with a reader at full speed an
 in a loop, they took 44 % of one, and the committer waited three times as long for a core as it
 needed one."""
 SLICE_BESIDE_NS = 100_000_000
-"""For how long they want a core at a time, the most that Linux allows: who wakes and wants it for
-less has it at once, and at the next tick of the clock otherwise
-(`docs/adr/0038-who-reads-gives-way.md`)."""
+"""For how long they want a core at a time, the most that Linux allows: who is woken and wants it
+for less need not wait until theirs is over (`docs/adr/0038-who-reads-gives-way.md`)."""
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 """The number of that system call, for which the C library has no name before its version 2.41."""
 
@@ -135,7 +134,7 @@ def share_interpreter() -> None:
 
 def stand_back() -> None:
     """Where cores are short, the calling thread leaves them to the event loop and to commits from
-    now on, however nice these are, and as soon as they are woken: on Linux a thread has a priority
+    now on, however nice these are, and need not be waited for: on Linux a thread has a priority
     and a slice of its own."""
     os.nice(NICENESS_BESIDE)
     _ask_for_slice()
