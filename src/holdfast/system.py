@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,10 @@ SLICE_BESIDE_NS = 100_000_000
 for less need not wait until theirs is over (`docs/adr/0038-who-reads-gives-way.md`)."""
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 """The number of that system call, for which the C library has no name before its version 2.41."""
+
+GONE_WITHIN_S = 10.0
+"""What threads that have nothing left to do are given to end where no core is to spare."""
+GONE_EVERY_S = 0.001
 
 
 def now_us() -> int:
@@ -150,6 +154,20 @@ def _ask_for_slice() -> None:
     # `struct sched_attr` as it was first: size, policy, flags, nice, priority, and three times.
     wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, niceness, 0, SLICE_BESIDE_NS, 0, 0)
     ctypes.CDLL(None).syscall(number, 0, wanted, 0)
+
+
+def thread_number() -> int:
+    """The system's number of the calling thread."""
+    return threading.get_native_id()
+
+
+def wait_threads_gone(numbers: Iterable[int]) -> None:
+    """Waits until this process has no threads with these numbers, at most `GONE_WITHIN_S` for all.
+    Where the system does not list threads as Linux does, it returns at once."""
+    until_s = monotonic_s() + GONE_WITHIN_S
+    for number in numbers:
+        while Path(f"/proc/self/task/{number}").exists() and monotonic_s() < until_s:
+            time.sleep(GONE_EVERY_S)
 
 
 def process_id() -> int:

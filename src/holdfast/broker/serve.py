@@ -8,7 +8,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from holdfast.broker.data_directory import held
 from holdfast.broker.server import Server
 from holdfast.broker.sockets import certificates
 from holdfast.broker.supervisor import Supervisor
+from holdfast.broker.threads import ThreadsBeside
 from holdfast.broker.world import RealWorld
 from holdfast.core.config import Config, Effective, is_loopback
 from holdfast.core.errors import ConfigurationError
@@ -65,7 +65,7 @@ def run(settings: Effective, read: Callable[[], Effective]) -> int:
 
 
 async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
-    readers = ThreadPoolExecutor(READERS_MAXIMUM, "reader", initializer=system.stand_back)
+    readers = ThreadsBeside(READERS_MAXIMUM, "reader")
     asyncio.get_running_loop().set_default_executor(readers)
     supervisor = Supervisor(system.environment(), system.process_id())
     world = RealWorld()

@@ -15,14 +15,13 @@ Invariants:
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from holdfast import system
+from holdfast.broker.threads import ThreadsBeside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +48,7 @@ class Senders:
     """Threads that send, begun when there is something to send."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(SENDERS_MAXIMUM, "sender", initializer=system.stand_back)
+        self._threads = ThreadsBeside(SENDERS_MAXIMUM, "sender")
         self.busy = 0
 
     async def send(self, transport: asyncio.Transport, pieces: Sequence[memoryview]) -> bool:
