@@ -33,7 +33,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The arena stays below 4 GiB: a turn brings [`crate::limits::TURN_BYTES_MAXIMUM`], and little more passes it.
+    /// The arena stays below 4 GiB: a turn has `TURN_DECODED_BYTES_MAXIMUM` of [`crate::limits`], and little passes it.
     pub fn new(start: usize, size: usize) -> Span {
         Span { start: u32::try_from(start).unwrap_or(u32::MAX), size_bytes: u32::try_from(size).unwrap_or_default() }
     }

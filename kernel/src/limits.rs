@@ -58,12 +58,16 @@ pub const QUEUE_ENTRIES_MAXIMUM: usize = 4_096;
 /// them: a slow key holds up the others only beyond so many. Some 200 bytes each.
 pub const KEYS_WAITING_MAXIMUM: usize = 16_384;
 
-/// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long.
+/// Bytes that decode takes from one connection in one turn, so that one publisher cannot make a turn long. The topics
+/// that aliases stand for count: a packet of eight bytes may name one of 65,535.
 pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 
 /// Bytes that one turn decodes over all connections; the rest waits for the next turn. Bounds the arena of a turn, so
 /// that spans of 32 bits always reach.
 pub const TURN_BYTES_MAXIMUM: usize = 67_108_864;
+
+/// The same with what decoding adds: topics that aliases stand for, and what bridges make of messages.
+pub const TURN_DECODED_BYTES_MAXIMUM: usize = 2 * TURN_BYTES_MAXIMUM;
 
 /// Messages that are handed in to one turn: when ten thousand connections break, publishing all their Wills in one
 /// would keep everybody else waiting.

@@ -115,6 +115,41 @@ fn topics_are_listed_page_by_page() {
     }
 }
 
+/// How many messages each answer has, and what the largest one takes, if all of the log is read.
+fn answers(reader: &mut LogReader, columns: ColumnSet, bytes: u64) -> (Vec<usize>, usize) {
+    let (mut rows, mut largest, mut from) = (Vec::new(), 0, Offset(0));
+    while from < reader.end_offset() {
+        let limits = Limits { from, to: reader.end_offset(), rows: usize::MAX, bytes };
+        let (columns, next) = reader.read(&Criteria::default(), columns, &limits).unwrap();
+        assert!(next > from);
+        rows.push(columns.rows);
+        largest = largest.max(columns.bytes());
+        from = next;
+    }
+    (rows, largest)
+}
+
+#[test]
+fn an_answer_is_bounded_by_what_it_holds() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, Options { segment_bytes: 1 << 20, ..options() });
+    let topic = &*"t".repeat(60_000).leak();
+    log.append(&mut arrivals(&vec![message(topic, b"x"); 500]), &[""; 0], Timestamp(5)).unwrap();
+    log.append(&mut arrivals(&vec![message("a", &[7; 1_000]); 500]), &[""; 0], Timestamp(5)).unwrap();
+    log.commit().unwrap();
+    let mut reader = LogReader::open(Arc::new(disk)).unwrap();
+    reader.refresh(None, false).unwrap();
+    let (rows, largest) = answers(&mut reader, ColumnSet::ALL, 1 << 20);
+    assert_eq!(rows.iter().sum::<usize>(), 1_000);
+    assert!(largest < (1 << 20) + 2 * topic.len(), "an answer has {largest} bytes");
+    // Where only a little of each is wanted an answer has more of them, but does not read on for ever.
+    let all = answers(&mut reader, ColumnSet::ALL, 20_000).0;
+    let little = answers(&mut reader, ColumnSet::of(&["offset"]).unwrap(), 20_000).0;
+    assert_eq!(little.iter().sum::<usize>(), 1_000);
+    assert!((18..21).contains(all.last_chunk::<2>().unwrap().first().unwrap()));
+    assert!((72..84).contains(little.last_chunk::<2>().unwrap().first().unwrap()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 

@@ -13,7 +13,9 @@ mod mqtt_corpus;
 
 use holdfast_kernel::flow::{Arrivals, Fate, Refusal};
 use holdfast_kernel::ids::{Connection, KeySlot, Party, Timestamp};
-use holdfast_kernel::limits::{CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
+use holdfast_kernel::limits::{
+    CONNECT_BYTES_MAXIMUM, TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM, TURN_DECODED_BYTES_MAXIMUM,
+};
 use holdfast_kernel::mqtt::encode::encode;
 use holdfast_kernel::mqtt::inbox::{Event, Inbox};
 use holdfast_kernel::mqtt::kind::Kind;
@@ -184,6 +186,58 @@ fn topic_aliases_stand_for_the_topic_they_were_given() {
     assert_eq!(code(&Desk::v5().turn(&alias("", 2))), Some(0x82));
     let zero = [0x30, 7, 0, 1, b'a', 3, 0x23, 0, 0];
     assert_eq!(code(&Desk::v5().turn(&zero)), Some(0x94));
+}
+
+/// Decodes until nothing is left; how many messages of a topic came, and what the largest turn had.
+fn decoded(desk: &mut Desk, topic: &str) -> (usize, usize) {
+    let (mut count, mut largest) = (0, 0);
+    while desk.inbox.ready() {
+        assert!(desk.inbox.decode(&mut desk.arrivals, NOW).is_empty());
+        let mut topics = desk.arrivals.publishes.iter().map(|publish| desk.arrivals.span(publish.topic));
+        assert!(topics.all(|named| named == topic.as_bytes()));
+        count += desk.arrivals.publishes.len();
+        largest = largest.max(desk.arrivals.bytes.len());
+    }
+    (count, largest)
+}
+
+#[test]
+fn topics_that_aliases_stand_for_are_bytes_of_the_turn() {
+    let mut desk = Desk::v5();
+    let topic = "t".repeat(60_000);
+    let alias = |topic| message(0, 0, topic, &[("topic_alias", Value::Number(1))]);
+    desk.turn(&alias(&topic));
+    let many = alias("").repeat(1_000);
+    desk.inbox.feed(HERE, &many, NOW).unwrap();
+    let (count, largest) = decoded(&mut desk, &topic);
+    assert_eq!(count, 1_000);
+    assert!(largest < TURN_CONNECTION_BYTES_MAXIMUM + many.len() + 2 * topic.len());
+}
+
+#[test]
+fn all_that_a_turn_decodes_is_bounded_whoever_sends_it() {
+    let mut desk = Desk::v5();
+    let topic = "t".repeat(60_000);
+    let alias = |topic| message(0, 0, topic, &[("topic_alias", Value::Number(1))]);
+    let connections = 2 * TURN_DECODED_BYTES_MAXIMUM / TURN_CONNECTION_BYTES_MAXIMUM;
+    let many = [alias(&topic), alias("").repeat(20)].concat();
+    for number in 1..=connections as u32 {
+        desk.inbox.open(Connection(number)).unwrap();
+        let publishing = Publishing::new(Version::V5, 100, 3, std::iter::empty().collect());
+        let acceptance = Acceptance {
+            party: Party(number),
+            key_slot: KeySlot(0),
+            version: Version::V5,
+            keep_alive_s: 10,
+            maximum_packet_size_bytes: 1 << 20,
+            publishing,
+        };
+        desk.inbox.accept(Connection(number), acceptance).unwrap();
+        desk.inbox.feed(Connection(number), &many, NOW).unwrap();
+    }
+    let (count, largest) = decoded(&mut desk, &topic);
+    assert_eq!(count, 21 * connections);
+    assert!(largest < TURN_DECODED_BYTES_MAXIMUM + 2 * topic.len());
 }
 
 #[test]

@@ -22,8 +22,11 @@ pub struct Bits {
 }
 
 /// Columns that are filled; the others stay empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnSet(u32);
+
+/// What a message takes beside its texts and its value, about.
+const ROW_BYTES: usize = 64;
 
 /// The columns, each with its bit in a set.
 const NAMES: [&str; 14] = [
@@ -92,7 +95,7 @@ pub struct Properties {
 }
 
 /// Messages as columns, in Arrow's layout.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Columns {
     /// How many messages.
     pub rows: usize,
@@ -174,10 +177,7 @@ impl Bytes {
 
     /// Arrow takes only UTF-8 as text.
     fn push_text(&mut self, value: &[u8]) {
-        match String::from_utf8_lossy(value) {
-            std::borrow::Cow::Borrowed(text) => self.push(text.as_bytes()),
-            std::borrow::Cow::Owned(text) => self.push(text.as_bytes()),
-        }
+        self.push(String::from_utf8_lossy(value).as_bytes());
     }
 }
 
@@ -196,28 +196,14 @@ impl Bits {
 impl Columns {
     /// No message yet, and room for these columns.
     pub fn of(wanted: ColumnSet) -> Columns {
-        Columns {
-            rows: 0,
-            topic: Bytes::default(),
-            has_key: Bits::default(),
-            key: Bytes::default(),
-            value: Bytes::default(),
-            shard: Vec::new(),
-            offset: Vec::new(),
-            entry: Vec::new(),
-            timestamp: Vec::new(),
-            has_event_time: Bits::default(),
-            event_time: Vec::new(),
-            qos: Vec::new(),
-            retain: Bits::default(),
-            has_publisher: Bits::default(),
-            publisher: Vec::new(),
-            has_expires_at: Bits::default(),
-            expires_at: Vec::new(),
-            properties: Properties::default(),
-            headers: Properties::default(),
-            wanted,
-        }
+        Columns { wanted, ..Columns::default() }
+    }
+
+    /// What all of it takes, about. A message of a few bytes may have a topic of tens of thousands.
+    pub fn bytes(&self) -> usize {
+        let of_properties = [&self.properties, &self.headers].into_iter().flat_map(|all| [&all.keys, &all.values]);
+        let texts = [&self.topic, &self.key, &self.value].into_iter().chain(of_properties);
+        texts.map(|text| text.data.len()).sum::<usize>().saturating_add(self.rows.saturating_mul(ROW_BYTES))
     }
 
     /// The columns that are filled.

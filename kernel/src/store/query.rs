@@ -16,6 +16,10 @@ use crate::ids::{Offset, TopicId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Bytes of records that are read at most for each byte that may be answered: where few of them are wanted, or little
+/// of each, to ask for every answer would take longer than to read.
+const PASSED_FOR_EACH: u64 = 4;
+
 /// A query, and how far it has come: the next one mostly goes on where it ended.
 pub(super) struct Query {
     criteria: Criteria,
@@ -35,7 +39,7 @@ pub struct Limits {
     pub to: Offset,
     /// Rows at most.
     pub rows: usize,
-    /// Bytes of records at most, about.
+    /// Bytes at most, about: of the columns, or, where a range is measured, of records.
     pub bytes: u64,
 }
 
@@ -53,15 +57,18 @@ struct Reading {
     columns: Columns,
     rows: usize,
     bytes: u64,
+    passed_bytes: u64,
 }
 
 impl Reading {
     fn is_full(&self) -> bool {
-        self.columns.rows >= self.rows || self.bytes == 0
+        self.columns.rows >= self.rows
+            || wide(self.columns.bytes()) >= self.bytes
+            || self.passed_bytes >= self.bytes.saturating_mul(PASSED_FOR_EACH)
     }
 
     fn pass(&mut self, record: &Record<'_>) {
-        self.bytes = self.bytes.saturating_sub(wide(record.size_bytes()));
+        self.passed_bytes = self.passed_bytes.saturating_add(wide(record.size_bytes()));
     }
 }
 
@@ -95,7 +102,8 @@ impl Query {
         columns: ColumnSet,
         limits: &Limits,
     ) -> Result<(Columns, Offset)> {
-        let mut reading = Reading { columns: Columns::of(columns), rows: limits.rows, bytes: limits.bytes };
+        let Limits { rows, bytes, .. } = *limits;
+        let mut reading = Reading { columns: Columns::of(columns), rows, bytes, passed_bytes: 0 };
         let (mut from, to) = (limits.from, limits.to);
         let mut place = archive.first_from(from);
         while from < to {

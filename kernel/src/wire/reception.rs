@@ -13,7 +13,7 @@ use super::decoder::{Breach, Decoder, Event};
 use super::rate::{Allowance, Rate};
 use crate::flow::Arrivals;
 use crate::ids::{Connection, Timestamp};
-use crate::limits::{TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM};
+use crate::limits::{TURN_BYTES_MAXIMUM, TURN_CONNECTION_BYTES_MAXIMUM, TURN_DECODED_BYTES_MAXIMUM};
 use std::ops::Range;
 
 /// How far a frame that was taken reaches, and what of it the caller decides on.
@@ -151,9 +151,11 @@ impl<D: Decoder> Reception<D> {
                 Err(fault) => return self.report(Some(Err(fault)), events),
             };
         }
-        let start = at;
+        let (start, before) = (at, arrivals.bytes.len());
         while !self.is_held && !self.is_queued && !self.is_ended {
-            spent = allowance.is_spent(arrivals.totals.messages(), at - start);
+            let decoded = arrivals.bytes.len();
+            spent = allowance.is_spent(arrivals.totals.messages(), at - start + decoded - before)
+                || decoded >= TURN_DECODED_BYTES_MAXIMUM;
             if spent {
                 break;
             }
@@ -184,10 +186,10 @@ impl<D: Decoder> Reception<D> {
         if let Some(breach) = self.breach.take() {
             return self.report(Some(Err(self.decoder.fault(breach))), events);
         }
-        let before = self.backlog.waiting().len();
+        let before = arrivals.bytes.len();
         while !self.is_held && !self.is_ended {
             let waiting = self.backlog.waiting();
-            let spent = allowance.is_spent(arrivals.totals.messages(), before - waiting.len());
+            let spent = allowance.is_spent(arrivals.totals.messages(), arrivals.bytes.len() - before);
             if spent || arrivals.bytes.len() >= TURN_BYTES_MAXIMUM {
                 self.is_queued = true;
                 break;
