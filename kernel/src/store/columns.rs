@@ -201,9 +201,9 @@ impl Columns {
 
     /// What all of it takes, about. A message of a few bytes may have a topic of tens of thousands.
     pub fn bytes(&self) -> usize {
-        let of_properties = [&self.properties, &self.headers].into_iter().flat_map(|all| [&all.keys, &all.values]);
-        let texts = [&self.topic, &self.key, &self.value].into_iter().chain(of_properties);
-        texts.map(|text| text.data.len()).sum::<usize>().saturating_add(self.rows.saturating_mul(ROW_BYTES))
+        let Columns { topic, key, value, properties, headers, .. } = self;
+        let texts = [topic, key, value, &properties.keys, &properties.values, &headers.keys, &headers.values];
+        self.rows.saturating_mul(ROW_BYTES) + texts.map(|text| text.data.len()).iter().sum::<usize>()
     }
 
     /// The columns that are filled.
