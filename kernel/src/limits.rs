@@ -112,9 +112,13 @@ pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
 /// Ranges of notices kept between two collections for one party and reason; beyond it the last one grows.
 pub const NOTICE_RANGES_MAXIMUM: usize = 64;
 
-/// Topic names in the log's dictionary, which is kept in memory: about 150 bytes each, so 1.5 GB at most. Messages to
+/// Topics in the log's dictionary, which is kept in memory: about 100 bytes each beside their names. Messages to
 /// further new topics are refused.
 pub const TOPICS_MAXIMUM: usize = 10_000_000;
+
+/// Bytes of the names of all topics together, each of which may have 65,535. Messages to further new topics are
+/// refused.
+pub const TOPIC_NAMES_BYTES_MAXIMUM: usize = 1_073_741_824;
 
 /// The largest segment: positions in it have 32 bits, and its last record may reach beyond this size.
 pub const SEGMENT_BYTES_MAXIMUM: u32 = 1_073_741_824;

@@ -9,7 +9,7 @@ use super::leap::{first_key, leap};
 use super::shards::Shards;
 use crate::error::{Error, Result};
 use crate::ids::{LogPosition, TopicId};
-use crate::limits::{FIELD_BYTES_MAXIMUM, TOPICS_MAXIMUM};
+use crate::limits::{FIELD_BYTES_MAXIMUM, TOPICS_MAXIMUM, TOPIC_NAMES_BYTES_MAXIMUM};
 use crate::topic;
 use ahash::RandomState;
 use roaring::RoaringBitmap;
@@ -40,6 +40,7 @@ pub struct Dictionary {
     topics: Vec<Topic>,
     /// Topics in the order in which their names became known: what is new for a filter is the end of it.
     named: Vec<TopicId>,
+    names_bytes: usize,
     rules: Vec<Vec<u8>>,
     rules_generation: u32,
     /// The names of topics that keep all.
@@ -55,6 +56,7 @@ impl Dictionary {
             names: BTreeMap::new(),
             topics: Vec::new(),
             named: Vec::new(),
+            names_bytes: 0,
             rules: Vec::new(),
             rules_generation: 1,
             keeping: HashSet::with_hasher(RandomState::with_seeds(seed, 2, 3, 4)),
@@ -76,10 +78,10 @@ impl Dictionary {
 
     /// The number that the next new topic gets; an error if there may be no more.
     pub fn next_id(&self) -> Result<TopicId> {
-        let number = self.topics.len().saturating_add(1);
-        match u32::try_from(number) {
-            Ok(id) if number <= TOPICS_MAXIMUM => Ok(TopicId(id)),
-            _ => Err(Error::Invalid(format!("there are {TOPICS_MAXIMUM} topics; no more can be stored"))),
+        let (topics, bytes) = (self.topics.len(), self.names_bytes);
+        match u32::try_from(topics.saturating_add(1)) {
+            Ok(id) if topics < TOPICS_MAXIMUM && bytes < TOPIC_NAMES_BYTES_MAXIMUM => Ok(TopicId(id)),
+            _ => Err(Error::Invalid(format!("{topics} topics have names of {bytes} bytes; no more can be stored"))),
         }
     }
 
@@ -98,10 +100,14 @@ impl Dictionary {
         self.latest = id;
         self.names.insert(Arc::clone(&name), id);
         if let Some(topic) = self.topic_mut(id) {
+            let name_bytes = name.len();
             let is_new = topic.name.replace(name).is_none();
             topic.next_entry = topic.next_entry.max(next_entry);
             topic.declared_at = topic.declared_at.max(declared_at);
-            self.named.extend(is_new.then_some(id));
+            if is_new {
+                self.named.push(id);
+                self.names_bytes = self.names_bytes.saturating_add(name_bytes);
+            }
         }
     }
 
@@ -286,6 +292,18 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{filter}");
         }
+    }
+
+    #[test]
+    fn no_topic_is_new_once_there_are_too_many_bytes_in_their_names() {
+        let mut dictionary = dictionary(&["a/b", "c"]);
+        dictionary.declare(TopicId(1), b"a/b", 7, LogPosition(9));
+        assert_eq!(dictionary.names_bytes, 4);
+        dictionary.names_bytes = TOPIC_NAMES_BYTES_MAXIMUM - 1;
+        let last = dictionary.next_id().unwrap();
+        dictionary.declare(last, b"d", 0, LogPosition(0));
+        assert!(dictionary.next_id().is_err());
+        assert_eq!(dictionary.find(b"d"), Some(last));
     }
 
     #[test]
