@@ -389,7 +389,7 @@ pub struct Found {
     pub count: u32,
     /// Its bytes.
     pub location: Location,
-    /// The number of its bytes in the log.
+    /// What it takes where it is given out, about.
     pub size_bytes: u32,
     /// The QoS it was published with.
     pub qos: u8,

@@ -7,10 +7,11 @@ mod delivery_support;
 use delivery_support::{found, publish, stored};
 use holdfast_kernel::delivery::window::Window;
 use holdfast_kernel::delivery::{Attachment, Deliveries};
+use holdfast_kernel::flow::entry::EntryParts;
 use holdfast_kernel::flow::state::{Flight, Owed, Phase, Source, State};
 use holdfast_kernel::flow::{
-    Acknowledgement, Arrivals, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Sending, Step, Stored,
-    Terms,
+    Acknowledgement, Arrivals, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Sending, Span, Step,
+    Stored, Terms,
 };
 use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::limits;
@@ -359,6 +360,44 @@ fn a_retained_message_that_is_not_durable_yet_is_asked_for_when_it_is() {
         assert!(!deliveries.is_waiting());
     }
     assert_eq!(looked_up, [(10, vec![3]), (11, vec![10]), (12, vec![11])]);
+}
+
+/// Messages of which each takes 60 000 bytes where it is sent, though in the log it has 100.
+fn long_where_they_are_sent(queue: Queue) -> [Arrivals; 2] {
+    let published = |number| published(queue, number, None);
+    let by_their_topic = (0..100).map(|number| Publish { topic: Span::new(0, 60_000), ..published(number) }).collect();
+    let compressed = EntryParts {
+        producer: 1,
+        sequence_first: 0,
+        sequence_last: 99,
+        count: 100,
+        key_hash: None,
+        not_before: None,
+        opened_bytes: 6_000_000,
+        checksum: 0,
+    };
+    let entry = Publish { entry: Some(0), ..published(0) };
+    [
+        Arrivals { publishes: by_their_topic, ..Arrivals::default() },
+        Arrivals { publishes: vec![entry], entries: vec![compressed], ..Arrivals::default() },
+    ]
+}
+
+#[test]
+fn a_turn_gives_a_receiver_no_more_than_its_bytes_as_they_are_sent() {
+    for kind in 0..2 {
+        let mut deliveries = Deliveries::default();
+        let queue = attach(&mut deliveries, State::default(), 0, 0);
+        let arrivals = &long_where_they_are_sent(queue)[kind];
+        deliveries.admit(arrivals, LogPosition(100), exchange::next);
+        let mut sent = Vec::new();
+        while sent.len() < 100 {
+            let turn = allotted(&mut deliveries, 100, 1);
+            assert!((1..=1 + limits::ALLOT_BYTES_MAXIMUM / 60_000).contains(&turn.len()), "{} at once", turn.len());
+            sent.extend(turn.iter().map(|sending| sending.offset.0));
+        }
+        assert_eq!(sent, (0..100).collect::<Vec<_>>());
+    }
 }
 
 #[test]

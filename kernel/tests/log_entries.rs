@@ -64,6 +64,7 @@ fn append_some(log: &mut Log, records: &[Brief]) {
                 count: *count,
                 key_hash: (number % 2 == 0).then_some(number as u32),
                 not_before: (number % 3 == 0).then_some(Timestamp(9)),
+                opened_bytes: 0,
                 checksum: crc32c::crc32c(&payload[CHECKED_FROM..]),
             });
         }

@@ -17,10 +17,11 @@ use entry_support::{batch, compressed, saying, tail};
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::entry::Compression;
 use holdfast_kernel::flow::entry::{EntryParts, CHECKED_FROM};
+use holdfast_kernel::flow::Scan;
 use holdfast_kernel::ids::{Offset, Timestamp};
 use holdfast_kernel::protobuf::put_bytes;
 use holdfast_kernel::store::{ColumnSet, Columns, Criteria, Limits, Log, LogReader};
-use log_support::{arrivals, message, open, options};
+use log_support::{arrivals, message, open, options, scan_of};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ fn entry(count: u32, sent: &[u8], log: &mut Log) {
         count,
         key_hash: None,
         not_before: None,
+        opened_bytes: 0,
         checksum: crc32c::crc32c(&sent[CHECKED_FROM..]),
     });
     log.append(&mut arrived, &[""; 0], Timestamp(5)).unwrap();
@@ -69,6 +71,35 @@ fn rows(reader: &mut LogReader, from: u64, to: u64, page: usize) -> Vec<(u64, St
         from = reached;
     }
     all
+}
+
+/// How large each message of the log is found to be.
+fn sizes(log: &mut Log, whole: bool) -> Vec<u32> {
+    let mut scan = Scan { whole, ..scan_of("#", 0) };
+    log.scan(std::slice::from_mut(&mut scan)).unwrap();
+    scan.found.iter().map(|found| found.size_bytes).collect()
+}
+
+#[test]
+fn what_is_given_out_by_itself_is_as_large_as_its_topic_and_what_is_compressed_make_it() {
+    let disk = FakeDisk::new(1, 1 << 30);
+    let (mut log, _) = open(&disk, options());
+    let payload = batch(&vec![(Vec::new(), None, vec![0; 50_000]); 10]);
+    let said = saying(&[(8, 1), (9, payload.len() as u64), (11, 10)]);
+    entry(10, &tail(&said, &compressed(Compression::Lz4, &payload)), &mut log);
+    // Of what is not compressed that number says nothing.
+    entry(1, &tail(&saying(&[(9, 1 << 30)]), b"x"), &mut log);
+    let topic = &*"t".repeat(60_000).leak();
+    log.append(&mut arrivals(&[message(topic, b"x")]), &[""; 0], Timestamp(5)).unwrap();
+    log.commit().unwrap();
+    let singly = sizes(&mut log, false);
+    assert_eq!(singly.len(), 12);
+    assert!(singly[..10].iter().all(|size| (50_000..51_000).contains(size)), "{singly:?}");
+    assert!(singly[10] < 200, "{singly:?}");
+    assert!((60_000..60_200).contains(&singly[11]), "{singly:?}");
+    // Whoever takes entries takes them as they are stored, and has the topic already.
+    let whole = sizes(&mut log, true);
+    assert!(whole.len() == 3 && whole.iter().all(|size| *size < 5_000), "{whole:?}");
 }
 
 proptest! {

@@ -110,6 +110,7 @@ fn entry_arrives(tail: &[u8], count: u32, targets: Vec<Target>) -> Arrivals {
         count,
         key_hash: None,
         not_before: None,
+        opened_bytes: 0,
         checksum: 0,
     });
     arrivals

@@ -133,6 +133,7 @@ fn a_batch_is_one_entry_byte_for_byte_under_the_topic_and_the_party_of_its_produ
         count: 5,
         key_hash: None,
         not_before: None,
+        opened_bytes: 0,
         checksum: crc32c::crc32c(&entry[6..]),
     };
     assert_eq!(*parts, expected);
@@ -142,11 +143,14 @@ fn a_batch_is_one_entry_byte_for_byte_under_the_topic_and_the_party_of_its_produ
 #[test]
 fn what_an_entry_says_of_its_key_its_time_and_its_numbers_is_read() {
     let mut desk = Desk::new();
-    let mut metadata = saying(&[(19, 1_800_000_000_123), (24, 77)]);
+    desk.takes(&send(&[(1, 3), (2, 69)], &tail(&saying(&[(8, 1), (9, 70_000)]), b"compressed")));
+    assert_eq!(desk.parts()[0].opened_bytes, 70_000);
+    let mut metadata = saying(&[(9, 7), (19, 1_800_000_000_123), (24, 77)]);
     holdfast_kernel::protobuf::put_bytes(&mut metadata, 6, b"key");
     desk.takes(&send(&[(1, 3), (2, 70)], &tail(&metadata, b"payload")));
     let parts = desk.parts()[0];
     assert_eq!(parts.key_hash, Some(murmur3_32(b"key")));
+    assert_eq!(parts.opened_bytes, 0);
     assert_eq!(parts.not_before, Some(Timestamp(1_800_000_000_123_000)));
     assert_eq!((parts.sequence_first, parts.sequence_last), (70, 77), "the metadata say which is the last");
     desk.takes(&send(&[(1, 3), (2, 70), (6, 79)], &tail(&metadata, b"payload")));

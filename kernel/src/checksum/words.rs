@@ -52,7 +52,6 @@ fn next(sum: u64, word: &[u8]) -> u64 {
 }
 
 /// The instruction leaves nothing above it.
-#[inline]
 fn low_half(sum: u64) -> u32 {
     u32::try_from(sum & 0xffff_ffff).unwrap_or_default()
 }

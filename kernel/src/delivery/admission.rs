@@ -95,9 +95,11 @@ impl Deliveries {
                 for target in targets.iter().filter(|target| target.connection == Connection::GROUP) {
                     self.expect_key(target.queue, arrivals, publish, &found);
                 }
+                let opened_bytes = parts.map_or(0, |parts| parts.opened_bytes).max(stored.size_bytes);
                 self.held.arrive(Arrived {
                     durable_at: stored.durable_at,
                     found,
+                    each_bytes: (opened_bytes / count).saturating_add(publish.topic.size_bytes),
                     publisher: publish.publisher,
                     targets: targets.clone(),
                 });
@@ -123,7 +125,8 @@ impl Deliveries {
             if qos == 0 || queue.connection != target.connection {
                 continue;
             }
-            let mut found = Found { terms: terms.clone(), qos, ..arrived.found.clone() };
+            let size_bytes = if queue.is_whole() { arrived.found.size_bytes } else { arrived.each_bytes };
+            let mut found = Found { terms: terms.clone(), qos, size_bytes, ..arrived.found.clone() };
             if found.count > 1 && !queue.is_whole() {
                 self.offer_each(target.queue, &found);
                 continue;
@@ -148,9 +151,8 @@ impl Deliveries {
     fn offer_each(&mut self, handle: ids::Queue, entry: &Found) {
         let Some(queue) = self.queues.get_mut(handle) else { return };
         let (party, end) = (queue.party, entry_of(entry).end());
-        let size_bytes = entry.size_bytes.checked_div(entry.count).unwrap_or_default().max(1);
         for offset in (entry.offset.0..end.0).map(Offset) {
-            match queue.offer(Found { offset, count: 1, size_bytes, ..entry.clone() }) {
+            match queue.offer(Found { offset, count: 1, ..entry.clone() }) {
                 Offered::Taken => continue,
                 Offered::Later => queue.read_up_to(end),
                 Offered::Skipped => {

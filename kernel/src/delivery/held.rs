@@ -17,6 +17,9 @@ use std::sync::Arc;
 pub(super) struct Arrived {
     pub durable_at: LogPosition,
     pub found: Found,
+    /// What one message of it takes where it is given out by itself, about: in the log its topic is not with it, nor is
+    /// an entry opened.
+    pub each_bytes: u32,
     pub publisher: Party,
     pub targets: Arc<[Target]>,
 }

@@ -38,7 +38,7 @@ pub struct Metadata<'a> {
     pub ordering_key: Option<&'a [u8]>,
     /// How its payload is compressed.
     pub compression: Compression,
-    /// The size of its payload before that.
+    /// The size of its payload before that; 0 if it is not compressed, whatever is said.
     pub uncompressed_size: u32,
     /// How many messages are in it; `None` if it is one by itself, which is not the same as a batch of one.
     pub messages: Option<u32>,
@@ -64,7 +64,7 @@ impl<'a> Metadata<'a> {
     #[inline(always)] // What nobody asks for is not put together.
     fn read(bytes: &'a [u8]) -> Result<Option<Metadata<'a>>, Malformed> {
         let mut read = Metadata { bytes, ..Metadata::default() };
-        let (mut compression, mut messages) = (0, None);
+        let (mut compression, mut messages, mut uncompressed_size) = (0, None, 0);
         let (mut has_name, mut has_sequence_id, mut has_time, mut has_no_key) = (false, false, false, false);
         let mut reader = Reader::new(bytes);
         while let Some(field) = reader.next()? {
@@ -75,7 +75,7 @@ impl<'a> Metadata<'a> {
                 (4, Value::Bytes(pair)) => _ = property(pair)?,
                 (6, Value::Bytes(key)) => read.partition_key = Some(key),
                 (8, Value::Varint(number)) => compression = number,
-                (9, Value::Varint(size)) => read.uncompressed_size = low_half(size),
+                (9, Value::Varint(size)) => uncompressed_size = low_half(size),
                 (11, Value::Varint(count)) => messages = Some(low_half(count)),
                 (12, Value::Varint(time)) => read.event_time_ms = Some(time).filter(|time| *time != 0),
                 (13, Value::Bytes(_)) => read.is_encrypted = true,
@@ -92,6 +92,7 @@ impl<'a> Metadata<'a> {
         }
         let known = Compression::from_number(compression);
         let (Some(compression), true) = (known, has_name && has_sequence_id && has_time) else { return Ok(None) };
+        read.uncompressed_size = if compression == Compression::None { 0 } else { uncompressed_size };
         read.compression = compression;
         read.messages = messages;
         if has_no_key {

@@ -27,6 +27,8 @@ pub struct EntryParts {
     pub key_hash: Option<u32>,
     /// It may not be given to anybody before this time.
     pub not_before: Option<Timestamp>,
+    /// What its payload takes once it is opened, as it says itself; 0 if it is not compressed.
+    pub opened_bytes: u32,
     /// CRC-32C of its payload from [`CHECKED_FROM`] on, which was compared with what it is.
     pub checksum: u32,
 }

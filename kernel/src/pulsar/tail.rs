@@ -45,6 +45,7 @@ impl Tail {
     #[inline]
     pub fn parts(&self, tail: &[u8], sent: &Sent) -> Result<EntryParts, Fault> {
         let (mut count, mut highest, mut key, mut not_before) = (1, sent.highest_sequence_id, None, None);
+        let mut opened_bytes = 0;
         if self.is_damaged {
             count = sent.messages.unwrap_or(1).clamp(1, ENTRY_MESSAGES_MAXIMUM);
         } else {
@@ -55,6 +56,7 @@ impl Tail {
             }
             highest = highest.or(said.highest_sequence_id);
             key = key_hash(&said);
+            opened_bytes = said.uncompressed_size;
             let time_ms = said.deliver_at_ms.and_then(|time_ms| u64::try_from(time_ms).ok());
             not_before = time_ms.filter(|time_ms| *time_ms > 0);
         }
@@ -66,6 +68,7 @@ impl Tail {
             count,
             key_hash: key,
             not_before: not_before.map(|time_ms| Timestamp(time_ms.saturating_mul(MILLISECOND_US))),
+            opened_bytes,
             checksum: self.checksum,
         })
     }

@@ -147,9 +147,7 @@ impl Default for Properties {
 
 impl Properties {
     fn push_text(&mut self, name: &[u8], value: &[u8]) {
-        self.keys.push_text(name);
-        self.values.push_text(value);
-        self.count = self.count.saturating_add(1);
+        self.push_bytes(name, String::from_utf8_lossy(value).as_bytes());
     }
 
     fn push_bytes(&mut self, name: &[u8], value: &[u8]) {

@@ -98,16 +98,14 @@ impl Dictionary {
             *known = id;
         }
         self.latest = id;
-        self.names.insert(Arc::clone(&name), id);
+        if self.names.insert(Arc::clone(&name), id).is_none() {
+            self.names_bytes = self.names_bytes.saturating_add(name.len());
+        }
         if let Some(topic) = self.topic_mut(id) {
-            let name_bytes = name.len();
             let is_new = topic.name.replace(name).is_none();
             topic.next_entry = topic.next_entry.max(next_entry);
             topic.declared_at = topic.declared_at.max(declared_at);
-            if is_new {
-                self.named.push(id);
-                self.names_bytes = self.names_bytes.saturating_add(name_bytes);
-            }
+            self.named.extend(is_new.then_some(id));
         }
     }
 

@@ -57,18 +57,18 @@ struct Reading {
     columns: Columns,
     rows: usize,
     bytes: u64,
-    passed_bytes: u64,
+    passed: u64,
 }
 
 impl Reading {
     fn is_full(&self) -> bool {
         self.columns.rows >= self.rows
             || wide(self.columns.bytes()) >= self.bytes
-            || self.passed_bytes >= self.bytes.saturating_mul(PASSED_FOR_EACH)
+            || self.passed >= self.bytes.saturating_mul(PASSED_FOR_EACH)
     }
 
     fn pass(&mut self, record: &Record<'_>) {
-        self.passed_bytes = self.passed_bytes.saturating_add(wide(record.size_bytes()));
+        self.passed = self.passed.saturating_add(wide(record.size_bytes()));
     }
 }
 
@@ -102,8 +102,7 @@ impl Query {
         columns: ColumnSet,
         limits: &Limits,
     ) -> Result<(Columns, Offset)> {
-        let Limits { rows, bytes, .. } = *limits;
-        let mut reading = Reading { columns: Columns::of(columns), rows, bytes, passed_bytes: 0 };
+        let mut reading = Reading { columns: Columns::of(columns), rows: limits.rows, bytes: limits.bytes, passed: 0 };
         let (mut from, to) = (limits.from, limits.to);
         let mut place = archive.first_from(from);
         while from < to {

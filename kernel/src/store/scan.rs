@@ -14,8 +14,9 @@ use super::dictionary::Dictionary;
 use super::encoding::{narrow, wide};
 use super::filters::{union, FilterMemory, Learning, Topics};
 use super::index::between;
-use super::record::Record;
+use super::record::{Kind, Record};
 use super::records::Records;
+use crate::entry::metadata;
 use crate::error::Result;
 use crate::flow::{terms, Found, Scan, Subscription, Terms};
 use crate::ids::{Location, Offset, Queue};
@@ -173,9 +174,9 @@ impl Scanning {
                     let record = archive.record_at(location)?;
                     let record = record.filter(|record| gets(scan, record, &derived.dictionary, self.opened_at));
                     let dictionary = &derived.dictionary;
-                    record.map(|record| {
-                        single(found(&record, location, Terms::default(), scan, dictionary), offset, scan)
-                    })
+                    let found = record.map(|record| found(&record, location, Terms::default(), scan, dictionary));
+                    let one = |found| if scan.whole { found } else { Found { offset, count: 1, ..found } };
+                    found.map(one)
                 }
                 None => None,
             };
@@ -478,19 +479,16 @@ fn take(
         }
         allowance.spent = allowance.spent.saturating_add(FOUND_EFFORT);
         allowance.records = allowance.records.saturating_sub(1);
-        let one = single(found.clone(), Offset(offset), scan);
-        scan.found.push(one);
+        scan.found.push(Found { offset: Offset(offset), count: 1, ..found.clone() });
     }
     None
 }
 
-/// One message of a record, for a queue that does not get entries whole.
-fn single(found: Found, offset: Offset, scan: &Scan) -> Found {
-    if scan.whole || found.count == 1 {
-        return found;
-    }
-    let size_bytes = found.size_bytes.checked_div(found.count).unwrap_or_default().max(1);
-    Found { offset, count: 1, size_bytes, ..found }
+/// What one message of a record takes where it is given out by itself, about.
+fn each_bytes(record: &Record<'_>, topic: &[u8]) -> u32 {
+    let said = if record.kind == Kind::Entry { metadata(record.payload) } else { None };
+    let all_bytes = said.map_or(0, |(said, _)| said.uncompressed_size).max(narrow(record.size_bytes()));
+    all_bytes.checked_div(record.count).unwrap_or_default().saturating_add(narrow(topic.len()))
 }
 
 fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dictionary: &Dictionary) -> Found {
@@ -500,7 +498,10 @@ fn found(record: &Record<'_>, location: Location, terms: Terms, scan: &Scan, dic
         entry: record.entry,
         count: record.count,
         location,
-        size_bytes: narrow(record.size_bytes()),
+        size_bytes: match scan.whole {
+            true => narrow(record.size_bytes()),
+            false => each_bytes(record, dictionary.name(record.topic)),
+        },
         // To whom entries are given whole, that says nothing.
         qos: record.qos.max(u8::from(scan.whole)),
         retain: record.retain,

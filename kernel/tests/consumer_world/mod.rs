@@ -168,6 +168,7 @@ impl World {
             count,
             key_hash: None,
             not_before: None,
+            opened_bytes: 0,
             checksum: 0,
         };
         let entry = Some(arrivals.entries.len() as u32);
