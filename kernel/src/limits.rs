@@ -106,7 +106,8 @@ pub const SCAN_EFFORT_MINIMUM: u64 = 5_000;
 /// Queues that ask the log for something in one turn; the others wait for the next one.
 pub const SCANS_MAXIMUM: usize = 256;
 
-/// Stored bytes that are allotted to one connection in one turn; what is left goes out in the next.
+/// Bytes that are allotted to one connection in one turn, as they are sent: a message with its topic, and as it is once
+/// its entry is opened. What is left goes out in the next.
 pub const ALLOT_BYTES_MAXIMUM: usize = 524_288;
 
 /// Ranges of notices kept between two collections for one party and reason; beyond it the last one grows.
