@@ -67,7 +67,7 @@ pub const TURN_CONNECTION_BYTES_MAXIMUM: usize = 1_048_576;
 pub const TURN_BYTES_MAXIMUM: usize = 67_108_864;
 
 /// The same with what decoding adds: topics that aliases stand for, and what bridges make of messages.
-pub const TURN_DECODED_BYTES_MAXIMUM: usize = 2 * TURN_BYTES_MAXIMUM;
+pub const TURN_DECODED_BYTES_MAXIMUM: usize = 134_217_728;
 
 /// Messages that are handed in to one turn: when ten thousand connections break, publishing all their Wills in one
 /// would keep everybody else waiting.
