@@ -16,8 +16,8 @@ use crate::ids::{Offset, TopicId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of records that are read at most for each byte that may be answered: where few of them are wanted, or little
-/// of each, to ask for every answer would take longer than to read.
+/// Bytes of records that one read passes for each byte that it may answer with: where little of each message is wanted
+/// an answer has more of them, and where few match it does not read on for ever.
 const PASSED_FOR_EACH: u64 = 4;
 
 /// A query, and how far it has come: the next one mostly goes on where it ended.
@@ -57,6 +57,7 @@ struct Reading {
     columns: Columns,
     rows: usize,
     bytes: u64,
+    /// Bytes of the records that were read for it.
     passed: u64,
 }
 
