@@ -37,6 +37,7 @@ class Body(Struct, forbid_unknown_fields=True):
     c: Annotated[list[bool], Meta(min_length=1, max_length=2)] | UnsetType = UNSET
     d: Annotated[Literal["x", "y"], Meta(description="which way")] | UnsetType = UNSET
     inner: list[Inner] | UnsetType = UNSET
+    frozen: Annotated[tuple[Inner, ...], Meta(max_length=2)] | UnsetType = UNSET
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, {"a": 9, "b": None, "c": [True], "d": "x"}])
@@ -60,13 +61,18 @@ def test_what_fits_passes(value: dict[str, object]) -> None:
         ({"a": 1, "c": []}, "c must have 1 to 2 items"),
         ({"a": 1, "c": [True, 1]}, "c[1] must be of type boolean"),
         ({"a": 1, "d": "z"}, "d must be one of x, y: which way"),
-        ({"a": 1, "e": 1}, "the body has an unknown member 'e'; known here: a, b, c, d, inner"),
+        (
+            {"a": 1, "e": 1},
+            "the body has an unknown member 'e'; known here: a, b, c, d, inner, frozen",
+        ),
         ({"a": 1, "inner": [{"qos": 1}, 7]}, "inner[1] must be of type object"),
         (
             {"a": 1, "inner": [{"qos": 1}, {"qos": 3}]},
             "inner[1].qos must be from 0 to 2, not 3",
         ),
         ({"a": 1, "inner": [{}]}, "inner[0] has no 'qos'"),
+        ({"a": 1, "frozen": [{"qos": 1}, {"qos": 3}]}, "frozen[1].qos must be from 0 to 2, not 3"),
+        ({"a": 1, "frozen": [{"qos": 1}] * 3}, "frozen must have at most 2 items"),
         (
             {"a": 1, "inner": [{"qos": 1, "user_property": [["name"]]}]},
             "inner[0].user_property[0] must have 2 items",
@@ -82,7 +88,7 @@ def test_what_does_not_fit_is_refused_with_where_and_what_would(
 
 
 def test_a_body_that_is_no_json_is_refused() -> None:
-    for content in (b"{", b"\xff", b'{"a": NaN}'):
+    for content in (b"{", b"\xff", b'{"a": NaN}', b'{"b": "\xff"}', b'{"a": "1", "b": "\xff"}'):
         with pytest.raises(BodyError, match="the body is not JSON"):
             parse_body(content, Body)
 

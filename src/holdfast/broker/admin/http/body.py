@@ -42,7 +42,7 @@ def parse_body(content: bytes, kind: type[T]) -> T:
     """The value; raises a `BodyError`. No body at all is one that says nothing."""
     try:
         return _parse(content or b"{}", kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyError(f"the body is not JSON in UTF-8: {error}") from error
     except RecursionError as error:
         raise BodyError("the body has too many arrays or objects within one another") from error
@@ -85,7 +85,7 @@ def _within(kind: Any, value: object, where: str) -> Iterator[tuple[Any, object,
                 name = f"{where}.{field.encode_name}" if where else field.encode_name
                 yield _plain(field.type), value[field.encode_name], name
     elif isinstance(value, list) and get_origin(bare) in (list, tuple):
-        kinds = get_args(bare)
+        kinds = [each for each in get_args(bare) if each is not Ellipsis]
         for place, item in enumerate(value):
             yield kinds[min(place, len(kinds) - 1)], item, f"{where}[{place}]"
 
