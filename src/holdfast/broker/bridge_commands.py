@@ -67,14 +67,12 @@ class BridgeCommands:
         if len(self._bridges.names()) >= BRIDGES_MAXIMUM:
             sentence = f"there are {BRIDGES_MAXIMUM} bridges; remove those that nobody needs"
             raise CommandRefusedError(Refusal.TOO_MANY, sentence)
-        await self._put(self.checked(bridge), "bridge made")
+        await self._put(self.checked(_with_password(bridge, None)), "bridge made")
 
     async def change(self, bridge: Bridge) -> None:
         """The bridge of this name is this one from now on, and goes on where it was."""
         before = self._changeable(bridge.name)
-        if bridge.password == HIDDEN:
-            bridge = replace(bridge, password=before.password)
-        bridge = self.checked(bridge)
+        bridge = self.checked(_with_password(bridge, before))
         if not self._bridges.may_change(bridge):
             sentence = (
                 "its filters have been changed so often while its remote is away that no more can"
@@ -92,9 +90,7 @@ class BridgeCommands:
     async def check(self, bridge: Bridge) -> Checked:
         """Connects with the remote once, and changes nothing."""
         known = self._bridges.find(bridge.name)
-        if bridge.password == HIDDEN and known is not None:
-            bridge = replace(bridge, password=known[0].password)
-        bridge = self.checked(bridge)
+        bridge = self.checked(_with_password(bridge, None if known is None else known[0]))
         try:
             answer = await self._bridges.tried(bridge)
         except (OSError, TimeoutError, ValueError) as error:
@@ -146,6 +142,23 @@ class BridgeCommands:
 
     async def _durable(self, position: int) -> None:
         await self._stages.promises.wait_durable(position)
+
+
+def _with_password(bridge: Bridge, known: Bridge | None) -> Bridge:
+    """The bridge with its password in place of what is shown for one. Whoever may change bridges
+    and has never known a password does not get it by sending it somewhere."""
+    if bridge.password != HIDDEN:
+        return bridge
+    if known is None or known.password is None:
+        sentence = f"{HIDDEN} stands for a password that is kept, and none is: say the password"
+        raise CommandRefusedError(Refusal.WRONG_BRIDGE, sentence)
+    if (bridge.address, bridge.tls) != (known.address, known.tls):
+        sentence = (
+            f"{HIDDEN} stands for the password that is kept for another address, or for other"
+            " settings of TLS: say the password again, so that it goes nowhere unasked"
+        )
+        raise CommandRefusedError(Refusal.WRONG_BRIDGE, sentence)
+    return replace(bridge, password=known.password)
 
 
 def _restrictions(bridge: Bridge, granted: Granted) -> Iterator[str]:

@@ -10,7 +10,7 @@ addresses are valid.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
@@ -152,26 +152,39 @@ class Place(Struct, frozen=True):
 
 
 def parse_address(address: str) -> Place:
-    """Where an address leads to. Raises `ValueError` with a sentence."""
-    scheme, separator, _ = address.partition("://")
-    parts = urlsplit(address if separator else f"mqtt://{address}")
-    scheme = parts.scheme
-    if scheme not in SCHEMES:
-        raise ValueError(f'"{address}" begins with {scheme}://; it can be {", ".join(SCHEMES)}')
-    transport, usual_port = SCHEMES[scheme]
+    """Where an address leads to. Raises `ValueError` with a sentence, which repeats nothing of it
+    that may be a password."""
+    parts, port = _split(address if "://" in address else f"mqtt://{address}")
     if parts.username is not None or parts.password is not None:
         raise ValueError("the address has a user in it; that is user_name and password_file")
+    scheme = parts.scheme
+    if scheme not in SCHEMES:
+        raise ValueError(f"the address begins with {scheme}://; it can be {', '.join(SCHEMES)}")
+    transport, usual_port = SCHEMES[scheme]
     if not parts.hostname:
-        raise ValueError(f'"{address}" names no host')
+        raise ValueError("the address names no host")
     if any(character.isspace() or not character.isprintable() for character in address):
         raise ValueError("the address has a space or a control character in it")
-    port = usual_port if parts.port is None else parts.port
     if port == 0:
         raise ValueError(
-            f'"{address}" has port 0, on which nobody can listen; leave it out for {usual_port}'
+            f"the address has port 0, on which nobody can listen; leave it out for {usual_port}"
         )
     path = parts.path or "/mqtt"
-    return Place(transport, parts.hostname, port, f"{path}?{parts.query}" if parts.query else path)
+    place = f"{path}?{parts.query}" if parts.query else path
+    return Place(transport, parts.hostname, usual_port if port is None else port, place)
+
+
+def _split(address: str) -> tuple[SplitResult, int | None]:
+    """The parts of an address, and its port if it names one."""
+    try:
+        parts = urlsplit(address)
+        return parts, parts.port
+    except ValueError as error:
+        # Its own words repeat what it could not read, and before an @ that is a password.
+        raise ValueError(
+            "the address cannot be read: it is host:port or scheme://host:port, with an address of"
+            " IPv6 in brackets and a port from 1 to 65535"
+        ) from error
 
 
 Reference = int | bytes

@@ -121,6 +121,15 @@ def test_what_no_bridge_can_be_is_refused(administered: MakeBroker) -> None:
             {"client_identifier": "a\0b", "local_subscriptions": [OUT]},
             "client_identifier has the character U+0000 in it",
         ),
+        ({"local_subscriptions": [carries("a/" * 200)]}, "has 201 levels; it can have 128"),
+        (
+            {"local_subscriptions": [carries("a", excludes=["b"])] * 600},
+            "local_subscriptions have 1200 filters and excludes, and can have 1024",
+        ),
+        (
+            {"local_subscriptions": [OUT], "password": "********"},
+            "******** stands for a password that is kept, and none is",
+        ),
     ):
         settings = bridge("b", 1883, **fields)
         for path in ("/v1/bridges", "/v1/bridges/check"):
@@ -131,6 +140,34 @@ def test_what_no_bridge_can_be_is_refused(administered: MakeBroker) -> None:
         body = {} if method == "POST" else None
         status, refused = broker.ask(method, f"/v1/bridges/none{action}", body)
         assert (status, refused["error"]) == (404, "no_such_bridge")
+
+
+def test_a_bridge_of_all_that_there_can_be_is_there_after_a_restart(
+    administered: MakeBroker, nowhere: int
+) -> None:
+    broker = administered()
+    deep = carries("/" * 127, excludes=["b"])
+    items = [deep, *(carries(f"a/{number}", excludes=["b"]) for number in range(511))]
+    assert (
+        broker.ask("POST", "/v1/bridges", bridge("b", nowhere, local_subscriptions=items))[0] == 200
+    )
+    assert broker.stop() == 0, broker.log()
+    broker.start()
+    broker.wait_number("b", "waiting", 0)
+
+
+def test_a_password_that_is_kept_goes_nowhere_else(administered: MakeBroker, nowhere: int) -> None:
+    broker = administered()
+    settings = bridge("b", nowhere, local_subscriptions=[OUT], password=PASSWORD)
+    assert broker.ask("POST", "/v1/bridges", settings)[0] == 200
+    shown = settings | {"password": "********"}
+    assert put(broker, **shown, keep_alive_s=30)[0] == 200
+    assert broker.ask("POST", "/v1/bridges/check", shown)[0] == 200
+    for elsewhere in ({"address": f"{HOST}:1"}, {"tls": {"server_name": "other"}}):
+        for method, path in (("PUT", "/v1/bridges/b"), ("POST", "/v1/bridges/check")):
+            status, refused = broker.ask(method, path, shown | elsewhere)
+            assert (status, "say the password again" in refused["detail"]) == (400, True), refused
+    assert broker.bridge("b")["settings"]["keep_alive_s"] == 30
 
 
 def test_a_password_file_that_is_a_pipe_is_told_at_once(

@@ -3,9 +3,12 @@ things of one topic."""
 
 import pytest
 
+from holdfast.broker.bridge import review
 from holdfast.broker.bridge.review import doubts, parse_checked
 from holdfast.core.bridge import Bridge
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.limits import BRIDGE_FILTERS_MAXIMUM
+from holdfast.kernel import LIMITS, topic_matches
 
 
 def bridge(filters: list[str], destination: str, **fields: object) -> dict[str, object]:
@@ -99,3 +102,39 @@ def test_two_that_carry_a_topic_with_different_qos_are_told(other: dict[str, obj
         "local_subscriptions 1 and 2: both are about a/b; 1 says what becomes of it, but it is"
         " carried with QoS 2, the higher one of both"
     )
+
+
+LEVELS = LIMITS["topic_levels_maximum"]
+
+
+def checked_with(direction: str, *items: dict[str, object]) -> Bridge:
+    return parse_checked({"name": "b", "address": "x", direction: [*items]}, "the bridge")
+
+
+@pytest.mark.parametrize("direction", ["local_subscriptions", "remote_subscriptions"])
+def test_what_the_stages_do_not_take_is_refused(direction: str) -> None:
+    assert LIMITS["grant_rules_maximum"] >= BRIDGE_FILTERS_MAXIMUM
+    tens = [{"filters": [f"{number}/a", f"{number}/b"]} for number in range(511)]
+    checked_with(direction, *tens, {"filters": ["/" * (LEVELS - 1)], "excludes": ["x"]})
+    with pytest.raises(ConfigurationError, match=f"the bridge: {direction} have 1025 filters and"):
+        checked_with(direction, *tens, {"filters": ["a", "b"], "excludes": ["x"]})
+    with pytest.raises(ConfigurationError, match=f"{direction} 2: a filter has 129 levels; it can"):
+        checked_with(direction, {"filters": ["a"]}, {"filters": ["/" * LEVELS]})
+
+
+def test_whoever_asks_waits_for_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bytes] = []
+
+    def noted(topic_filter: bytes, topic: bytes) -> bool:
+        tried.append(topic)
+        return topic_matches(topic_filter, topic)
+
+    monkeypatch.setattr(review, "topic_matches", noted)
+    deep = "/".join(["+"] * LEVELS)
+    items = [{"filters": [f"{number}/+", deep], "max_qos": number % 3} for number in range(512)]
+    settings = {"name": "b", "address": "x", "local_subscriptions": items}
+    bridge = parse_checked(settings | {"loop_prevention": True}, "the bridge")
+    assert doubts(bridge)
+    with pytest.raises(ConfigurationError, match="can go round"):
+        parse_checked(settings | {"loop_prevention": False}, "the bridge")
+    assert len(tried) < 10 * review.TOPICS_MAXIMUM

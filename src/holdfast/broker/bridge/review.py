@@ -14,12 +14,14 @@ from typing import Final
 from holdfast.broker.bridge import terms
 from holdfast.core.bridge import Bridge, BridgeSubscription, LocalSubscription, parse_bridge
 from holdfast.core.errors import ConfigurationError
-from holdfast.kernel import Rewriting, is_valid_topic_filter, topic_matches
+from holdfast.core.limits import BRIDGE_FILTERS_MAXIMUM
+from holdfast.kernel import LIMITS, Rewriting, is_valid_topic_filter, topic_matches
 
 WORDS: Final = ("x", "y")
 """In place of a wildcard."""
 TOPICS_MAXIMUM: Final = 1_000
-"""So many topics are tried on pairs of subscriptions: whoever asks waits for it, and so do all."""
+"""So many topics are tried for each thing that is looked for: whoever asks waits for it, and so do
+all. A circle beyond them is found once messages go round in it."""
 
 
 def is_filter(text: str) -> bool:
@@ -32,7 +34,7 @@ def parse_checked(written: object, where: str) -> Bridge:
     itself. Raises `ConfigurationError`, which begins with `where` it was written."""
     bridge = parse_bridge(written, is_filter, where)
     try:
-        sentence = _loop(bridge)
+        sentence = _excess(bridge) or _loop(bridge)
     except ValueError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     if sentence is not None:
@@ -67,20 +69,41 @@ def _directions(
     yield "remote_subscriptions", bridge.remote_subscriptions, terms.inbound(bridge)
 
 
+def _excess(bridge: Bridge) -> str | None:
+    """What of it is more than the stages take."""
+    levels_maximum = LIMITS["topic_levels_maximum"]
+    for name, items in (
+        ("local_subscriptions", bridge.local_subscriptions),
+        ("remote_subscriptions", bridge.remote_subscriptions),
+    ):
+        written = [(number, each) for number, item in enumerate(items, 1) for each in _texts(item)]
+        if len(written) > BRIDGE_FILTERS_MAXIMUM:
+            return (
+                f"{name} have {len(written)} filters and excludes, and can have"
+                f" {BRIDGE_FILTERS_MAXIMUM}: take wider filters, or several bridges"
+            )
+        for number, text in written:
+            levels = text.count("/") + 1
+            if levels > levels_maximum:
+                return (
+                    f"{name} {number}: a filter has {levels} levels; it can have {levels_maximum}"
+                )
+    return None
+
+
 def _loop(bridge: Bridge) -> str | None:
     directions = tuple(_directions(bridge))
     if bridge.loop_prevention:
         return None
     for name, items, rewriting in directions:
-        for number, item in enumerate(items, 1):
-            for topic in _topics(item.filters):
-                became = _becomes(rewriting, topic)
-                if became is not None and _is_carried(item, became):
-                    return (
-                        f"{name} {number}: {topic} becomes {became}, which its filters match"
-                        " again, so a message can go round for ever; keep loop_prevention, or"
-                        " give it another destination or excludes"
-                    )
+        for number, item, topic in _tried(items):
+            became = _becomes(rewriting, topic)
+            if became is not None and _is_carried(item, became):
+                return (
+                    f"{name} {number}: {topic} becomes {became}, which its filters match"
+                    " again, so a message can go round for ever; keep loop_prevention, or"
+                    " give it another destination or excludes"
+                )
     return None
 
 
@@ -88,25 +111,44 @@ def _merged(items: Sequence[BridgeSubscription], rewriting: Rewriting) -> Iterat
     """For each destination that two topics become, one sentence."""
     before: dict[str, str] = {}
     told: set[str] = set()
-    for item in items:
-        for topic in _topics(item.filters):
-            became = _becomes(rewriting, topic)
-            if became is None or before.setdefault(became, topic) == topic:
-                continue
-            if item.destination not in told:
-                told.add(item.destination)
-                yield (
-                    f'the destination "{item.destination}" makes one topic of several:'
-                    f" {before[became]} and {topic} both become {became}"
-                )
+    for _, item, topic in _tried(items):
+        became = _becomes(rewriting, topic)
+        if became is None or before.setdefault(became, topic) == topic:
+            continue
+        if item.destination not in told:
+            told.add(item.destination)
+            yield (
+                f'the destination "{item.destination}" makes one topic of several:'
+                f" {before[became]} and {topic} both become {became}"
+            )
+
+
+def _tried(
+    items: Sequence[BridgeSubscription],
+) -> Iterator[tuple[int, BridgeSubscription, str]]:
+    """Topics that each of them is tried on, with it and its number."""
+    every = (
+        (number, item, topic)
+        for number, item in enumerate(items, 1)
+        for topic in _topics(item.filters)
+    )
+    return islice(every, TOPICS_MAXIMUM)
+
+
+def _texts(item: BridgeSubscription) -> Iterator[str]:
+    yield from item.filters
+    yield from item.excludes
 
 
 def _mixed(items: Sequence[BridgeSubscription]) -> Iterator[str]:
     """For each two that have a topic in common and carry it with different QoS, one sentence."""
+    ceilings = [_ceiling(item) for item in items]
+    if len(set(ceilings)) < 2:
+        return
     tried = (
         (pair, topic)
         for pair in combinations(enumerate(items, 1), 2)
-        if _ceiling(pair[0][1]) != _ceiling(pair[1][1])
+        if ceilings[pair[0][0] - 1] != ceilings[pair[1][0] - 1]
         for topic in _topics((*pair[0][1].filters, *pair[1][1].filters))
     )
     told = set()

@@ -219,7 +219,7 @@ class BridgesView:
                 path=one,
                 name="changeBridge",
                 summary="Change a bridge; it keeps its queue, and goes on where it was."
-                f" The password {HIDDEN} is the one that it has.",
+                f" The password {HIDDEN} is the one that it has, for the same address and TLS.",
                 run=self.change,
                 body=Bridge,
                 answers={200: shown, 400: WRONG, 404: MISSING, 409: CONFLICT},
