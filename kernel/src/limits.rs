@@ -80,7 +80,7 @@ pub const CONNECTIONS_MAXIMUM: usize = 1_048_576;
 pub const OUTBOX_SPARE_BYTES_MAXIMUM: usize = 33_554_432;
 
 /// Bytes waiting in one connection's outbox, beyond which messages of QoS 0 to it are dropped and counted, and
-/// messages of QoS 1 and 2 stay in the log.
+/// messages of QoS 1 and 2 stay in the log. While it is half empty a message of any size goes into it.
 pub const OUTBOX_BYTES_MAXIMUM: usize = 1_048_576;
 
 /// Retained messages that are looked up for one queue in one turn.

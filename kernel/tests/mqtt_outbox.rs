@@ -230,6 +230,20 @@ fn slow_reader_loses_messages_of_qos_0_and_is_told_how_many() {
     assert_eq!((boxes.waiting_bytes(NEW), boxes.counters().dropped_slow_reader), (0, 2));
 }
 
+#[test]
+fn who_keeps_up_gets_messages_of_qos_0_of_any_size() {
+    let mut boxes = outboxes(4 * 1_048_576);
+    let mut messages = arrivals(0, false, vec![target(NEW, Terms::default()), target(OLD, Terms::default())]);
+    let start = u32::try_from(messages.bytes.len()).unwrap();
+    messages.bytes.resize(3 * OUTBOX_BYTES_MAXIMUM, 7);
+    messages.publishes[0].payload = Span { start, size_bytes: 2 * 1_048_576 };
+    boxes.write(NEW, &vec![0; OUTBOX_BYTES_MAXIMUM / 2 - 1]);
+    boxes.write(OLD, &vec![0; OUTBOX_BYTES_MAXIMUM / 2]);
+    boxes.pass_through(&messages, Timestamp(0));
+    assert!(boxes.waiting_bytes(NEW) > 2 * OUTBOX_BYTES_MAXIMUM);
+    assert_eq!((boxes.waiting_bytes(OLD), boxes.counters().dropped_slow_reader), (OUTBOX_BYTES_MAXIMUM / 2, 1));
+}
+
 /// A message whose location's position says when it expires (in seconds); segment 1 is gone.
 struct Log;
 

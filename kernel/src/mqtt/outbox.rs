@@ -5,7 +5,8 @@
 //! Never: decides who gets a message; targets and deliveries come from route and delivery.
 //!
 //! Invariants:
-//! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted.
+//! 1. Messages of QoS 0 never make a buffer longer than [`OUTBOX_BYTES_MAXIMUM`]: they are dropped and counted. A
+//!    message of any size goes into one that is half empty, or who keeps up would never get it.
 //! 2. Where messages are carried on, those of QoS 0 wait on a shelf instead, and what waits there goes first.
 //! 3. No packet exceeds the Maximum Packet Size of its receiver [MQTT-3.1.2-24].
 //!
@@ -448,9 +449,10 @@ impl Outbox {
 
     #[inline]
     fn refuse(&self, size_bytes: usize, qos: u8) -> Written {
+        let waiting = self.bytes.len();
         if size_bytes > self.writer.maximum_packet_size_bytes {
             Err(NoticeKind::TooLarge)
-        } else if qos == 0 && self.bytes.len() + size_bytes > OUTBOX_BYTES_MAXIMUM {
+        } else if qos == 0 && waiting >= OUTBOX_BYTES_MAXIMUM / 2 && waiting + size_bytes > OUTBOX_BYTES_MAXIMUM {
             Err(NoticeKind::SlowReader)
         } else {
             Ok(())
@@ -474,8 +476,7 @@ fn passing_terms<'a>(target: &'a Target, publish: &Publish) -> Option<&'a Terms>
 
 /// True if a member of a group may be chosen: it keeps up.
 fn load(outboxes: &Buffers<Writer>, connection: Connection) -> Option<usize> {
-    let outbox = outboxes.get(connection)?;
-    Some(outbox.bytes.len()).filter(|size| outbox.is_writable() && *size < OUTBOX_BYTES_MAXIMUM / 2)
+    outboxes.get(connection).filter(|outbox| outbox.has_room()).map(|outbox| outbox.bytes.len())
 }
 
 fn count(size: usize) -> u64 {

@@ -127,7 +127,8 @@ impl Outbox {
         self.is_writable() && self.writer.carrying.as_ref().is_some_and(|carrying| !carrying.is_held)
     }
 
-    fn has_room(&self) -> bool {
+    /// True if a message of any size goes into it.
+    pub(super) fn has_room(&self) -> bool {
         self.is_writable() && self.bytes.len() < OUTBOX_BYTES_MAXIMUM / 2
     }
 
