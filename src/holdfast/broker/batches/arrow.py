@@ -7,8 +7,10 @@ Invariant: what is no column here is refused with its name, and so is a type tha
 value that does not is refused with its row.
 """
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.broker.batches.arrow_messages import check_messages, check_types
 from holdfast.core.written import WRITTEN_COLUMNS
 from holdfast.kernel import encode_rows
 
@@ -31,9 +33,13 @@ def rows_of_stream(
 
     rows, count = [], 0
     try:
+        check_messages(content)
         with pa.ipc.open_stream(content) as stream:
             _check_names(stream.schema.names)
+            check_types(stream.schema)
             for batch in stream:
+                # Until then its offsets may lead to bytes that are nobody's.
+                batch.validate(full=True)
                 if batch.num_rows:
                     columns = _columns(batch)
                     rows.append(
@@ -46,7 +52,7 @@ def rows_of_stream(
                         )
                     )
                     count += batch.num_rows
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError, struct.error) as error:
         raise ValueError(f"this is no Arrow stream of messages: {error}") from error
     return b"".join(rows), count
 
